@@ -44,6 +44,10 @@ _FUNCTIONS = {
     "last_begun": "rr ii ai i",
     "blame": "avv r rr ii avv ai a bi ai aaaaa a ar aa i avbr i a",
     "measure_by_code": "av b i aai a a aa",
+    "sum_between": "r ai av ai a",
+    "last_done": "r ai avv bi ai a",
+    "measure_categories": "i r i avv ai i ai a a",
+    "sum_streams": "i r i avv a b i r v i aaa aa b",
 }
 # What machine_code.c calls the types of numbers.
 _KINDS = {np.dtype(kind): number for kind, number in (("u1", 1), ("i2", 2), ("i4", 4), ("u4", 5), ("i8", 8), ("?", 1))}

@@ -825,6 +825,207 @@ i64 count_calls(const numbers *order_, const numbers *start_, const numbers *dur
     return 0;
 }
 
+/* --- Places and orders, for nsysprof/arrays.py and nsysprof/analysis/attribution ---------------------------------- */
+
+static inline int is_below(i64 value, i64 wanted, i64 right) {
+    return right ? value <= wanted : value < wanted;
+}
+
+/* Write numpy.searchsorted(values, wanted) into `places`; return 0. Each is sought from the last place on, in steps that
+   double, so that what lies near is found at once. */
+i64 find_places(const numbers *values_, const numbers *wanted_, i64 right, i64 *places) {
+    numbers values = *values_, wanted = *wanted_;
+    i64 at = 0;
+    for (i64 i = 0; i < wanted.length; i++) {
+        i64 key = item(wanted, i), low = at, high = at, step = 1;
+        /* All values before `low` are below the key, and none from `high` on is. */
+        while (high < values.length && is_below(item(values, high), key, right)) {
+            low = high + 1;
+            high = values.length - low > step ? low + step : values.length;
+            step *= 2;
+        }
+        if (low == at) {
+            while (low > 0 && !is_below(item(values, low - 1), key, right)) {
+                high = low - 1;
+                low = high > step ? high - step : 0;
+                step *= 2;
+            }
+        }
+        while (low < high) {
+            i64 middle = low + (high - low) / 2;
+            if (is_below(item(values, middle), key, right))
+                low = middle + 1;
+            else
+                high = middle;
+        }
+        places[i] = at = low;
+    }
+    return 0;
+}
+
+/* Write the rows whose code is chosen into `rows` (32 bits), as far as these have room; return how many there are, or -1
+   where a code is too large. */
+i64 find_rows(const numbers *chosen_, const numbers *code_, const numbers *rows) {
+    numbers chosen = *chosen_, code = *code_;
+    i32 *out = (i32 *)rows->at;
+    i64 found = 0, room = rows->length;
+    if (chosen.kind != 1 || rows->kind != 4)
+        return -1;
+    for (i64 row = 0; row < code.length; row++) {
+        i64 key = item(code, row);
+        if ((u64)key >= (u64)chosen.length)
+            return -1;
+        if (chosen.at[key]) {
+            if (found < room)
+                out[found] = (i32)row;
+            found++;
+        }
+    }
+    return found;
+}
+
+/* Return whether work comes before other work: by the start of its call, by the row of the call, and by its own row. */
+static inline int is_before(const i32 *rows, const i64 *starts, i64 place, numbers launch, i32 row, i64 start) {
+    if (starts[place] != start)
+        return starts[place] < start;
+    i64 one = item(launch, rows[place]), other = item(launch, row);
+    return one != other ? one < other : rows[place] < row;
+}
+
+/* Write the work whose call is known, owner by owner and in the order of its calls: `rows` (32 bits), and the `starts` and
+   `lasts` (durations) of the calls. Return how much work that is; -1 where the arrays do not fit each other, or where so
+   much of it is in no order that sorting is faster.
+
+   Work is recorded in a few runs: kernels in order, then copies, then fills. Each run is merged into those before it.
+
+   launch: the call of each piece of work, or -1. owner_of: of each variant of call. edges (owners + 1): takes where the
+   work of each owner begins. late_rows, late_starts: room for the longest run but the first. in_order: takes whether no
+   call ends before an earlier one. */
+i64 order_work(const numbers *launch_, const numbers *start_, const numbers *duration_, const numbers *variant_,
+               const i64 *owner_of, i64 variants, i64 owners, i64 *edges, const numbers *rows_, i64 *starts,
+               const numbers *lasts_, i64 *late_rows, i64 *late_starts, i64 room, i64 *in_order) {
+    numbers launch = *launch_, start = *start_, duration = *duration_, variant = *variant_;
+    i32 *rows = (i32 *)rows_->at;
+    u8 *lasts = (u8 *)lasts_->at;
+    i64 calls = start.length, moved = 0;
+    if (duration.length != calls || variant.length != calls || rows_->kind != 4 || rows_->length != launch.length)
+        return -1;
+    if (lasts_->length != launch.length || lasts_->kind != duration.kind || (duration.kind != 5 && duration.kind != 8))
+        return -1;
+    for (i64 owner = 0; owner <= owners; owner++)
+        edges[owner] = 0;
+    for (i64 row = 0; row < launch.length; row++) {
+        i64 call = item(launch, row);
+        if (call < 0)
+            continue;
+        if (call >= calls)
+            return -1;
+        i64 kind = item(variant, call);
+        if ((u64)kind >= (u64)variants || (u64)owner_of[kind] >= (u64)owners)
+            return -1;
+        edges[owner_of[kind]]++;
+    }
+    i64 total = 0;
+    for (i64 owner = 0; owner <= owners; owner++) {
+        i64 its = edges[owner];
+        edges[owner] = total;
+        total += its;
+    }
+    /* While the owners are filled, edges are where they are filled to; then each is where the next one begins. */
+    for (i64 row = 0; row < launch.length; row++) {
+        i64 call = item(launch, row);
+        if (call < 0)
+            continue;
+        i64 place = edges[owner_of[item(variant, call)]]++;
+        rows[place] = (i32)row;
+        starts[place] = item(start, call);
+    }
+    for (i64 owner = owners; owner > 0; owner--)
+        edges[owner] = edges[owner - 1];
+    edges[0] = 0;
+    *in_order = 1;
+    for (i64 owner = 0; owner < owners; owner++) {
+        i64 first = edges[owner], end = edges[owner + 1], done = first + 1;
+        while (done < end) {
+            if (is_before(rows, starts, done - 1, launch, rows[done], starts[done])) {
+                done++;
+                continue;
+            }
+            i64 count = 0, run = done;
+            do {
+                if (count >= room)
+                    return -1;
+                late_rows[count] = rows[run];
+                late_starts[count++] = starts[run++];
+            } while (run < end && is_before(rows, starts, run - 1, launch, rows[run], starts[run]));
+            i64 from = done - 1, to = run - 1;
+            while (count > 0) {
+                i32 row = (i32)late_rows[count - 1];
+                if (from >= first && !is_before(rows, starts, from, launch, row, late_starts[count - 1])) {
+                    rows[to] = rows[from];
+                    starts[to--] = starts[from--];
+                    moved++;
+                } else {
+                    rows[to] = row;
+                    starts[to--] = late_starts[--count];
+                }
+            }
+            if (moved > 4 * launch.length)
+                return -1;
+            done = run;
+        }
+        i64 reached = NONE;
+        for (i64 place = first; place < end; place++) {
+            i64 its = item(duration, item(launch, rows[place]));
+            put(lasts, duration.kind == 8, place, its);
+            if (starts[place] + its < reached)
+                *in_order = 0;
+            reached = starts[place] + its;
+        }
+    }
+    return total;
+}
+
+/* --- Launches, for nsysprof/trace/table_readers/match_launches.py ------------------------------------------------- */
+
+/* Write for each wanted id its place in `ids`, or -1, into `found`; 0 is not an id. Return 0, or -1 where `ids` do not
+   rise from each to the next. Both count up together, so the next one is sought from where the last one was. */
+i64 match_ids(const numbers *ids_, const numbers *wanted_, i32 *found) {
+    const u32 *ids = (const u32 *)ids_->at, *wanted = (const u32 *)wanted_->at;
+    i64 count = ids_->length, at = 0;
+    if (ids_->kind != 5 || wanted_->kind != 5)
+        return -1;
+    for (i64 i = 1; i < count; i++)
+        if (ids[i] <= ids[i - 1])
+            return -1;
+    for (i64 i = 0; i < wanted_->length; i++) {
+        u32 id = wanted[i];
+        i64 low = at, high = at, step = 1;
+        /* All ids before `low` are smaller, and none from `high` on is. */
+        while (high < count && ids[high] < id) {
+            low = high + 1;
+            high = count - low > step ? low + step : count;
+            step *= 2;
+        }
+        if (low == at)
+            while (low > 0 && ids[low - 1] >= id) {
+                high = low - 1;
+                low = high > step ? high - step : 0;
+                step *= 2;
+            }
+        while (low < high) {
+            i64 middle = low + (high - low) / 2;
+            if (ids[middle] < id)
+                low = middle + 1;
+            else
+                high = middle;
+        }
+        at = low;
+        found[i] = id && low < count && ids[low] == id ? (i32)low : -1;
+    }
+    return 0;
+}
+
 /* --- Idle time, for nsysprof/analysis/idle_time ---------------------------------------------------------------------- */
 
 /* Find the gaps between the chosen rows of work: in `ender` the row that ended each gap, and in `before` the row that
@@ -1160,203 +1361,124 @@ i64 measure_by_code(const i64 *start, const numbers *duration, const u8 *code, i
     return 0;
 }
 
-/* --- Places and orders, for nsysprof/arrays.py and nsysprof/analysis/attribution ---------------------------------- */
+/* Sum up the durations of work by when its call began, or where that is unknown, when it began itself.
 
-static inline int is_below(i64 value, i64 wanted, i64 right) {
-    return right ? value <= wanted : value < wanted;
-}
-
-/* Write numpy.searchsorted(values, wanted) into `places`; return 0. Each is sought from the last place on, in steps that
-   double, so that what lies near is found at once. */
-i64 find_places(const numbers *values_, const numbers *wanted_, i64 right, i64 *places) {
-    numbers values = *values_, wanted = *wanted_;
-    i64 at = 0;
-    for (i64 i = 0; i < wanted.length; i++) {
-        i64 key = item(wanted, i), low = at, high = at, step = 1;
-        /* All values before `low` are below the key, and none from `high` on is. */
-        while (high < values.length && is_below(item(values, high), key, right)) {
-            low = high + 1;
-            high = values.length - low > step ? low + step : values.length;
-            step *= 2;
-        }
-        if (low == at) {
-            while (low > 0 && !is_below(item(values, low - 1), key, right)) {
-                high = low - 1;
-                low = high > step ? high - step : 0;
-                step *= 2;
-            }
-        }
-        while (low < high) {
-            i64 middle = low + (high - low) / 2;
-            if (is_below(item(values, middle), key, right))
-                low = middle + 1;
-            else
-                high = middle;
-        }
-        places[i] = at = low;
+   out[i] takes what began after times[i - 1] and up to times[i]; the last one takes the rest. times: in order. */
+i64 sum_between(const i32 *launch, const i64 *call_start, i64 calls, const i64 *start, const numbers *duration,
+                const i64 *times, i64 moments, i64 *out) {
+    numbers takes = *duration;
+    i64 near = 0;
+    for (i64 row = 0; row < takes.length; row++) {
+        i64 call = launch[row], begun = (u64)call < (u64)calls ? call_start[call] : start[row];
+        near = place_after(times, 0, moments, near, begun - 1);
+        out[near] += item(takes, row);
     }
     return 0;
 }
 
-/* Write the rows whose code is chosen into `rows` (32 bits), as far as these have room; return how many there are, or -1
-   where a code is too large. */
-i64 find_rows(const numbers *chosen_, const numbers *code_, const numbers *rows) {
-    numbers chosen = *chosen_, code = *code_;
-    i32 *out = (i32 *)rows->at;
-    i64 found = 0, room = rows->length;
-    if (chosen.kind != 1 || rows->kind != 4)
-        return -1;
-    for (i64 row = 0; row < code.length; row++) {
-        i64 key = item(code, row);
-        if ((u64)key >= (u64)chosen.length)
-            return -1;
-        if (chosen.at[key]) {
-            if (found < room)
-                out[found] = (i32)row;
-            found++;
-        }
+/* Raise done[i + 1] to the last end of the work whose call began from issued[i] on and before issued[i + 1]; done[0] takes
+   what was launched before. chosen: whether the work of each variant counts. issued: in order. */
+i64 last_done(const i32 *launch, const i64 *call_start, i64 calls, const i64 *start, const numbers *duration,
+              const numbers *variant, const u8 *chosen, i64 variants, const i64 *issued, i64 moments, i64 *done) {
+    numbers takes = *duration, its_variant = *variant;
+    i64 near = 0;
+    for (i64 row = 0; row < takes.length; row++) {
+        i64 call = launch[row], its = item(its_variant, row);
+        if ((u64)call >= (u64)calls || (u64)its >= (u64)variants || !chosen[its])
+            continue;
+        i64 end = start[row] + item(takes, row);
+        near = place_after(issued, 0, moments, near, call_start[call]);
+        if (end > done[near])
+            done[near] = end;
     }
-    return found;
+    return 0;
 }
 
-/* Return whether work comes before other work: by the start of its call, by the row of the call, and by its own row. */
-static inline int is_before(const i32 *rows, const i64 *starts, i64 place, numbers launch, i32 row, i64 start) {
-    if (starts[place] != start)
-        return starts[place] < start;
-    i64 one = item(launch, rows[place]), other = item(launch, row);
-    return one != other ? one < other : rows[place] < row;
-}
+/* Write how long work of the categories 0 to k ran before each of the times (in order), as row k of `out`; return -1 where
+   the rows are not in order of start (see find_gaps).
 
-/* Write the work whose call is known, owner by owner and in the order of its calls: `rows` (32 bits), and the `starts` and
-   `lasts` (durations) of the calls. Return how much work that is; -1 where the arrays do not fit each other, or where so
-   much of it is in no order that sorting is faster.
-
-   Work is recorded in a few runs: kernels in order, then copies, then fills. Each run is merged into those before it.
-
-   launch: the call of each piece of work, or -1. owner_of: of each variant of call. edges (owners + 1): takes where the
-   work of each owner begins. late_rows, late_starts: room for the longest run but the first. in_order: takes whether no
-   call ends before an earlier one. */
-i64 order_work(const numbers *launch_, const numbers *start_, const numbers *duration_, const numbers *variant_,
-               const i64 *owner_of, i64 variants, i64 owners, i64 *edges, const numbers *rows_, i64 *starts,
-               const numbers *lasts_, i64 *late_rows, i64 *late_starts, i64 room, i64 *in_order) {
-    numbers launch = *launch_, start = *start_, duration = *duration_, variant = *variant_;
-    i32 *rows = (i32 *)rows_->at;
-    u8 *lasts = (u8 *)lasts_->at;
-    i64 calls = start.length, moved = 0;
-    if (duration.length != calls || variant.length != calls || rows_->kind != 4 || rows_->length != launch.length)
-        return -1;
-    if (lasts_->length != launch.length || lasts_->kind != duration.kind || (duration.kind != 5 && duration.kind != 8))
-        return -1;
-    for (i64 owner = 0; owner <= owners; owner++)
-        edges[owner] = 0;
-    for (i64 row = 0; row < launch.length; row++) {
-        i64 call = item(launch, row);
-        if (call < 0)
-            continue;
-        if (call >= calls)
-            return -1;
-        i64 kind = item(variant, call);
-        if ((u64)kind >= (u64)variants || (u64)owner_of[kind] >= (u64)owners)
-            return -1;
-        edges[owner_of[kind]]++;
+   category: of each variant of work; -1 for work that does not count. union_ns: room for two numbers of each category. */
+i64 measure_categories(i64 kernels, const i32 *others, i64 count, const i64 *start, const numbers *duration,
+                       const numbers *variant, const i64 *category, i64 variants, i64 categories, const i64 *times,
+                       i64 moments, i64 *union_ns, i64 *out) {
+    numbers takes = *duration, its_variant = *variant;
+    i64 *reached = union_ns, *total = union_ns + categories;
+    i64 kernel = 0, other = 0, last = NONE, moment = 0;
+    for (i64 each = 0; each < categories; each++) {
+        reached[each] = NONE;
+        total[each] = 0;
     }
-    i64 total = 0;
-    for (i64 owner = 0; owner <= owners; owner++) {
-        i64 its = edges[owner];
-        edges[owner] = total;
-        total += its;
-    }
-    /* While the owners are filled, edges are where they are filled to; then each is where the next one begins. */
-    for (i64 row = 0; row < launch.length; row++) {
-        i64 call = item(launch, row);
-        if (call < 0)
-            continue;
-        i64 place = edges[owner_of[item(variant, call)]]++;
-        rows[place] = (i32)row;
-        starts[place] = item(start, call);
-    }
-    for (i64 owner = owners; owner > 0; owner--)
-        edges[owner] = edges[owner - 1];
-    edges[0] = 0;
-    *in_order = 1;
-    for (i64 owner = 0; owner < owners; owner++) {
-        i64 first = edges[owner], end = edges[owner + 1], done = first + 1;
-        while (done < end) {
-            if (is_before(rows, starts, done - 1, launch, rows[done], starts[done])) {
-                done++;
-                continue;
-            }
-            i64 count = 0, run = done;
-            do {
-                if (count >= room)
-                    return -1;
-                late_rows[count] = rows[run];
-                late_starts[count++] = starts[run++];
-            } while (run < end && is_before(rows, starts, run - 1, launch, rows[run], starts[run]));
-            i64 from = done - 1, to = run - 1;
-            while (count > 0) {
-                i32 row = (i32)late_rows[count - 1];
-                if (from >= first && !is_before(rows, starts, from, launch, row, late_starts[count - 1])) {
-                    rows[to] = rows[from];
-                    starts[to--] = starts[from--];
-                    moved++;
-                } else {
-                    rows[to] = row;
-                    starts[to--] = late_starts[--count];
-                }
-            }
-            if (moved > 4 * launch.length)
+    for (;;) {
+        i64 row = -1, begin = MOST;
+        if (kernel < kernels || other < count) {
+            if (other == count || (kernel < kernels && start[kernel] <= start[others[other]]))
+                row = kernel++;
+            else
+                row = others[other++];
+            begin = start[row];
+            if (begin < last)
                 return -1;
-            done = run;
+            last = begin;
         }
-        i64 reached = NONE;
-        for (i64 place = first; place < end; place++) {
-            i64 its = item(duration, item(launch, rows[place]));
-            put(lasts, duration.kind == 8, place, its);
-            if (starts[place] + its < reached)
-                *in_order = 0;
-            reached = starts[place] + its;
-        }
+        for (; moment < moments && (row < 0 || times[moment] <= begin); moment++)
+            for (i64 each = 0; each < categories; each++) {
+                i64 beyond = reached[each] > times[moment] ? reached[each] - times[moment] : 0;
+                out[each * moments + moment] = total[each] - beyond;
+            }
+        if (row < 0)
+            return 0;
+        i64 its = item(its_variant, row);
+        if ((u64)its >= (u64)variants || (u64)category[its] >= (u64)categories)
+            continue;
+        i64 end = begin + item(takes, row);
+        for (i64 each = category[its]; each < categories; each++)
+            if (end > reached[each]) {
+                total[each] += end - (reached[each] > begin ? reached[each] : begin);
+                reached[each] = end;
+            }
     }
-    return total;
 }
 
-/* --- Launches, for nsysprof/trace/table_readers/match_launches.py ------------------------------------------------- */
+/* Sum up what each stream ran, and return how many rows count; -1 where the rows are not in order (see find_gaps).
 
-/* Write for each wanted id its place in `ids`, or -1, into `found`; 0 is not an id. Return 0, or -1 where `ids` do not
-   rise from each to the next. Both count up together, so the next one is sought from where the last one was. */
-i64 match_ids(const numbers *ids_, const numbers *wanted_, i32 *found) {
-    const u32 *ids = (const u32 *)ids_->at, *wanted = (const u32 *)wanted_->at;
-    i64 count = ids_->length, at = 0;
-    if (ids_->kind != 5 || wanted_->kind != 5)
-        return -1;
-    for (i64 i = 1; i < count; i++)
-        if (ids[i] <= ids[i - 1])
+   stream_of, chosen: the number of the stream of each variant of work, and whether it counts. busy, first, reached: for each
+   stream, how long it worked, from when and until when. runs, took: for each variant, how often and how long. seen: whether
+   a variant of call launched work into a stream. */
+i64 sum_streams(i64 kernels, const i32 *others, i64 count, const i64 *start, const numbers *duration,
+                const numbers *variant, const i64 *stream_of, const u8 *chosen, i64 variants, const i32 *launch,
+                const numbers *call_variant, i64 call_variants, i64 *busy, i64 *first, i64 *reached, i64 *runs, i64 *took,
+                u8 *seen) {
+    numbers takes = *duration, its_variant = *variant, its_call = *call_variant;
+    i64 kernel = 0, other = 0, last = NONE, rows = 0;
+    while (kernel < kernels || other < count) {
+        i64 row;
+        if (other == count || (kernel < kernels && start[kernel] <= start[others[other]]))
+            row = kernel++;
+        else
+            row = others[other++];
+        i64 begin = start[row], length = item(takes, row), end = begin + length, its = item(its_variant, row);
+        if (begin < last)
             return -1;
-    for (i64 i = 0; i < wanted_->length; i++) {
-        u32 id = wanted[i];
-        i64 low = at, high = at, step = 1;
-        /* All ids before `low` are smaller, and none from `high` on is. */
-        while (high < count && ids[high] < id) {
-            low = high + 1;
-            high = count - low > step ? low + step : count;
-            step *= 2;
+        last = begin;
+        if ((u64)its >= (u64)variants)
+            continue;
+        i64 stream = stream_of[its], call = launch[row];
+        if ((u64)call < (u64)its_call.length) {
+            call = item(its_call, call);
+            if ((u64)call < (u64)call_variants)
+                seen[stream * call_variants + call] = 1;
         }
-        if (low == at)
-            while (low > 0 && ids[low - 1] >= id) {
-                high = low - 1;
-                low = high > step ? high - step : 0;
-                step *= 2;
-            }
-        while (low < high) {
-            i64 middle = low + (high - low) / 2;
-            if (ids[middle] < id)
-                low = middle + 1;
-            else
-                high = middle;
+        if (!chosen[its])
+            continue;
+        rows++;
+        runs[its]++;
+        took[its] += length;
+        if (first[stream] > begin)
+            first[stream] = begin;
+        if (end > reached[stream]) {
+            busy[stream] += end - (reached[stream] > begin ? reached[stream] : begin);
+            reached[stream] = end;
         }
-        at = low;
-        found[i] = id && low < count && ids[low] == id ? (i32)low : -1;
     }
-    return 0;
+    return rows;
 }

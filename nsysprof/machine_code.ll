@@ -1,4 +1,4 @@
-; made by scripts/build_machine_code of machine_code.c with SHA-256 0c6cf9890dcd60271e10ad2d618a6c10941ab0fa63902fd6ef9eddadfaedf101
+; made by scripts/build_machine_code of machine_code.c with SHA-256 24e9e91cacec552230167d9cb9490d8f05ba2a8e2b77d70cd67beeb00a948301
 
 %struct.numbers = type { ptr, i64, i64 }
 %struct.open_ranges = type { i64, i64, i64, i64, i64, i64, i64 }
@@ -3465,6 +3465,1374 @@ define i64 @count_calls(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4, ptr %5, i64 %6, 
   ret i64 %495
 }
 
+define i64 @find_places(ptr %0, ptr %1, i64 %2, ptr %3) {
+  %5 = load ptr, ptr %0, align 8
+  %6 = getelementptr i8, ptr %0, i64 8
+  %7 = load i64, ptr %6, align 8
+  %8 = getelementptr i8, ptr %0, i64 16
+  %9 = load i64, ptr %8, align 8
+  %10 = load ptr, ptr %1, align 8
+  %11 = getelementptr i8, ptr %1, i64 8
+  %12 = load i64, ptr %11, align 8
+  %13 = getelementptr i8, ptr %1, i64 16
+  %14 = load i64, ptr %13, align 8
+  %15 = icmp sgt i64 %12, 0
+  br i1 %15, label %16, label %18
+
+16:
+  %17 = icmp eq i64 %2, 0
+  br label %19
+
+18:
+  ret i64 0
+
+19:
+  %20 = phi i64 [ 0, %16 ], [ %161, %160 ]
+  %21 = phi i64 [ 0, %16 ], [ %163, %160 ]
+  switch i64 %14, label %38 [
+    i64 1, label %22
+    i64 2, label %26
+    i64 4, label %30
+    i64 5, label %34
+  ]
+
+22:
+  %23 = getelementptr i8, ptr %10, i64 %21
+  %24 = load i8, ptr %23, align 1
+  %25 = zext i8 %24 to i64
+  br label %41
+
+26:
+  %27 = getelementptr i16, ptr %10, i64 %21
+  %28 = load i16, ptr %27, align 2
+  %29 = sext i16 %28 to i64
+  br label %41
+
+30:
+  %31 = getelementptr i32, ptr %10, i64 %21
+  %32 = load i32, ptr %31, align 4
+  %33 = sext i32 %32 to i64
+  br label %41
+
+34:
+  %35 = getelementptr i32, ptr %10, i64 %21
+  %36 = load i32, ptr %35, align 4
+  %37 = zext i32 %36 to i64
+  br label %41
+
+38:
+  %39 = getelementptr i64, ptr %10, i64 %21
+  %40 = load i64, ptr %39, align 8
+  br label %41
+
+41:
+  %42 = phi i64 [ %40, %38 ], [ %25, %22 ], [ %29, %26 ], [ %33, %30 ], [ %37, %34 ]
+  %43 = icmp slt i64 %20, %7
+  br i1 %43, label %44, label %80
+
+44:
+  %45 = phi i64 [ %78, %72 ], [ 1, %41 ]
+  %46 = phi i64 [ %77, %72 ], [ %20, %41 ]
+  %47 = phi i64 [ %73, %72 ], [ %20, %41 ]
+  switch i64 %9, label %64 [
+    i64 1, label %48
+    i64 2, label %52
+    i64 4, label %56
+    i64 5, label %60
+  ]
+
+48:
+  %49 = getelementptr i8, ptr %5, i64 %46
+  %50 = load i8, ptr %49, align 1
+  %51 = zext i8 %50 to i64
+  br label %67
+
+52:
+  %53 = getelementptr i16, ptr %5, i64 %46
+  %54 = load i16, ptr %53, align 2
+  %55 = sext i16 %54 to i64
+  br label %67
+
+56:
+  %57 = getelementptr i32, ptr %5, i64 %46
+  %58 = load i32, ptr %57, align 4
+  %59 = sext i32 %58 to i64
+  br label %67
+
+60:
+  %61 = getelementptr i32, ptr %5, i64 %46
+  %62 = load i32, ptr %61, align 4
+  %63 = zext i32 %62 to i64
+  br label %67
+
+64:
+  %65 = getelementptr i64, ptr %5, i64 %46
+  %66 = load i64, ptr %65, align 8
+  br label %67
+
+67:
+  %68 = phi i64 [ %66, %64 ], [ %51, %48 ], [ %55, %52 ], [ %59, %56 ], [ %63, %60 ]
+  %69 = icmp sgt i64 %68, %42
+  %70 = icmp sge i64 %68, %42
+  %71 = select i1 %17, i1 %70, i1 %69
+  br i1 %71, label %80, label %72
+
+72:
+  %73 = add i64 %46, 1
+  %74 = sub i64 %7, %73
+  %75 = icmp sgt i64 %74, %45
+  %76 = add i64 %73, %45
+  %77 = select i1 %75, i64 %76, i64 %7
+  %78 = shl i64 %45, 1
+  %79 = icmp slt i64 %77, %7
+  br i1 %79, label %44, label %80
+
+80:
+  %81 = phi i64 [ %20, %41 ], [ %73, %72 ], [ %47, %67 ]
+  %82 = phi i64 [ %20, %41 ], [ %77, %72 ], [ %46, %67 ]
+  %83 = phi i64 [ 1, %41 ], [ %78, %72 ], [ %45, %67 ]
+  %84 = icmp eq i64 %81, %20
+  %85 = icmp sgt i64 %81, 0
+  %86 = and i1 %84, %85
+  br i1 %86, label %87, label %122
+
+87:
+  %88 = phi i64 [ %118, %116 ], [ %20, %80 ]
+  %89 = phi i64 [ %91, %116 ], [ %82, %80 ]
+  %90 = phi i64 [ %120, %116 ], [ %83, %80 ]
+  %91 = add i64 %88, -1
+  switch i64 %9, label %108 [
+    i64 1, label %92
+    i64 2, label %96
+    i64 4, label %100
+    i64 5, label %104
+  ]
+
+92:
+  %93 = getelementptr i8, ptr %5, i64 %91
+  %94 = load i8, ptr %93, align 1
+  %95 = zext i8 %94 to i64
+  br label %111
+
+96:
+  %97 = getelementptr i16, ptr %5, i64 %91
+  %98 = load i16, ptr %97, align 2
+  %99 = sext i16 %98 to i64
+  br label %111
+
+100:
+  %101 = getelementptr i32, ptr %5, i64 %91
+  %102 = load i32, ptr %101, align 4
+  %103 = sext i32 %102 to i64
+  br label %111
+
+104:
+  %105 = getelementptr i32, ptr %5, i64 %91
+  %106 = load i32, ptr %105, align 4
+  %107 = zext i32 %106 to i64
+  br label %111
+
+108:
+  %109 = getelementptr i64, ptr %5, i64 %91
+  %110 = load i64, ptr %109, align 8
+  br label %111
+
+111:
+  %112 = phi i64 [ %110, %108 ], [ %95, %92 ], [ %99, %96 ], [ %103, %100 ], [ %107, %104 ]
+  %113 = icmp sgt i64 %112, %42
+  %114 = icmp sge i64 %112, %42
+  %115 = select i1 %17, i1 %114, i1 %113
+  br i1 %115, label %116, label %122
+
+116:
+  %117 = icmp sgt i64 %91, %90
+  %118 = sub i64 %91, %90
+  %119 = select i1 %117, i64 %118, i64 0
+  %120 = shl i64 %90, 1
+  %121 = icmp sgt i64 %119, 0
+  br i1 %121, label %87, label %122
+
+122:
+  %123 = phi i64 [ %81, %80 ], [ %88, %111 ], [ %119, %116 ]
+  %124 = phi i64 [ %82, %80 ], [ %89, %111 ], [ %91, %116 ]
+  %125 = icmp slt i64 %123, %124
+  br i1 %125, label %126, label %160
+
+126:
+  %127 = phi i64 [ %158, %151 ], [ %124, %122 ]
+  %128 = phi i64 [ %157, %151 ], [ %123, %122 ]
+  %129 = sub i64 %127, %128
+  %130 = sdiv i64 %129, 2
+  %131 = add i64 %130, %128
+  switch i64 %9, label %148 [
+    i64 1, label %132
+    i64 2, label %136
+    i64 4, label %140
+    i64 5, label %144
+  ]
+
+132:
+  %133 = getelementptr i8, ptr %5, i64 %131
+  %134 = load i8, ptr %133, align 1
+  %135 = zext i8 %134 to i64
+  br label %151
+
+136:
+  %137 = getelementptr i16, ptr %5, i64 %131
+  %138 = load i16, ptr %137, align 2
+  %139 = sext i16 %138 to i64
+  br label %151
+
+140:
+  %141 = getelementptr i32, ptr %5, i64 %131
+  %142 = load i32, ptr %141, align 4
+  %143 = sext i32 %142 to i64
+  br label %151
+
+144:
+  %145 = getelementptr i32, ptr %5, i64 %131
+  %146 = load i32, ptr %145, align 4
+  %147 = zext i32 %146 to i64
+  br label %151
+
+148:
+  %149 = getelementptr i64, ptr %5, i64 %131
+  %150 = load i64, ptr %149, align 8
+  br label %151
+
+151:
+  %152 = phi i64 [ %150, %148 ], [ %135, %132 ], [ %139, %136 ], [ %143, %140 ], [ %147, %144 ]
+  %153 = icmp sgt i64 %152, %42
+  %154 = icmp sge i64 %152, %42
+  %155 = select i1 %17, i1 %154, i1 %153
+  %156 = add i64 %131, 1
+  %157 = select i1 %155, i64 %128, i64 %156
+  %158 = select i1 %155, i64 %131, i64 %127
+  %159 = icmp slt i64 %157, %158
+  br i1 %159, label %126, label %160
+
+160:
+  %161 = phi i64 [ %123, %122 ], [ %157, %151 ]
+  %162 = getelementptr i64, ptr %3, i64 %21
+  store i64 %161, ptr %162, align 8
+  %163 = add i64 %21, 1
+  %164 = icmp eq i64 %163, %12
+  br i1 %164, label %18, label %19
+}
+
+define i64 @find_rows(ptr %0, ptr %1, ptr %2) {
+  %4 = load ptr, ptr %0, align 8
+  %5 = getelementptr i8, ptr %0, i64 8
+  %6 = load i64, ptr %5, align 8
+  %7 = getelementptr i8, ptr %0, i64 16
+  %8 = load i64, ptr %7, align 8
+  %9 = load ptr, ptr %1, align 8
+  %10 = getelementptr i8, ptr %1, i64 8
+  %11 = load i64, ptr %10, align 8
+  %12 = getelementptr i8, ptr %1, i64 16
+  %13 = load i64, ptr %12, align 8
+  %14 = load ptr, ptr %2, align 8
+  %15 = getelementptr i8, ptr %2, i64 8
+  %16 = load i64, ptr %15, align 8
+  %17 = icmp eq i64 %8, 1
+  br i1 %17, label %18, label %64
+
+18:
+  %19 = getelementptr i8, ptr %2, i64 16
+  %20 = load i64, ptr %19, align 8
+  %21 = icmp eq i64 %20, 4
+  br i1 %21, label %22, label %64
+
+22:
+  %23 = icmp sgt i64 %11, 0
+  br i1 %23, label %24, label %64
+
+24:
+  %25 = phi i64 [ %62, %60 ], [ 0, %22 ]
+  %26 = phi i64 [ %61, %60 ], [ 0, %22 ]
+  switch i64 %13, label %43 [
+    i64 1, label %27
+    i64 2, label %31
+    i64 4, label %35
+    i64 5, label %39
+  ]
+
+27:
+  %28 = getelementptr i8, ptr %9, i64 %25
+  %29 = load i8, ptr %28, align 1
+  %30 = zext i8 %29 to i64
+  br label %46
+
+31:
+  %32 = getelementptr i16, ptr %9, i64 %25
+  %33 = load i16, ptr %32, align 2
+  %34 = sext i16 %33 to i64
+  br label %46
+
+35:
+  %36 = getelementptr i32, ptr %9, i64 %25
+  %37 = load i32, ptr %36, align 4
+  %38 = sext i32 %37 to i64
+  br label %46
+
+39:
+  %40 = getelementptr i32, ptr %9, i64 %25
+  %41 = load i32, ptr %40, align 4
+  %42 = zext i32 %41 to i64
+  br label %46
+
+43:
+  %44 = getelementptr i64, ptr %9, i64 %25
+  %45 = load i64, ptr %44, align 8
+  br label %46
+
+46:
+  %47 = phi i64 [ %45, %43 ], [ %30, %27 ], [ %34, %31 ], [ %38, %35 ], [ %42, %39 ]
+  %48 = icmp ult i64 %47, %6
+  br i1 %48, label %49, label %64
+
+49:
+  %50 = getelementptr i8, ptr %4, i64 %47
+  %51 = load i8, ptr %50, align 1
+  %52 = icmp eq i8 %51, 0
+  br i1 %52, label %60, label %53
+
+53:
+  %54 = icmp slt i64 %26, %16
+  br i1 %54, label %55, label %58
+
+55:
+  %56 = trunc i64 %25 to i32
+  %57 = getelementptr i32, ptr %14, i64 %26
+  store i32 %56, ptr %57, align 4
+  br label %58
+
+58:
+  %59 = add i64 %26, 1
+  br label %60
+
+60:
+  %61 = phi i64 [ %26, %49 ], [ %59, %58 ]
+  %62 = add i64 %25, 1
+  %63 = icmp eq i64 %62, %11
+  br i1 %63, label %64, label %24
+
+64:
+  %65 = phi i64 [ -1, %18 ], [ -1, %3 ], [ 0, %22 ], [ -1, %46 ], [ %61, %60 ]
+  ret i64 %65
+}
+
+define i64 @order_work(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4, i64 %5, i64 %6, ptr %7, ptr %8, ptr %9, ptr %10, ptr %11, ptr %12, i64 %13, ptr %14) {
+  %16 = load ptr, ptr %0, align 8
+  %17 = getelementptr i8, ptr %0, i64 8
+  %18 = load i64, ptr %17, align 8
+  %19 = getelementptr i8, ptr %0, i64 16
+  %20 = load i64, ptr %19, align 8
+  %21 = load ptr, ptr %1, align 8
+  %22 = getelementptr i8, ptr %1, i64 8
+  %23 = load i64, ptr %22, align 8
+  %24 = getelementptr i8, ptr %1, i64 16
+  %25 = load i64, ptr %24, align 8
+  %26 = load ptr, ptr %2, align 8
+  %27 = getelementptr i8, ptr %2, i64 8
+  %28 = load i64, ptr %27, align 8
+  %29 = getelementptr i8, ptr %2, i64 16
+  %30 = load i64, ptr %29, align 8
+  %31 = load ptr, ptr %3, align 8
+  %32 = getelementptr i8, ptr %3, i64 8
+  %33 = load i64, ptr %32, align 8
+  %34 = getelementptr i8, ptr %3, i64 16
+  %35 = load i64, ptr %34, align 8
+  %36 = load ptr, ptr %8, align 8
+  %37 = load ptr, ptr %10, align 8
+  %38 = icmp eq i64 %28, %23
+  %39 = icmp eq i64 %33, %23
+  %40 = select i1 %38, i1 %39, i1 false
+  br i1 %40, label %41, label %551
+
+41:
+  %42 = getelementptr i8, ptr %8, i64 16
+  %43 = load i64, ptr %42, align 8
+  %44 = icmp eq i64 %43, 4
+  br i1 %44, label %45, label %551
+
+45:
+  %46 = getelementptr i8, ptr %8, i64 8
+  %47 = load i64, ptr %46, align 8
+  %48 = icmp eq i64 %47, %18
+  br i1 %48, label %49, label %551
+
+49:
+  %50 = getelementptr i8, ptr %10, i64 8
+  %51 = load i64, ptr %50, align 8
+  %52 = icmp eq i64 %51, %18
+  br i1 %52, label %53, label %551
+
+53:
+  %54 = getelementptr i8, ptr %10, i64 16
+  %55 = load i64, ptr %54, align 8
+  %56 = icmp eq i64 %55, %30
+  br i1 %56, label %57, label %551
+
+57:
+  switch i64 %30, label %551 [
+    i64 8, label %58
+    i64 5, label %58
+  ]
+
+58:
+  %59 = icmp slt i64 %6, 0
+  br i1 %59, label %63, label %60
+
+60:
+  %61 = add i64 %6, 1
+  %62 = call i64 @llvm.smax.i64(i64 %61, i64 1)
+  br label %65
+
+63:
+  %64 = icmp sgt i64 %18, 0
+  br i1 %64, label %74, label %70
+
+65:
+  %66 = phi i64 [ %68, %65 ], [ 0, %60 ]
+  %67 = getelementptr i64, ptr %7, i64 %66
+  store i64 0, ptr %67, align 8
+  %68 = add i64 %66, 1
+  %69 = icmp eq i64 %68, %62
+  br i1 %69, label %63, label %65
+
+70:
+  br i1 %59, label %135, label %71
+
+71:
+  %72 = add i64 %6, 1
+  %73 = call i64 @llvm.smax.i64(i64 %72, i64 1)
+  br label %137
+
+74:
+  %75 = phi i64 [ %133, %132 ], [ 0, %63 ]
+  switch i64 %20, label %92 [
+    i64 1, label %76
+    i64 2, label %80
+    i64 4, label %84
+    i64 5, label %88
+  ]
+
+76:
+  %77 = getelementptr i8, ptr %16, i64 %75
+  %78 = load i8, ptr %77, align 1
+  %79 = zext i8 %78 to i64
+  br label %98
+
+80:
+  %81 = getelementptr i16, ptr %16, i64 %75
+  %82 = load i16, ptr %81, align 2
+  %83 = sext i16 %82 to i64
+  br label %95
+
+84:
+  %85 = getelementptr i32, ptr %16, i64 %75
+  %86 = load i32, ptr %85, align 4
+  %87 = sext i32 %86 to i64
+  br label %95
+
+88:
+  %89 = getelementptr i32, ptr %16, i64 %75
+  %90 = load i32, ptr %89, align 4
+  %91 = zext i32 %90 to i64
+  br label %98
+
+92:
+  %93 = getelementptr i64, ptr %16, i64 %75
+  %94 = load i64, ptr %93, align 8
+  br label %95
+
+95:
+  %96 = phi i64 [ %94, %92 ], [ %87, %84 ], [ %83, %80 ]
+  %97 = icmp slt i64 %96, 0
+  br i1 %97, label %132, label %98
+
+98:
+  %99 = phi i64 [ %96, %95 ], [ %91, %88 ], [ %79, %76 ]
+  %100 = icmp slt i64 %99, %23
+  br i1 %100, label %101, label %551
+
+101:
+  switch i64 %35, label %118 [
+    i64 1, label %102
+    i64 2, label %106
+    i64 4, label %110
+    i64 5, label %114
+  ]
+
+102:
+  %103 = getelementptr i8, ptr %31, i64 %99
+  %104 = load i8, ptr %103, align 1
+  %105 = zext i8 %104 to i64
+  br label %121
+
+106:
+  %107 = getelementptr i16, ptr %31, i64 %99
+  %108 = load i16, ptr %107, align 2
+  %109 = sext i16 %108 to i64
+  br label %121
+
+110:
+  %111 = getelementptr i32, ptr %31, i64 %99
+  %112 = load i32, ptr %111, align 4
+  %113 = sext i32 %112 to i64
+  br label %121
+
+114:
+  %115 = getelementptr i32, ptr %31, i64 %99
+  %116 = load i32, ptr %115, align 4
+  %117 = zext i32 %116 to i64
+  br label %121
+
+118:
+  %119 = getelementptr i64, ptr %31, i64 %99
+  %120 = load i64, ptr %119, align 8
+  br label %121
+
+121:
+  %122 = phi i64 [ %120, %118 ], [ %105, %102 ], [ %109, %106 ], [ %113, %110 ], [ %117, %114 ]
+  %123 = icmp ult i64 %122, %5
+  br i1 %123, label %124, label %551
+
+124:
+  %125 = getelementptr i64, ptr %4, i64 %122
+  %126 = load i64, ptr %125, align 8
+  %127 = icmp ult i64 %126, %6
+  br i1 %127, label %128, label %551
+
+128:
+  %129 = getelementptr i64, ptr %7, i64 %126
+  %130 = load i64, ptr %129, align 8
+  %131 = add i64 %130, 1
+  store i64 %131, ptr %129, align 8
+  br label %132
+
+132:
+  %133 = add i64 %75, 1
+  %134 = icmp eq i64 %133, %18
+  br i1 %134, label %70, label %74
+
+135:
+  %136 = phi i64 [ 0, %70 ], [ %142, %137 ]
+  br i1 %64, label %147, label %145
+
+137:
+  %138 = phi i64 [ %142, %137 ], [ 0, %71 ]
+  %139 = phi i64 [ %143, %137 ], [ 0, %71 ]
+  %140 = getelementptr i64, ptr %7, i64 %139
+  %141 = load i64, ptr %140, align 8
+  store i64 %138, ptr %140, align 8
+  %142 = add i64 %141, %138
+  %143 = add i64 %139, 1
+  %144 = icmp eq i64 %143, %73
+  br i1 %144, label %135, label %137
+
+145:
+  %146 = icmp sgt i64 %6, 0
+  br i1 %146, label %234, label %226
+
+147:
+  %148 = phi i64 [ %224, %223 ], [ 0, %135 ]
+  switch i64 %20, label %165 [
+    i64 1, label %149
+    i64 2, label %153
+    i64 4, label %157
+    i64 5, label %161
+  ]
+
+149:
+  %150 = getelementptr i8, ptr %16, i64 %148
+  %151 = load i8, ptr %150, align 1
+  %152 = zext i8 %151 to i64
+  br label %171
+
+153:
+  %154 = getelementptr i16, ptr %16, i64 %148
+  %155 = load i16, ptr %154, align 2
+  %156 = sext i16 %155 to i64
+  br label %168
+
+157:
+  %158 = getelementptr i32, ptr %16, i64 %148
+  %159 = load i32, ptr %158, align 4
+  %160 = sext i32 %159 to i64
+  br label %168
+
+161:
+  %162 = getelementptr i32, ptr %16, i64 %148
+  %163 = load i32, ptr %162, align 4
+  %164 = zext i32 %163 to i64
+  br label %171
+
+165:
+  %166 = getelementptr i64, ptr %16, i64 %148
+  %167 = load i64, ptr %166, align 8
+  br label %168
+
+168:
+  %169 = phi i64 [ %167, %165 ], [ %160, %157 ], [ %156, %153 ]
+  %170 = icmp slt i64 %169, 0
+  br i1 %170, label %223, label %171
+
+171:
+  %172 = phi i64 [ %169, %168 ], [ %164, %161 ], [ %152, %149 ]
+  switch i64 %35, label %189 [
+    i64 1, label %173
+    i64 2, label %177
+    i64 4, label %181
+    i64 5, label %185
+  ]
+
+173:
+  %174 = getelementptr i8, ptr %31, i64 %172
+  %175 = load i8, ptr %174, align 1
+  %176 = zext i8 %175 to i64
+  br label %192
+
+177:
+  %178 = getelementptr i16, ptr %31, i64 %172
+  %179 = load i16, ptr %178, align 2
+  %180 = sext i16 %179 to i64
+  br label %192
+
+181:
+  %182 = getelementptr i32, ptr %31, i64 %172
+  %183 = load i32, ptr %182, align 4
+  %184 = sext i32 %183 to i64
+  br label %192
+
+185:
+  %186 = getelementptr i32, ptr %31, i64 %172
+  %187 = load i32, ptr %186, align 4
+  %188 = zext i32 %187 to i64
+  br label %192
+
+189:
+  %190 = getelementptr i64, ptr %31, i64 %172
+  %191 = load i64, ptr %190, align 8
+  br label %192
+
+192:
+  %193 = phi i64 [ %191, %189 ], [ %176, %173 ], [ %180, %177 ], [ %184, %181 ], [ %188, %185 ]
+  %194 = getelementptr i64, ptr %4, i64 %193
+  %195 = load i64, ptr %194, align 8
+  %196 = getelementptr i64, ptr %7, i64 %195
+  %197 = load i64, ptr %196, align 8
+  %198 = add i64 %197, 1
+  store i64 %198, ptr %196, align 8
+  %199 = trunc i64 %148 to i32
+  %200 = getelementptr i32, ptr %36, i64 %197
+  store i32 %199, ptr %200, align 4
+  switch i64 %25, label %217 [
+    i64 1, label %201
+    i64 2, label %205
+    i64 4, label %209
+    i64 5, label %213
+  ]
+
+201:
+  %202 = getelementptr i8, ptr %21, i64 %172
+  %203 = load i8, ptr %202, align 1
+  %204 = zext i8 %203 to i64
+  br label %220
+
+205:
+  %206 = getelementptr i16, ptr %21, i64 %172
+  %207 = load i16, ptr %206, align 2
+  %208 = sext i16 %207 to i64
+  br label %220
+
+209:
+  %210 = getelementptr i32, ptr %21, i64 %172
+  %211 = load i32, ptr %210, align 4
+  %212 = sext i32 %211 to i64
+  br label %220
+
+213:
+  %214 = getelementptr i32, ptr %21, i64 %172
+  %215 = load i32, ptr %214, align 4
+  %216 = zext i32 %215 to i64
+  br label %220
+
+217:
+  %218 = getelementptr i64, ptr %21, i64 %172
+  %219 = load i64, ptr %218, align 8
+  br label %220
+
+220:
+  %221 = phi i64 [ %219, %217 ], [ %204, %201 ], [ %208, %205 ], [ %212, %209 ], [ %216, %213 ]
+  %222 = getelementptr i64, ptr %9, i64 %197
+  store i64 %221, ptr %222, align 8
+  br label %223
+
+223:
+  %224 = add i64 %148, 1
+  %225 = icmp eq i64 %224, %18
+  br i1 %225, label %145, label %147
+
+226:
+  store i64 0, ptr %7, align 8
+  store i64 1, ptr %14, align 8
+  %227 = shl i64 %18, 2
+  %228 = icmp eq i64 %30, 8
+  %229 = call i64 @llvm.smax.i64(i64 %13, i64 0)
+  %230 = call i64 @llvm.smax.i64(i64 %6, i64 0)
+  %231 = icmp slt i64 %6, 1
+  br i1 %231, label %551, label %232
+
+232:
+  %233 = icmp slt i64 %13, 1
+  br label %241
+
+234:
+  %235 = phi i64 [ %239, %234 ], [ %6, %145 ]
+  %236 = getelementptr i64, ptr %7, i64 %235
+  %237 = getelementptr i8, ptr %236, i64 -8
+  %238 = load i64, ptr %237, align 8
+  store i64 %238, ptr %236, align 8
+  %239 = add i64 %235, -1
+  %240 = icmp ugt i64 %235, 1
+  br i1 %240, label %234, label %226
+
+241:
+  %242 = phi i64 [ %252, %549 ], [ 0, %232 ]
+  %243 = phi i64 [ %246, %549 ], [ 0, %232 ]
+  %244 = getelementptr i64, ptr %7, i64 %243
+  %245 = load i64, ptr %244, align 8
+  %246 = add i64 %243, 1
+  %247 = getelementptr i64, ptr %7, i64 %246
+  %248 = load i64, ptr %247, align 8
+  %249 = add i64 %245, 1
+  br label %250
+
+250:
+  %251 = phi i64 [ %329, %482 ], [ %249, %241 ]
+  %252 = phi i64 [ %479, %482 ], [ %242, %241 ]
+  %253 = icmp slt i64 %251, %248
+  br i1 %253, label %256, label %254
+
+254:
+  %255 = icmp slt i64 %245, %248
+  br i1 %255, label %484, label %549
+
+256:
+  %257 = phi i64 [ %320, %319 ], [ %251, %250 ]
+  %258 = add i64 %257, -1
+  %259 = getelementptr i32, ptr %36, i64 %257
+  %260 = load i32, ptr %259, align 4
+  %261 = getelementptr i64, ptr %9, i64 %257
+  %262 = load i64, ptr %261, align 8
+  %263 = getelementptr i64, ptr %9, i64 %258
+  %264 = load i64, ptr %263, align 8
+  %265 = icmp eq i64 %264, %262
+  br i1 %265, label %268, label %266
+
+266:
+  %267 = icmp slt i64 %264, %262
+  br i1 %267, label %319, label %318
+
+268:
+  %269 = getelementptr i32, ptr %36, i64 %258
+  %270 = load i32, ptr %269, align 4
+  %271 = sext i32 %270 to i64
+  switch i64 %20, label %304 [
+    i64 1, label %272
+    i64 2, label %280
+    i64 4, label %288
+    i64 5, label %296
+  ]
+
+272:
+  %273 = getelementptr i8, ptr %16, i64 %271
+  %274 = load i8, ptr %273, align 1
+  %275 = zext i8 %274 to i64
+  %276 = sext i32 %260 to i64
+  %277 = getelementptr i8, ptr %16, i64 %276
+  %278 = load i8, ptr %277, align 1
+  %279 = zext i8 %278 to i64
+  br label %310
+
+280:
+  %281 = getelementptr i16, ptr %16, i64 %271
+  %282 = load i16, ptr %281, align 2
+  %283 = sext i16 %282 to i64
+  %284 = sext i32 %260 to i64
+  %285 = getelementptr i16, ptr %16, i64 %284
+  %286 = load i16, ptr %285, align 2
+  %287 = sext i16 %286 to i64
+  br label %310
+
+288:
+  %289 = getelementptr i32, ptr %16, i64 %271
+  %290 = load i32, ptr %289, align 4
+  %291 = sext i32 %290 to i64
+  %292 = sext i32 %260 to i64
+  %293 = getelementptr i32, ptr %16, i64 %292
+  %294 = load i32, ptr %293, align 4
+  %295 = sext i32 %294 to i64
+  br label %310
+
+296:
+  %297 = getelementptr i32, ptr %16, i64 %271
+  %298 = load i32, ptr %297, align 4
+  %299 = zext i32 %298 to i64
+  %300 = sext i32 %260 to i64
+  %301 = getelementptr i32, ptr %16, i64 %300
+  %302 = load i32, ptr %301, align 4
+  %303 = zext i32 %302 to i64
+  br label %310
+
+304:
+  %305 = getelementptr i64, ptr %16, i64 %271
+  %306 = load i64, ptr %305, align 8
+  %307 = sext i32 %260 to i64
+  %308 = getelementptr i64, ptr %16, i64 %307
+  %309 = load i64, ptr %308, align 8
+  br label %310
+
+310:
+  %311 = phi i64 [ %306, %304 ], [ %275, %272 ], [ %283, %280 ], [ %291, %288 ], [ %299, %296 ]
+  %312 = phi i64 [ %309, %304 ], [ %279, %272 ], [ %287, %280 ], [ %295, %288 ], [ %303, %296 ]
+  %313 = icmp eq i64 %311, %312
+  br i1 %313, label %314, label %316
+
+314:
+  %315 = icmp slt i32 %270, %260
+  br i1 %315, label %319, label %318
+
+316:
+  %317 = icmp slt i64 %311, %312
+  br i1 %317, label %319, label %318
+
+318:
+  br i1 %233, label %551, label %322
+
+319:
+  %320 = add i64 %257, 1
+  %321 = icmp eq i64 %320, %248
+  br i1 %321, label %254, label %256
+
+322:
+  %323 = phi i64 [ %329, %391 ], [ %257, %318 ]
+  %324 = phi i64 [ %332, %391 ], [ 0, %318 ]
+  %325 = getelementptr i32, ptr %36, i64 %323
+  %326 = load i32, ptr %325, align 4
+  %327 = sext i32 %326 to i64
+  %328 = getelementptr i64, ptr %11, i64 %324
+  store i64 %327, ptr %328, align 8
+  %329 = add i64 %323, 1
+  %330 = getelementptr i64, ptr %9, i64 %323
+  %331 = load i64, ptr %330, align 8
+  %332 = add i64 %324, 1
+  %333 = getelementptr i64, ptr %12, i64 %324
+  store i64 %331, ptr %333, align 8
+  %334 = icmp slt i64 %329, %248
+  br i1 %334, label %335, label %390
+
+335:
+  %336 = getelementptr i32, ptr %36, i64 %329
+  %337 = load i32, ptr %336, align 4
+  %338 = getelementptr i64, ptr %9, i64 %329
+  %339 = load i64, ptr %338, align 8
+  %340 = icmp eq i64 %331, %339
+  br i1 %340, label %343, label %341
+
+341:
+  %342 = icmp slt i64 %331, %339
+  br i1 %342, label %391, label %390
+
+343:
+  switch i64 %20, label %376 [
+    i64 1, label %344
+    i64 2, label %352
+    i64 4, label %360
+    i64 5, label %368
+  ]
+
+344:
+  %345 = getelementptr i8, ptr %16, i64 %327
+  %346 = load i8, ptr %345, align 1
+  %347 = zext i8 %346 to i64
+  %348 = sext i32 %337 to i64
+  %349 = getelementptr i8, ptr %16, i64 %348
+  %350 = load i8, ptr %349, align 1
+  %351 = zext i8 %350 to i64
+  br label %382
+
+352:
+  %353 = getelementptr i16, ptr %16, i64 %327
+  %354 = load i16, ptr %353, align 2
+  %355 = sext i16 %354 to i64
+  %356 = sext i32 %337 to i64
+  %357 = getelementptr i16, ptr %16, i64 %356
+  %358 = load i16, ptr %357, align 2
+  %359 = sext i16 %358 to i64
+  br label %382
+
+360:
+  %361 = getelementptr i32, ptr %16, i64 %327
+  %362 = load i32, ptr %361, align 4
+  %363 = sext i32 %362 to i64
+  %364 = sext i32 %337 to i64
+  %365 = getelementptr i32, ptr %16, i64 %364
+  %366 = load i32, ptr %365, align 4
+  %367 = sext i32 %366 to i64
+  br label %382
+
+368:
+  %369 = getelementptr i32, ptr %16, i64 %327
+  %370 = load i32, ptr %369, align 4
+  %371 = zext i32 %370 to i64
+  %372 = sext i32 %337 to i64
+  %373 = getelementptr i32, ptr %16, i64 %372
+  %374 = load i32, ptr %373, align 4
+  %375 = zext i32 %374 to i64
+  br label %382
+
+376:
+  %377 = getelementptr i64, ptr %16, i64 %327
+  %378 = load i64, ptr %377, align 8
+  %379 = sext i32 %337 to i64
+  %380 = getelementptr i64, ptr %16, i64 %379
+  %381 = load i64, ptr %380, align 8
+  br label %382
+
+382:
+  %383 = phi i64 [ %378, %376 ], [ %347, %344 ], [ %355, %352 ], [ %363, %360 ], [ %371, %368 ]
+  %384 = phi i64 [ %381, %376 ], [ %351, %344 ], [ %359, %352 ], [ %367, %360 ], [ %375, %368 ]
+  %385 = icmp eq i64 %383, %384
+  br i1 %385, label %386, label %388
+
+386:
+  %387 = icmp slt i32 %326, %337
+  br i1 %387, label %391, label %390
+
+388:
+  %389 = icmp slt i64 %383, %384
+  br i1 %389, label %391, label %390
+
+390:
+  br label %393
+
+391:
+  %392 = icmp eq i64 %332, %229
+  br i1 %392, label %551, label %322
+
+393:
+  %394 = phi i64 [ %479, %476 ], [ %252, %390 ]
+  %395 = phi i64 [ %480, %476 ], [ %323, %390 ]
+  %396 = phi i64 [ %478, %476 ], [ %258, %390 ]
+  %397 = phi i64 [ %477, %476 ], [ %332, %390 ]
+  %398 = add i64 %397, -1
+  %399 = getelementptr i64, ptr %11, i64 %398
+  %400 = load i64, ptr %399, align 8
+  %401 = trunc i64 %400 to i32
+  %402 = icmp slt i64 %396, %245
+  %403 = getelementptr i64, ptr %12, i64 %398
+  %404 = load i64, ptr %403, align 8
+  br i1 %402, label %473, label %405
+
+405:
+  %406 = getelementptr i64, ptr %9, i64 %396
+  %407 = load i64, ptr %406, align 8
+  %408 = icmp eq i64 %407, %404
+  br i1 %408, label %411, label %409
+
+409:
+  %410 = icmp slt i64 %407, %404
+  br i1 %410, label %473, label %466
+
+411:
+  %412 = getelementptr i32, ptr %36, i64 %396
+  %413 = load i32, ptr %412, align 4
+  %414 = sext i32 %413 to i64
+  switch i64 %20, label %451 [
+    i64 1, label %415
+    i64 2, label %424
+    i64 4, label %433
+    i64 5, label %442
+  ]
+
+415:
+  %416 = getelementptr i8, ptr %16, i64 %414
+  %417 = load i8, ptr %416, align 1
+  %418 = zext i8 %417 to i64
+  %419 = shl i64 %400, 32
+  %420 = ashr i64 %419, 32
+  %421 = getelementptr i8, ptr %16, i64 %420
+  %422 = load i8, ptr %421, align 1
+  %423 = zext i8 %422 to i64
+  br label %458
+
+424:
+  %425 = getelementptr i16, ptr %16, i64 %414
+  %426 = load i16, ptr %425, align 2
+  %427 = sext i16 %426 to i64
+  %428 = shl i64 %400, 32
+  %429 = ashr i64 %428, 31
+  %430 = getelementptr i8, ptr %16, i64 %429
+  %431 = load i16, ptr %430, align 2
+  %432 = sext i16 %431 to i64
+  br label %458
+
+433:
+  %434 = getelementptr i32, ptr %16, i64 %414
+  %435 = load i32, ptr %434, align 4
+  %436 = sext i32 %435 to i64
+  %437 = shl i64 %400, 32
+  %438 = ashr i64 %437, 30
+  %439 = getelementptr i8, ptr %16, i64 %438
+  %440 = load i32, ptr %439, align 4
+  %441 = sext i32 %440 to i64
+  br label %458
+
+442:
+  %443 = getelementptr i32, ptr %16, i64 %414
+  %444 = load i32, ptr %443, align 4
+  %445 = zext i32 %444 to i64
+  %446 = shl i64 %400, 32
+  %447 = ashr i64 %446, 30
+  %448 = getelementptr i8, ptr %16, i64 %447
+  %449 = load i32, ptr %448, align 4
+  %450 = zext i32 %449 to i64
+  br label %458
+
+451:
+  %452 = getelementptr i64, ptr %16, i64 %414
+  %453 = load i64, ptr %452, align 8
+  %454 = shl i64 %400, 32
+  %455 = ashr i64 %454, 29
+  %456 = getelementptr i8, ptr %16, i64 %455
+  %457 = load i64, ptr %456, align 8
+  br label %458
+
+458:
+  %459 = phi i64 [ %453, %451 ], [ %418, %415 ], [ %427, %424 ], [ %436, %433 ], [ %445, %442 ]
+  %460 = phi i64 [ %457, %451 ], [ %423, %415 ], [ %432, %424 ], [ %441, %433 ], [ %450, %442 ]
+  %461 = icmp eq i64 %459, %460
+  br i1 %461, label %462, label %464
+
+462:
+  %463 = icmp slt i32 %413, %401
+  br i1 %463, label %473, label %466
+
+464:
+  %465 = icmp slt i64 %459, %460
+  br i1 %465, label %473, label %466
+
+466:
+  %467 = getelementptr i32, ptr %36, i64 %396
+  %468 = load i32, ptr %467, align 4
+  %469 = getelementptr i32, ptr %36, i64 %395
+  store i32 %468, ptr %469, align 4
+  %470 = add i64 %396, -1
+  %471 = getelementptr i64, ptr %9, i64 %395
+  store i64 %407, ptr %471, align 8
+  %472 = add i64 %394, 1
+  br label %476
+
+473:
+  %474 = getelementptr i32, ptr %36, i64 %395
+  store i32 %401, ptr %474, align 4
+  %475 = getelementptr i64, ptr %9, i64 %395
+  store i64 %404, ptr %475, align 8
+  br label %476
+
+476:
+  %477 = phi i64 [ %398, %473 ], [ %397, %466 ]
+  %478 = phi i64 [ %396, %473 ], [ %470, %466 ]
+  %479 = phi i64 [ %394, %473 ], [ %472, %466 ]
+  %480 = add i64 %395, -1
+  %481 = icmp sgt i64 %477, 0
+  br i1 %481, label %393, label %482
+
+482:
+  %483 = icmp sgt i64 %479, %227
+  br i1 %483, label %551, label %250
+
+484:
+  %485 = phi i64 [ %547, %545 ], [ %245, %254 ]
+  %486 = phi i64 [ %546, %545 ], [ -9223372036854775808, %254 ]
+  %487 = getelementptr i32, ptr %36, i64 %485
+  %488 = load i32, ptr %487, align 4
+  %489 = sext i32 %488 to i64
+  switch i64 %20, label %506 [
+    i64 1, label %490
+    i64 2, label %494
+    i64 4, label %498
+    i64 5, label %502
+  ]
+
+490:
+  %491 = getelementptr i8, ptr %16, i64 %489
+  %492 = load i8, ptr %491, align 1
+  %493 = zext i8 %492 to i64
+  br label %509
+
+494:
+  %495 = getelementptr i16, ptr %16, i64 %489
+  %496 = load i16, ptr %495, align 2
+  %497 = sext i16 %496 to i64
+  br label %509
+
+498:
+  %499 = getelementptr i32, ptr %16, i64 %489
+  %500 = load i32, ptr %499, align 4
+  %501 = sext i32 %500 to i64
+  br label %509
+
+502:
+  %503 = getelementptr i32, ptr %16, i64 %489
+  %504 = load i32, ptr %503, align 4
+  %505 = zext i32 %504 to i64
+  br label %509
+
+506:
+  %507 = getelementptr i64, ptr %16, i64 %489
+  %508 = load i64, ptr %507, align 8
+  br label %509
+
+509:
+  %510 = phi i64 [ %508, %506 ], [ %493, %490 ], [ %497, %494 ], [ %501, %498 ], [ %505, %502 ]
+  switch i64 %30, label %527 [
+    i64 1, label %511
+    i64 2, label %515
+    i64 4, label %519
+    i64 5, label %523
+  ]
+
+511:
+  %512 = getelementptr i8, ptr %26, i64 %510
+  %513 = load i8, ptr %512, align 1
+  %514 = zext i8 %513 to i64
+  br label %532
+
+515:
+  %516 = getelementptr i16, ptr %26, i64 %510
+  %517 = load i16, ptr %516, align 2
+  %518 = sext i16 %517 to i64
+  br label %532
+
+519:
+  %520 = getelementptr i32, ptr %26, i64 %510
+  %521 = load i32, ptr %520, align 4
+  %522 = sext i32 %521 to i64
+  br label %532
+
+523:
+  %524 = getelementptr i32, ptr %26, i64 %510
+  %525 = load i32, ptr %524, align 4
+  %526 = zext i32 %525 to i64
+  br label %532
+
+527:
+  %528 = getelementptr i64, ptr %26, i64 %510
+  %529 = load i64, ptr %528, align 8
+  br i1 %228, label %530, label %532
+
+530:
+  %531 = getelementptr i64, ptr %37, i64 %485
+  store i64 %529, ptr %531, align 8
+  br label %536
+
+532:
+  %533 = phi i64 [ %529, %527 ], [ %526, %523 ], [ %522, %519 ], [ %518, %515 ], [ %514, %511 ]
+  %534 = trunc i64 %533 to i32
+  %535 = getelementptr i32, ptr %37, i64 %485
+  store i32 %534, ptr %535, align 4
+  br label %536
+
+536:
+  %537 = phi i64 [ %529, %530 ], [ %533, %532 ]
+  %538 = getelementptr i64, ptr %9, i64 %485
+  %539 = load i64, ptr %538, align 8
+  %540 = add i64 %539, %537
+  %541 = icmp slt i64 %540, %486
+  br i1 %541, label %542, label %545
+
+542:
+  store i64 0, ptr %14, align 8
+  %543 = load i64, ptr %538, align 8
+  %544 = add i64 %543, %537
+  br label %545
+
+545:
+  %546 = phi i64 [ %544, %542 ], [ %540, %536 ]
+  %547 = add i64 %485, 1
+  %548 = icmp eq i64 %547, %248
+  br i1 %548, label %549, label %484
+
+549:
+  %550 = icmp eq i64 %246, %230
+  br i1 %550, label %551, label %241
+
+551:
+  %552 = phi i64 [ -1, %49 ], [ -1, %15 ], [ -1, %391 ], [ -1, %45 ], [ -1, %41 ], [ -1, %57 ], [ -1, %53 ], [ %136, %226 ], [ %136, %549 ], [ -1, %482 ], [ -1, %318 ], [ -1, %98 ], [ -1, %124 ], [ -1, %121 ]
+  ret i64 %552
+}
+
+define i64 @match_ids(ptr %0, ptr %1, ptr %2) {
+  %4 = load ptr, ptr %0, align 8
+  %5 = load ptr, ptr %1, align 8
+  %6 = getelementptr i8, ptr %0, i64 8
+  %7 = load i64, ptr %6, align 8
+  %8 = getelementptr i8, ptr %0, i64 16
+  %9 = load i64, ptr %8, align 8
+  %10 = icmp eq i64 %9, 5
+  br i1 %10, label %11, label %114
+
+11:
+  %12 = getelementptr i8, ptr %1, i64 16
+  %13 = load i64, ptr %12, align 8
+  %14 = icmp eq i64 %13, 5
+  br i1 %14, label %15, label %114
+
+15:
+  %16 = icmp sgt i64 %7, 1
+  br i1 %16, label %24, label %20
+
+17:
+  %18 = add i64 %25, 1
+  %19 = icmp eq i64 %18, %7
+  br i1 %19, label %20, label %24
+
+20:
+  %21 = getelementptr i8, ptr %1, i64 8
+  %22 = load i64, ptr %21, align 8
+  %23 = icmp sgt i64 %22, 0
+  br i1 %23, label %31, label %114
+
+24:
+  %25 = phi i64 [ %18, %17 ], [ 1, %15 ]
+  %26 = getelementptr i32, ptr %4, i64 %25
+  %27 = load i32, ptr %26, align 4
+  %28 = getelementptr i8, ptr %26, i64 -4
+  %29 = load i32, ptr %28, align 4
+  %30 = icmp ugt i32 %27, %29
+  br i1 %30, label %17, label %114
+
+31:
+  %32 = phi i64 [ %99, %109 ], [ 0, %20 ]
+  %33 = phi i64 [ %112, %109 ], [ 0, %20 ]
+  %34 = getelementptr i32, ptr %5, i64 %33
+  %35 = load i32, ptr %34, align 4
+  %36 = icmp slt i64 %32, %7
+  br i1 %36, label %37, label %56
+
+37:
+  %38 = getelementptr i32, ptr %4, i64 %32
+  %39 = load i32, ptr %38, align 4
+  %40 = icmp ult i32 %39, %35
+  br i1 %40, label %45, label %56
+
+41:
+  %42 = getelementptr i32, ptr %4, i64 %52
+  %43 = load i32, ptr %42, align 4
+  %44 = icmp ult i32 %43, %35
+  br i1 %44, label %45, label %56
+
+45:
+  %46 = phi i64 [ %52, %41 ], [ %32, %37 ]
+  %47 = phi i64 [ %53, %41 ], [ 1, %37 ]
+  %48 = add i64 %46, 1
+  %49 = sub i64 %7, %48
+  %50 = icmp sgt i64 %49, %47
+  %51 = add i64 %48, %47
+  %52 = select i1 %50, i64 %51, i64 %7
+  %53 = shl i64 %47, 1
+  %54 = icmp slt i64 %52, %7
+  br i1 %54, label %41, label %55
+
+55:
+  br label %56
+
+56:
+  %57 = phi i64 [ %32, %31 ], [ %32, %37 ], [ %48, %55 ], [ %48, %41 ]
+  %58 = phi i64 [ %32, %31 ], [ %32, %37 ], [ %52, %55 ], [ %52, %41 ]
+  %59 = phi i64 [ 1, %31 ], [ 1, %37 ], [ %53, %55 ], [ %53, %41 ]
+  %60 = icmp eq i64 %57, %32
+  %61 = icmp sgt i64 %57, 0
+  %62 = and i1 %60, %61
+  br i1 %62, label %63, label %81
+
+63:
+  %64 = add i64 %32, -1
+  %65 = getelementptr i32, ptr %4, i64 %64
+  %66 = load i32, ptr %65, align 4
+  %67 = icmp ult i32 %66, %35
+  br i1 %67, label %81, label %74
+
+68:
+  %69 = shl i64 %76, 1
+  %70 = add i64 %78, -1
+  %71 = getelementptr i32, ptr %4, i64 %70
+  %72 = load i32, ptr %71, align 4
+  %73 = icmp ult i32 %72, %35
+  br i1 %73, label %81, label %74
+
+74:
+  %75 = phi i64 [ %70, %68 ], [ %64, %63 ]
+  %76 = phi i64 [ %69, %68 ], [ %59, %63 ]
+  %77 = icmp sgt i64 %75, %76
+  %78 = sub i64 %75, %76
+  %79 = select i1 %77, i64 %78, i64 0
+  %80 = icmp sgt i64 %79, 0
+  br i1 %80, label %68, label %81
+
+81:
+  %82 = phi i64 [ %57, %56 ], [ %32, %63 ], [ %79, %74 ], [ %78, %68 ]
+  %83 = phi i64 [ %58, %56 ], [ %58, %63 ], [ %75, %68 ], [ %75, %74 ]
+  %84 = icmp slt i64 %82, %83
+  br i1 %84, label %85, label %98
+
+85:
+  %86 = phi i64 [ %96, %85 ], [ %83, %81 ]
+  %87 = phi i64 [ %95, %85 ], [ %82, %81 ]
+  %88 = sub i64 %86, %87
+  %89 = sdiv i64 %88, 2
+  %90 = add i64 %89, %87
+  %91 = getelementptr i32, ptr %4, i64 %90
+  %92 = load i32, ptr %91, align 4
+  %93 = icmp ult i32 %92, %35
+  %94 = add i64 %90, 1
+  %95 = select i1 %93, i64 %94, i64 %87
+  %96 = select i1 %93, i64 %86, i64 %90
+  %97 = icmp slt i64 %95, %96
+  br i1 %97, label %85, label %98
+
+98:
+  %99 = phi i64 [ %82, %81 ], [ %95, %85 ]
+  %100 = icmp ne i32 %35, 0
+  %101 = icmp slt i64 %99, %7
+  %102 = select i1 %100, i1 %101, i1 false
+  br i1 %102, label %103, label %109
+
+103:
+  %104 = getelementptr i32, ptr %4, i64 %99
+  %105 = load i32, ptr %104, align 4
+  %106 = icmp eq i32 %105, %35
+  %107 = trunc i64 %99 to i32
+  %108 = select i1 %106, i32 %107, i32 -1
+  br label %109
+
+109:
+  %110 = phi i32 [ -1, %98 ], [ %108, %103 ]
+  %111 = getelementptr i32, ptr %2, i64 %33
+  store i32 %110, ptr %111, align 4
+  %112 = add i64 %33, 1
+  %113 = icmp eq i64 %112, %22
+  br i1 %113, label %114, label %31
+
+114:
+  %115 = phi i64 [ 0, %20 ], [ -1, %3 ], [ -1, %11 ], [ 0, %109 ], [ -1, %24 ]
+  ret i64 %115
+}
+
 define i64 @find_gaps(i64 %0, ptr %1, i64 %2, ptr %3, ptr %4, ptr %5, ptr %6, i64 %7, ptr %8, ptr %9, ptr %10) {
   %12 = load ptr, ptr %4, align 8
   %13 = getelementptr i8, ptr %4, i64 16
@@ -5412,500 +6780,137 @@ define i64 @measure_by_code(ptr %0, ptr %1, ptr %2, i64 %3, ptr %4, ptr %5, i64 
   ret i64 %149
 }
 
-define i64 @find_places(ptr %0, ptr %1, i64 %2, ptr %3) {
-  %5 = load ptr, ptr %0, align 8
-  %6 = getelementptr i8, ptr %0, i64 8
-  %7 = load i64, ptr %6, align 8
-  %8 = getelementptr i8, ptr %0, i64 16
-  %9 = load i64, ptr %8, align 8
-  %10 = load ptr, ptr %1, align 8
-  %11 = getelementptr i8, ptr %1, i64 8
-  %12 = load i64, ptr %11, align 8
-  %13 = getelementptr i8, ptr %1, i64 16
-  %14 = load i64, ptr %13, align 8
-  %15 = icmp sgt i64 %12, 0
-  br i1 %15, label %16, label %18
+define i64 @sum_between(ptr %0, ptr %1, i64 %2, ptr %3, ptr %4, ptr %5, i64 %6, ptr %7) {
+  %9 = load ptr, ptr %4, align 8
+  %10 = getelementptr i8, ptr %4, i64 8
+  %11 = load i64, ptr %10, align 8
+  %12 = getelementptr i8, ptr %4, i64 16
+  %13 = load i64, ptr %12, align 8
+  %14 = icmp sgt i64 %11, 0
+  br i1 %14, label %16, label %15
 
-16:
-  %17 = icmp eq i64 %2, 0
-  br label %19
-
-18:
+15:
   ret i64 0
 
-19:
-  %20 = phi i64 [ 0, %16 ], [ %161, %160 ]
-  %21 = phi i64 [ 0, %16 ], [ %163, %160 ]
-  switch i64 %14, label %38 [
-    i64 1, label %22
-    i64 2, label %26
-    i64 4, label %30
-    i64 5, label %34
-  ]
+16:
+  %17 = phi i64 [ %101, %121 ], [ 0, %8 ]
+  %18 = phi i64 [ %126, %121 ], [ 0, %8 ]
+  %19 = getelementptr i32, ptr %0, i64 %18
+  %20 = load i32, ptr %19, align 4
+  %21 = sext i32 %20 to i64
+  %22 = icmp ugt i64 %2, %21
+  %23 = getelementptr i64, ptr %1, i64 %21
+  %24 = getelementptr i64, ptr %3, i64 %18
+  %25 = select i1 %22, ptr %23, ptr %24
+  %26 = load i64, ptr %25, align 8
+  %27 = add i64 %26, -1
+  %28 = icmp slt i64 %17, 0
+  %29 = call i64 @llvm.smin.i64(i64 %17, i64 %6)
+  %30 = select i1 %28, i64 0, i64 %29
+  %31 = icmp slt i64 %30, %6
+  br i1 %31, label %32, label %61
 
-22:
-  %23 = getelementptr i8, ptr %10, i64 %21
-  %24 = load i8, ptr %23, align 1
-  %25 = zext i8 %24 to i64
-  br label %41
+32:
+  %33 = getelementptr i64, ptr %5, i64 %30
+  %34 = load i64, ptr %33, align 8
+  %35 = icmp sgt i64 %34, %27
+  br i1 %35, label %61, label %36
 
-26:
-  %27 = getelementptr i16, ptr %10, i64 %21
-  %28 = load i16, ptr %27, align 2
-  %29 = sext i16 %28 to i64
-  br label %41
+36:
+  %37 = add i64 %30, 1
+  %38 = add i64 %30, 2
+  %39 = icmp slt i64 %38, %6
+  br i1 %39, label %40, label %57
 
-30:
-  %31 = getelementptr i32, ptr %10, i64 %21
-  %32 = load i32, ptr %31, align 4
-  %33 = sext i32 %32 to i64
-  br label %41
-
-34:
-  %35 = getelementptr i32, ptr %10, i64 %21
-  %36 = load i32, ptr %35, align 4
-  %37 = zext i32 %36 to i64
-  br label %41
-
-38:
-  %39 = getelementptr i64, ptr %10, i64 %21
-  %40 = load i64, ptr %39, align 8
-  br label %41
-
-41:
-  %42 = phi i64 [ %40, %38 ], [ %25, %22 ], [ %29, %26 ], [ %33, %30 ], [ %37, %34 ]
-  %43 = icmp slt i64 %20, %7
-  br i1 %43, label %44, label %80
-
-44:
-  %45 = phi i64 [ %78, %72 ], [ 1, %41 ]
-  %46 = phi i64 [ %77, %72 ], [ %20, %41 ]
-  %47 = phi i64 [ %73, %72 ], [ %20, %41 ]
-  switch i64 %9, label %64 [
-    i64 1, label %48
-    i64 2, label %52
-    i64 4, label %56
-    i64 5, label %60
-  ]
-
-48:
-  %49 = getelementptr i8, ptr %5, i64 %46
-  %50 = load i8, ptr %49, align 1
-  %51 = zext i8 %50 to i64
-  br label %67
-
-52:
-  %53 = getelementptr i16, ptr %5, i64 %46
-  %54 = load i16, ptr %53, align 2
-  %55 = sext i16 %54 to i64
-  br label %67
-
-56:
-  %57 = getelementptr i32, ptr %5, i64 %46
-  %58 = load i32, ptr %57, align 4
-  %59 = sext i32 %58 to i64
-  br label %67
-
-60:
-  %61 = getelementptr i32, ptr %5, i64 %46
-  %62 = load i32, ptr %61, align 4
-  %63 = zext i32 %62 to i64
-  br label %67
-
-64:
-  %65 = getelementptr i64, ptr %5, i64 %46
-  %66 = load i64, ptr %65, align 8
-  br label %67
-
-67:
-  %68 = phi i64 [ %66, %64 ], [ %51, %48 ], [ %55, %52 ], [ %59, %56 ], [ %63, %60 ]
-  %69 = icmp sgt i64 %68, %42
-  %70 = icmp sge i64 %68, %42
-  %71 = select i1 %17, i1 %70, i1 %69
-  br i1 %71, label %80, label %72
-
-72:
-  %73 = add i64 %46, 1
-  %74 = sub i64 %7, %73
-  %75 = icmp sgt i64 %74, %45
-  %76 = add i64 %73, %45
-  %77 = select i1 %75, i64 %76, i64 %7
-  %78 = shl i64 %45, 1
-  %79 = icmp slt i64 %77, %7
-  br i1 %79, label %44, label %80
-
-80:
-  %81 = phi i64 [ %20, %41 ], [ %73, %72 ], [ %47, %67 ]
-  %82 = phi i64 [ %20, %41 ], [ %77, %72 ], [ %46, %67 ]
-  %83 = phi i64 [ 1, %41 ], [ %78, %72 ], [ %45, %67 ]
-  %84 = icmp eq i64 %81, %20
-  %85 = icmp sgt i64 %81, 0
-  %86 = and i1 %84, %85
-  br i1 %86, label %87, label %122
-
-87:
-  %88 = phi i64 [ %118, %116 ], [ %20, %80 ]
-  %89 = phi i64 [ %91, %116 ], [ %82, %80 ]
-  %90 = phi i64 [ %120, %116 ], [ %83, %80 ]
-  %91 = add i64 %88, -1
-  switch i64 %9, label %108 [
-    i64 1, label %92
-    i64 2, label %96
-    i64 4, label %100
-    i64 5, label %104
-  ]
-
-92:
-  %93 = getelementptr i8, ptr %5, i64 %91
-  %94 = load i8, ptr %93, align 1
-  %95 = zext i8 %94 to i64
-  br label %111
-
-96:
-  %97 = getelementptr i16, ptr %5, i64 %91
-  %98 = load i16, ptr %97, align 2
-  %99 = sext i16 %98 to i64
-  br label %111
-
-100:
-  %101 = getelementptr i32, ptr %5, i64 %91
-  %102 = load i32, ptr %101, align 4
-  %103 = sext i32 %102 to i64
-  br label %111
-
-104:
-  %105 = getelementptr i32, ptr %5, i64 %91
-  %106 = load i32, ptr %105, align 4
-  %107 = zext i32 %106 to i64
-  br label %111
-
-108:
-  %109 = getelementptr i64, ptr %5, i64 %91
-  %110 = load i64, ptr %109, align 8
-  br label %111
-
-111:
-  %112 = phi i64 [ %110, %108 ], [ %95, %92 ], [ %99, %96 ], [ %103, %100 ], [ %107, %104 ]
-  %113 = icmp sgt i64 %112, %42
-  %114 = icmp sge i64 %112, %42
-  %115 = select i1 %17, i1 %114, i1 %113
-  br i1 %115, label %116, label %122
-
-116:
-  %117 = icmp sgt i64 %91, %90
-  %118 = sub i64 %91, %90
-  %119 = select i1 %117, i64 %118, i64 0
-  %120 = shl i64 %90, 1
-  %121 = icmp sgt i64 %119, 0
-  br i1 %121, label %87, label %122
-
-122:
-  %123 = phi i64 [ %81, %80 ], [ %88, %111 ], [ %119, %116 ]
-  %124 = phi i64 [ %82, %80 ], [ %89, %111 ], [ %91, %116 ]
-  %125 = icmp slt i64 %123, %124
-  br i1 %125, label %126, label %160
-
-126:
-  %127 = phi i64 [ %158, %151 ], [ %124, %122 ]
-  %128 = phi i64 [ %157, %151 ], [ %123, %122 ]
-  %129 = sub i64 %127, %128
-  %130 = sdiv i64 %129, 2
-  %131 = add i64 %130, %128
-  switch i64 %9, label %148 [
-    i64 1, label %132
-    i64 2, label %136
-    i64 4, label %140
-    i64 5, label %144
-  ]
-
-132:
-  %133 = getelementptr i8, ptr %5, i64 %131
-  %134 = load i8, ptr %133, align 1
-  %135 = zext i8 %134 to i64
-  br label %151
-
-136:
-  %137 = getelementptr i16, ptr %5, i64 %131
-  %138 = load i16, ptr %137, align 2
-  %139 = sext i16 %138 to i64
-  br label %151
-
-140:
-  %141 = getelementptr i32, ptr %5, i64 %131
-  %142 = load i32, ptr %141, align 4
-  %143 = sext i32 %142 to i64
-  br label %151
-
-144:
-  %145 = getelementptr i32, ptr %5, i64 %131
-  %146 = load i32, ptr %145, align 4
-  %147 = zext i32 %146 to i64
-  br label %151
-
-148:
-  %149 = getelementptr i64, ptr %5, i64 %131
-  %150 = load i64, ptr %149, align 8
-  br label %151
-
-151:
-  %152 = phi i64 [ %150, %148 ], [ %135, %132 ], [ %139, %136 ], [ %143, %140 ], [ %147, %144 ]
-  %153 = icmp sgt i64 %152, %42
-  %154 = icmp sge i64 %152, %42
-  %155 = select i1 %17, i1 %154, i1 %153
-  %156 = add i64 %131, 1
-  %157 = select i1 %155, i64 %128, i64 %156
-  %158 = select i1 %155, i64 %131, i64 %127
-  %159 = icmp slt i64 %157, %158
-  br i1 %159, label %126, label %160
-
-160:
-  %161 = phi i64 [ %123, %122 ], [ %157, %151 ]
-  %162 = getelementptr i64, ptr %3, i64 %21
-  store i64 %161, ptr %162, align 8
-  %163 = add i64 %21, 1
-  %164 = icmp eq i64 %163, %12
-  br i1 %164, label %18, label %19
-}
-
-define i64 @find_rows(ptr %0, ptr %1, ptr %2) {
-  %4 = load ptr, ptr %0, align 8
-  %5 = getelementptr i8, ptr %0, i64 8
-  %6 = load i64, ptr %5, align 8
-  %7 = getelementptr i8, ptr %0, i64 16
-  %8 = load i64, ptr %7, align 8
-  %9 = load ptr, ptr %1, align 8
-  %10 = getelementptr i8, ptr %1, i64 8
-  %11 = load i64, ptr %10, align 8
-  %12 = getelementptr i8, ptr %1, i64 16
-  %13 = load i64, ptr %12, align 8
-  %14 = load ptr, ptr %2, align 8
-  %15 = getelementptr i8, ptr %2, i64 8
-  %16 = load i64, ptr %15, align 8
-  %17 = icmp eq i64 %8, 1
-  br i1 %17, label %18, label %64
-
-18:
-  %19 = getelementptr i8, ptr %2, i64 16
-  %20 = load i64, ptr %19, align 8
-  %21 = icmp eq i64 %20, 4
-  br i1 %21, label %22, label %64
-
-22:
-  %23 = icmp sgt i64 %11, 0
-  br i1 %23, label %24, label %64
-
-24:
-  %25 = phi i64 [ %62, %60 ], [ 0, %22 ]
-  %26 = phi i64 [ %61, %60 ], [ 0, %22 ]
-  switch i64 %13, label %43 [
-    i64 1, label %27
-    i64 2, label %31
-    i64 4, label %35
-    i64 5, label %39
-  ]
-
-27:
-  %28 = getelementptr i8, ptr %9, i64 %25
-  %29 = load i8, ptr %28, align 1
-  %30 = zext i8 %29 to i64
-  br label %46
-
-31:
-  %32 = getelementptr i16, ptr %9, i64 %25
-  %33 = load i16, ptr %32, align 2
-  %34 = sext i16 %33 to i64
-  br label %46
-
-35:
-  %36 = getelementptr i32, ptr %9, i64 %25
-  %37 = load i32, ptr %36, align 4
-  %38 = sext i32 %37 to i64
-  br label %46
-
-39:
-  %40 = getelementptr i32, ptr %9, i64 %25
-  %41 = load i32, ptr %40, align 4
-  %42 = zext i32 %41 to i64
-  br label %46
-
-43:
-  %44 = getelementptr i64, ptr %9, i64 %25
-  %45 = load i64, ptr %44, align 8
-  br label %46
-
-46:
-  %47 = phi i64 [ %45, %43 ], [ %30, %27 ], [ %34, %31 ], [ %38, %35 ], [ %42, %39 ]
-  %48 = icmp ult i64 %47, %6
-  br i1 %48, label %49, label %64
-
-49:
-  %50 = getelementptr i8, ptr %4, i64 %47
-  %51 = load i8, ptr %50, align 1
-  %52 = icmp eq i8 %51, 0
-  br i1 %52, label %60, label %53
-
-53:
-  %54 = icmp slt i64 %26, %16
-  br i1 %54, label %55, label %58
-
-55:
-  %56 = trunc i64 %25 to i32
-  %57 = getelementptr i32, ptr %14, i64 %26
-  store i32 %56, ptr %57, align 4
-  br label %58
-
-58:
-  %59 = add i64 %26, 1
-  br label %60
-
-60:
-  %61 = phi i64 [ %26, %49 ], [ %59, %58 ]
-  %62 = add i64 %25, 1
-  %63 = icmp eq i64 %62, %11
-  br i1 %63, label %64, label %24
-
-64:
-  %65 = phi i64 [ -1, %18 ], [ -1, %3 ], [ 0, %22 ], [ -1, %46 ], [ %61, %60 ]
-  ret i64 %65
-}
-
-define i64 @order_work(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4, i64 %5, i64 %6, ptr %7, ptr %8, ptr %9, ptr %10, ptr %11, ptr %12, i64 %13, ptr %14) {
-  %16 = load ptr, ptr %0, align 8
-  %17 = getelementptr i8, ptr %0, i64 8
-  %18 = load i64, ptr %17, align 8
-  %19 = getelementptr i8, ptr %0, i64 16
-  %20 = load i64, ptr %19, align 8
-  %21 = load ptr, ptr %1, align 8
-  %22 = getelementptr i8, ptr %1, i64 8
-  %23 = load i64, ptr %22, align 8
-  %24 = getelementptr i8, ptr %1, i64 16
-  %25 = load i64, ptr %24, align 8
-  %26 = load ptr, ptr %2, align 8
-  %27 = getelementptr i8, ptr %2, i64 8
-  %28 = load i64, ptr %27, align 8
-  %29 = getelementptr i8, ptr %2, i64 16
-  %30 = load i64, ptr %29, align 8
-  %31 = load ptr, ptr %3, align 8
-  %32 = getelementptr i8, ptr %3, i64 8
-  %33 = load i64, ptr %32, align 8
-  %34 = getelementptr i8, ptr %3, i64 16
-  %35 = load i64, ptr %34, align 8
-  %36 = load ptr, ptr %8, align 8
-  %37 = load ptr, ptr %10, align 8
-  %38 = icmp eq i64 %28, %23
-  %39 = icmp eq i64 %33, %23
-  %40 = select i1 %38, i1 %39, i1 false
-  br i1 %40, label %41, label %551
-
-41:
-  %42 = getelementptr i8, ptr %8, i64 16
+40:
+  %41 = getelementptr i64, ptr %5, i64 %38
+  %42 = getelementptr i8, ptr %41, i64 -8
   %43 = load i64, ptr %42, align 8
-  %44 = icmp eq i64 %43, 4
-  br i1 %44, label %45, label %551
+  %44 = icmp sgt i64 %43, %27
+  br i1 %44, label %57, label %45
 
 45:
-  %46 = getelementptr i8, ptr %8, i64 8
-  %47 = load i64, ptr %46, align 8
-  %48 = icmp eq i64 %47, %18
-  br i1 %48, label %49, label %551
+  %46 = phi i64 [ %48, %51 ], [ 1, %40 ]
+  %47 = phi i64 [ %49, %51 ], [ %38, %40 ]
+  %48 = shl i64 %46, 1
+  %49 = add i64 %48, %47
+  %50 = icmp slt i64 %49, %6
+  br i1 %50, label %51, label %56
 
-49:
-  %50 = getelementptr i8, ptr %10, i64 8
-  %51 = load i64, ptr %50, align 8
-  %52 = icmp eq i64 %51, %18
-  br i1 %52, label %53, label %551
+51:
+  %52 = getelementptr i64, ptr %5, i64 %49
+  %53 = getelementptr i8, ptr %52, i64 -8
+  %54 = load i64, ptr %53, align 8
+  %55 = icmp sgt i64 %54, %27
+  br i1 %55, label %57, label %45
 
-53:
-  %54 = getelementptr i8, ptr %10, i64 16
-  %55 = load i64, ptr %54, align 8
-  %56 = icmp eq i64 %55, %30
-  br i1 %56, label %57, label %551
+56:
+  br label %57
 
 57:
-  switch i64 %30, label %551 [
-    i64 8, label %58
-    i64 5, label %58
-  ]
+  %58 = phi i64 [ %37, %36 ], [ %37, %40 ], [ %47, %56 ], [ %47, %51 ]
+  %59 = phi i64 [ %38, %36 ], [ %38, %40 ], [ %49, %56 ], [ %49, %51 ]
+  %60 = call i64 @llvm.smin.i64(i64 %59, i64 %6)
+  br label %83
 
-58:
-  %59 = icmp slt i64 %6, 0
-  br i1 %59, label %63, label %60
+61:
+  %62 = add i64 %30, -1
+  %63 = icmp sgt i64 %62, 0
+  br i1 %63, label %64, label %79
 
-60:
-  %61 = add i64 %6, 1
-  %62 = call i64 @llvm.smax.i64(i64 %61, i64 1)
-  br label %65
+64:
+  %65 = getelementptr i64, ptr %5, i64 %62
+  %66 = load i64, ptr %65, align 8
+  %67 = icmp sgt i64 %66, %27
+  br i1 %67, label %68, label %79
 
-63:
-  %64 = icmp sgt i64 %18, 0
-  br i1 %64, label %74, label %70
-
-65:
-  %66 = phi i64 [ %68, %65 ], [ 0, %60 ]
-  %67 = getelementptr i64, ptr %7, i64 %66
-  store i64 0, ptr %67, align 8
-  %68 = add i64 %66, 1
-  %69 = icmp eq i64 %68, %62
-  br i1 %69, label %63, label %65
-
-70:
-  br i1 %59, label %135, label %71
-
-71:
-  %72 = add i64 %6, 1
-  %73 = call i64 @llvm.smax.i64(i64 %72, i64 1)
-  br label %137
+68:
+  %69 = phi i64 [ %71, %74 ], [ 1, %64 ]
+  %70 = phi i64 [ %72, %74 ], [ %62, %64 ]
+  %71 = shl i64 %69, 1
+  %72 = sub i64 %70, %71
+  %73 = icmp sgt i64 %72, 0
+  br i1 %73, label %74, label %78
 
 74:
-  %75 = phi i64 [ %133, %132 ], [ 0, %63 ]
-  switch i64 %20, label %92 [
-    i64 1, label %76
-    i64 2, label %80
-    i64 4, label %84
-    i64 5, label %88
-  ]
+  %75 = getelementptr i64, ptr %5, i64 %72
+  %76 = load i64, ptr %75, align 8
+  %77 = icmp sgt i64 %76, %27
+  br i1 %77, label %68, label %79
 
-76:
-  %77 = getelementptr i8, ptr %16, i64 %75
-  %78 = load i8, ptr %77, align 1
-  %79 = zext i8 %78 to i64
-  br label %98
+78:
+  br label %79
 
-80:
-  %81 = getelementptr i16, ptr %16, i64 %75
-  %82 = load i16, ptr %81, align 2
-  %83 = sext i16 %82 to i64
-  br label %95
+79:
+  %80 = phi i64 [ %30, %61 ], [ %29, %64 ], [ %70, %78 ], [ %70, %74 ]
+  %81 = phi i64 [ %62, %61 ], [ %62, %64 ], [ %72, %78 ], [ %72, %74 ]
+  %82 = call i64 @llvm.smax.i64(i64 %81, i64 0)
+  br label %83
 
-84:
-  %85 = getelementptr i32, ptr %16, i64 %75
-  %86 = load i32, ptr %85, align 4
-  %87 = sext i32 %86 to i64
-  br label %95
+83:
+  %84 = phi i64 [ %60, %57 ], [ %80, %79 ]
+  %85 = phi i64 [ %58, %57 ], [ %82, %79 ]
+  %86 = icmp slt i64 %85, %84
+  br i1 %86, label %87, label %100
 
-88:
-  %89 = getelementptr i32, ptr %16, i64 %75
-  %90 = load i32, ptr %89, align 4
-  %91 = zext i32 %90 to i64
-  br label %98
-
-92:
-  %93 = getelementptr i64, ptr %16, i64 %75
+87:
+  %88 = phi i64 [ %98, %87 ], [ %85, %83 ]
+  %89 = phi i64 [ %97, %87 ], [ %84, %83 ]
+  %90 = sub i64 %89, %88
+  %91 = sdiv i64 %90, 2
+  %92 = add i64 %91, %88
+  %93 = getelementptr i64, ptr %5, i64 %92
   %94 = load i64, ptr %93, align 8
-  br label %95
+  %95 = icmp sgt i64 %94, %27
+  %96 = add i64 %92, 1
+  %97 = select i1 %95, i64 %92, i64 %89
+  %98 = select i1 %95, i64 %88, i64 %96
+  %99 = icmp slt i64 %98, %97
+  br i1 %99, label %87, label %100
 
-95:
-  %96 = phi i64 [ %94, %92 ], [ %87, %84 ], [ %83, %80 ]
-  %97 = icmp slt i64 %96, 0
-  br i1 %97, label %132, label %98
-
-98:
-  %99 = phi i64 [ %96, %95 ], [ %91, %88 ], [ %79, %76 ]
-  %100 = icmp slt i64 %99, %23
-  br i1 %100, label %101, label %551
-
-101:
-  switch i64 %35, label %118 [
+100:
+  %101 = phi i64 [ %85, %83 ], [ %98, %87 ]
+  switch i64 %13, label %118 [
     i64 1, label %102
     i64 2, label %106
     i64 4, label %110
@@ -5913,871 +6918,792 @@ define i64 @order_work(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4, i64 %5, i64 %6, p
   ]
 
 102:
-  %103 = getelementptr i8, ptr %31, i64 %99
+  %103 = getelementptr i8, ptr %9, i64 %18
   %104 = load i8, ptr %103, align 1
   %105 = zext i8 %104 to i64
   br label %121
 
 106:
-  %107 = getelementptr i16, ptr %31, i64 %99
+  %107 = getelementptr i16, ptr %9, i64 %18
   %108 = load i16, ptr %107, align 2
   %109 = sext i16 %108 to i64
   br label %121
 
 110:
-  %111 = getelementptr i32, ptr %31, i64 %99
+  %111 = getelementptr i32, ptr %9, i64 %18
   %112 = load i32, ptr %111, align 4
   %113 = sext i32 %112 to i64
   br label %121
 
 114:
-  %115 = getelementptr i32, ptr %31, i64 %99
+  %115 = getelementptr i32, ptr %9, i64 %18
   %116 = load i32, ptr %115, align 4
   %117 = zext i32 %116 to i64
   br label %121
 
 118:
-  %119 = getelementptr i64, ptr %31, i64 %99
+  %119 = getelementptr i64, ptr %9, i64 %18
   %120 = load i64, ptr %119, align 8
   br label %121
 
 121:
   %122 = phi i64 [ %120, %118 ], [ %105, %102 ], [ %109, %106 ], [ %113, %110 ], [ %117, %114 ]
-  %123 = icmp ult i64 %122, %5
-  br i1 %123, label %124, label %551
-
-124:
-  %125 = getelementptr i64, ptr %4, i64 %122
-  %126 = load i64, ptr %125, align 8
-  %127 = icmp ult i64 %126, %6
-  br i1 %127, label %128, label %551
-
-128:
-  %129 = getelementptr i64, ptr %7, i64 %126
-  %130 = load i64, ptr %129, align 8
-  %131 = add i64 %130, 1
-  store i64 %131, ptr %129, align 8
-  br label %132
-
-132:
-  %133 = add i64 %75, 1
-  %134 = icmp eq i64 %133, %18
-  br i1 %134, label %70, label %74
-
-135:
-  %136 = phi i64 [ 0, %70 ], [ %142, %137 ]
-  br i1 %64, label %147, label %145
-
-137:
-  %138 = phi i64 [ %142, %137 ], [ 0, %71 ]
-  %139 = phi i64 [ %143, %137 ], [ 0, %71 ]
-  %140 = getelementptr i64, ptr %7, i64 %139
-  %141 = load i64, ptr %140, align 8
-  store i64 %138, ptr %140, align 8
-  %142 = add i64 %141, %138
-  %143 = add i64 %139, 1
-  %144 = icmp eq i64 %143, %73
-  br i1 %144, label %135, label %137
-
-145:
-  %146 = icmp sgt i64 %6, 0
-  br i1 %146, label %234, label %226
-
-147:
-  %148 = phi i64 [ %224, %223 ], [ 0, %135 ]
-  switch i64 %20, label %165 [
-    i64 1, label %149
-    i64 2, label %153
-    i64 4, label %157
-    i64 5, label %161
-  ]
-
-149:
-  %150 = getelementptr i8, ptr %16, i64 %148
-  %151 = load i8, ptr %150, align 1
-  %152 = zext i8 %151 to i64
-  br label %171
-
-153:
-  %154 = getelementptr i16, ptr %16, i64 %148
-  %155 = load i16, ptr %154, align 2
-  %156 = sext i16 %155 to i64
-  br label %168
-
-157:
-  %158 = getelementptr i32, ptr %16, i64 %148
-  %159 = load i32, ptr %158, align 4
-  %160 = sext i32 %159 to i64
-  br label %168
-
-161:
-  %162 = getelementptr i32, ptr %16, i64 %148
-  %163 = load i32, ptr %162, align 4
-  %164 = zext i32 %163 to i64
-  br label %171
-
-165:
-  %166 = getelementptr i64, ptr %16, i64 %148
-  %167 = load i64, ptr %166, align 8
-  br label %168
-
-168:
-  %169 = phi i64 [ %167, %165 ], [ %160, %157 ], [ %156, %153 ]
-  %170 = icmp slt i64 %169, 0
-  br i1 %170, label %223, label %171
-
-171:
-  %172 = phi i64 [ %169, %168 ], [ %164, %161 ], [ %152, %149 ]
-  switch i64 %35, label %189 [
-    i64 1, label %173
-    i64 2, label %177
-    i64 4, label %181
-    i64 5, label %185
-  ]
-
-173:
-  %174 = getelementptr i8, ptr %31, i64 %172
-  %175 = load i8, ptr %174, align 1
-  %176 = zext i8 %175 to i64
-  br label %192
-
-177:
-  %178 = getelementptr i16, ptr %31, i64 %172
-  %179 = load i16, ptr %178, align 2
-  %180 = sext i16 %179 to i64
-  br label %192
-
-181:
-  %182 = getelementptr i32, ptr %31, i64 %172
-  %183 = load i32, ptr %182, align 4
-  %184 = sext i32 %183 to i64
-  br label %192
-
-185:
-  %186 = getelementptr i32, ptr %31, i64 %172
-  %187 = load i32, ptr %186, align 4
-  %188 = zext i32 %187 to i64
-  br label %192
-
-189:
-  %190 = getelementptr i64, ptr %31, i64 %172
-  %191 = load i64, ptr %190, align 8
-  br label %192
-
-192:
-  %193 = phi i64 [ %191, %189 ], [ %176, %173 ], [ %180, %177 ], [ %184, %181 ], [ %188, %185 ]
-  %194 = getelementptr i64, ptr %4, i64 %193
-  %195 = load i64, ptr %194, align 8
-  %196 = getelementptr i64, ptr %7, i64 %195
-  %197 = load i64, ptr %196, align 8
-  %198 = add i64 %197, 1
-  store i64 %198, ptr %196, align 8
-  %199 = trunc i64 %148 to i32
-  %200 = getelementptr i32, ptr %36, i64 %197
-  store i32 %199, ptr %200, align 4
-  switch i64 %25, label %217 [
-    i64 1, label %201
-    i64 2, label %205
-    i64 4, label %209
-    i64 5, label %213
-  ]
-
-201:
-  %202 = getelementptr i8, ptr %21, i64 %172
-  %203 = load i8, ptr %202, align 1
-  %204 = zext i8 %203 to i64
-  br label %220
-
-205:
-  %206 = getelementptr i16, ptr %21, i64 %172
-  %207 = load i16, ptr %206, align 2
-  %208 = sext i16 %207 to i64
-  br label %220
-
-209:
-  %210 = getelementptr i32, ptr %21, i64 %172
-  %211 = load i32, ptr %210, align 4
-  %212 = sext i32 %211 to i64
-  br label %220
-
-213:
-  %214 = getelementptr i32, ptr %21, i64 %172
-  %215 = load i32, ptr %214, align 4
-  %216 = zext i32 %215 to i64
-  br label %220
-
-217:
-  %218 = getelementptr i64, ptr %21, i64 %172
-  %219 = load i64, ptr %218, align 8
-  br label %220
-
-220:
-  %221 = phi i64 [ %219, %217 ], [ %204, %201 ], [ %208, %205 ], [ %212, %209 ], [ %216, %213 ]
-  %222 = getelementptr i64, ptr %9, i64 %197
-  store i64 %221, ptr %222, align 8
-  br label %223
-
-223:
-  %224 = add i64 %148, 1
-  %225 = icmp eq i64 %224, %18
-  br i1 %225, label %145, label %147
-
-226:
-  store i64 0, ptr %7, align 8
-  store i64 1, ptr %14, align 8
-  %227 = shl i64 %18, 2
-  %228 = icmp eq i64 %30, 8
-  %229 = call i64 @llvm.smax.i64(i64 %13, i64 0)
-  %230 = call i64 @llvm.smax.i64(i64 %6, i64 0)
-  %231 = icmp slt i64 %6, 1
-  br i1 %231, label %551, label %232
-
-232:
-  %233 = icmp slt i64 %13, 1
-  br label %241
-
-234:
-  %235 = phi i64 [ %239, %234 ], [ %6, %145 ]
-  %236 = getelementptr i64, ptr %7, i64 %235
-  %237 = getelementptr i8, ptr %236, i64 -8
-  %238 = load i64, ptr %237, align 8
-  store i64 %238, ptr %236, align 8
-  %239 = add i64 %235, -1
-  %240 = icmp ugt i64 %235, 1
-  br i1 %240, label %234, label %226
-
-241:
-  %242 = phi i64 [ %252, %549 ], [ 0, %232 ]
-  %243 = phi i64 [ %246, %549 ], [ 0, %232 ]
-  %244 = getelementptr i64, ptr %7, i64 %243
-  %245 = load i64, ptr %244, align 8
-  %246 = add i64 %243, 1
-  %247 = getelementptr i64, ptr %7, i64 %246
-  %248 = load i64, ptr %247, align 8
-  %249 = add i64 %245, 1
-  br label %250
-
-250:
-  %251 = phi i64 [ %329, %482 ], [ %249, %241 ]
-  %252 = phi i64 [ %479, %482 ], [ %242, %241 ]
-  %253 = icmp slt i64 %251, %248
-  br i1 %253, label %256, label %254
-
-254:
-  %255 = icmp slt i64 %245, %248
-  br i1 %255, label %484, label %549
-
-256:
-  %257 = phi i64 [ %320, %319 ], [ %251, %250 ]
-  %258 = add i64 %257, -1
-  %259 = getelementptr i32, ptr %36, i64 %257
-  %260 = load i32, ptr %259, align 4
-  %261 = getelementptr i64, ptr %9, i64 %257
-  %262 = load i64, ptr %261, align 8
-  %263 = getelementptr i64, ptr %9, i64 %258
-  %264 = load i64, ptr %263, align 8
-  %265 = icmp eq i64 %264, %262
-  br i1 %265, label %268, label %266
-
-266:
-  %267 = icmp slt i64 %264, %262
-  br i1 %267, label %319, label %318
-
-268:
-  %269 = getelementptr i32, ptr %36, i64 %258
-  %270 = load i32, ptr %269, align 4
-  %271 = sext i32 %270 to i64
-  switch i64 %20, label %304 [
-    i64 1, label %272
-    i64 2, label %280
-    i64 4, label %288
-    i64 5, label %296
-  ]
-
-272:
-  %273 = getelementptr i8, ptr %16, i64 %271
-  %274 = load i8, ptr %273, align 1
-  %275 = zext i8 %274 to i64
-  %276 = sext i32 %260 to i64
-  %277 = getelementptr i8, ptr %16, i64 %276
-  %278 = load i8, ptr %277, align 1
-  %279 = zext i8 %278 to i64
-  br label %310
-
-280:
-  %281 = getelementptr i16, ptr %16, i64 %271
-  %282 = load i16, ptr %281, align 2
-  %283 = sext i16 %282 to i64
-  %284 = sext i32 %260 to i64
-  %285 = getelementptr i16, ptr %16, i64 %284
-  %286 = load i16, ptr %285, align 2
-  %287 = sext i16 %286 to i64
-  br label %310
-
-288:
-  %289 = getelementptr i32, ptr %16, i64 %271
-  %290 = load i32, ptr %289, align 4
-  %291 = sext i32 %290 to i64
-  %292 = sext i32 %260 to i64
-  %293 = getelementptr i32, ptr %16, i64 %292
-  %294 = load i32, ptr %293, align 4
-  %295 = sext i32 %294 to i64
-  br label %310
-
-296:
-  %297 = getelementptr i32, ptr %16, i64 %271
-  %298 = load i32, ptr %297, align 4
-  %299 = zext i32 %298 to i64
-  %300 = sext i32 %260 to i64
-  %301 = getelementptr i32, ptr %16, i64 %300
-  %302 = load i32, ptr %301, align 4
-  %303 = zext i32 %302 to i64
-  br label %310
-
-304:
-  %305 = getelementptr i64, ptr %16, i64 %271
-  %306 = load i64, ptr %305, align 8
-  %307 = sext i32 %260 to i64
-  %308 = getelementptr i64, ptr %16, i64 %307
-  %309 = load i64, ptr %308, align 8
-  br label %310
-
-310:
-  %311 = phi i64 [ %306, %304 ], [ %275, %272 ], [ %283, %280 ], [ %291, %288 ], [ %299, %296 ]
-  %312 = phi i64 [ %309, %304 ], [ %279, %272 ], [ %287, %280 ], [ %295, %288 ], [ %303, %296 ]
-  %313 = icmp eq i64 %311, %312
-  br i1 %313, label %314, label %316
-
-314:
-  %315 = icmp slt i32 %270, %260
-  br i1 %315, label %319, label %318
-
-316:
-  %317 = icmp slt i64 %311, %312
-  br i1 %317, label %319, label %318
-
-318:
-  br i1 %233, label %551, label %322
-
-319:
-  %320 = add i64 %257, 1
-  %321 = icmp eq i64 %320, %248
-  br i1 %321, label %254, label %256
-
-322:
-  %323 = phi i64 [ %329, %391 ], [ %257, %318 ]
-  %324 = phi i64 [ %332, %391 ], [ 0, %318 ]
-  %325 = getelementptr i32, ptr %36, i64 %323
-  %326 = load i32, ptr %325, align 4
-  %327 = sext i32 %326 to i64
-  %328 = getelementptr i64, ptr %11, i64 %324
-  store i64 %327, ptr %328, align 8
-  %329 = add i64 %323, 1
-  %330 = getelementptr i64, ptr %9, i64 %323
-  %331 = load i64, ptr %330, align 8
-  %332 = add i64 %324, 1
-  %333 = getelementptr i64, ptr %12, i64 %324
-  store i64 %331, ptr %333, align 8
-  %334 = icmp slt i64 %329, %248
-  br i1 %334, label %335, label %390
-
-335:
-  %336 = getelementptr i32, ptr %36, i64 %329
-  %337 = load i32, ptr %336, align 4
-  %338 = getelementptr i64, ptr %9, i64 %329
-  %339 = load i64, ptr %338, align 8
-  %340 = icmp eq i64 %331, %339
-  br i1 %340, label %343, label %341
-
-341:
-  %342 = icmp slt i64 %331, %339
-  br i1 %342, label %391, label %390
-
-343:
-  switch i64 %20, label %376 [
-    i64 1, label %344
-    i64 2, label %352
-    i64 4, label %360
-    i64 5, label %368
-  ]
-
-344:
-  %345 = getelementptr i8, ptr %16, i64 %327
-  %346 = load i8, ptr %345, align 1
-  %347 = zext i8 %346 to i64
-  %348 = sext i32 %337 to i64
-  %349 = getelementptr i8, ptr %16, i64 %348
-  %350 = load i8, ptr %349, align 1
-  %351 = zext i8 %350 to i64
-  br label %382
-
-352:
-  %353 = getelementptr i16, ptr %16, i64 %327
-  %354 = load i16, ptr %353, align 2
-  %355 = sext i16 %354 to i64
-  %356 = sext i32 %337 to i64
-  %357 = getelementptr i16, ptr %16, i64 %356
-  %358 = load i16, ptr %357, align 2
-  %359 = sext i16 %358 to i64
-  br label %382
-
-360:
-  %361 = getelementptr i32, ptr %16, i64 %327
-  %362 = load i32, ptr %361, align 4
-  %363 = sext i32 %362 to i64
-  %364 = sext i32 %337 to i64
-  %365 = getelementptr i32, ptr %16, i64 %364
-  %366 = load i32, ptr %365, align 4
-  %367 = sext i32 %366 to i64
-  br label %382
-
-368:
-  %369 = getelementptr i32, ptr %16, i64 %327
-  %370 = load i32, ptr %369, align 4
-  %371 = zext i32 %370 to i64
-  %372 = sext i32 %337 to i64
-  %373 = getelementptr i32, ptr %16, i64 %372
-  %374 = load i32, ptr %373, align 4
-  %375 = zext i32 %374 to i64
-  br label %382
-
-376:
-  %377 = getelementptr i64, ptr %16, i64 %327
-  %378 = load i64, ptr %377, align 8
-  %379 = sext i32 %337 to i64
-  %380 = getelementptr i64, ptr %16, i64 %379
-  %381 = load i64, ptr %380, align 8
-  br label %382
-
-382:
-  %383 = phi i64 [ %378, %376 ], [ %347, %344 ], [ %355, %352 ], [ %363, %360 ], [ %371, %368 ]
-  %384 = phi i64 [ %381, %376 ], [ %351, %344 ], [ %359, %352 ], [ %367, %360 ], [ %375, %368 ]
-  %385 = icmp eq i64 %383, %384
-  br i1 %385, label %386, label %388
-
-386:
-  %387 = icmp slt i32 %326, %337
-  br i1 %387, label %391, label %390
-
-388:
-  %389 = icmp slt i64 %383, %384
-  br i1 %389, label %391, label %390
-
-390:
-  br label %393
-
-391:
-  %392 = icmp eq i64 %332, %229
-  br i1 %392, label %551, label %322
-
-393:
-  %394 = phi i64 [ %479, %476 ], [ %252, %390 ]
-  %395 = phi i64 [ %480, %476 ], [ %323, %390 ]
-  %396 = phi i64 [ %478, %476 ], [ %258, %390 ]
-  %397 = phi i64 [ %477, %476 ], [ %332, %390 ]
-  %398 = add i64 %397, -1
-  %399 = getelementptr i64, ptr %11, i64 %398
-  %400 = load i64, ptr %399, align 8
-  %401 = trunc i64 %400 to i32
-  %402 = icmp slt i64 %396, %245
-  %403 = getelementptr i64, ptr %12, i64 %398
-  %404 = load i64, ptr %403, align 8
-  br i1 %402, label %473, label %405
-
-405:
-  %406 = getelementptr i64, ptr %9, i64 %396
-  %407 = load i64, ptr %406, align 8
-  %408 = icmp eq i64 %407, %404
-  br i1 %408, label %411, label %409
-
-409:
-  %410 = icmp slt i64 %407, %404
-  br i1 %410, label %473, label %466
-
-411:
-  %412 = getelementptr i32, ptr %36, i64 %396
-  %413 = load i32, ptr %412, align 4
-  %414 = sext i32 %413 to i64
-  switch i64 %20, label %451 [
-    i64 1, label %415
-    i64 2, label %424
-    i64 4, label %433
-    i64 5, label %442
-  ]
-
-415:
-  %416 = getelementptr i8, ptr %16, i64 %414
-  %417 = load i8, ptr %416, align 1
-  %418 = zext i8 %417 to i64
-  %419 = shl i64 %400, 32
-  %420 = ashr i64 %419, 32
-  %421 = getelementptr i8, ptr %16, i64 %420
-  %422 = load i8, ptr %421, align 1
-  %423 = zext i8 %422 to i64
-  br label %458
-
-424:
-  %425 = getelementptr i16, ptr %16, i64 %414
-  %426 = load i16, ptr %425, align 2
-  %427 = sext i16 %426 to i64
-  %428 = shl i64 %400, 32
-  %429 = ashr i64 %428, 31
-  %430 = getelementptr i8, ptr %16, i64 %429
-  %431 = load i16, ptr %430, align 2
-  %432 = sext i16 %431 to i64
-  br label %458
-
-433:
-  %434 = getelementptr i32, ptr %16, i64 %414
-  %435 = load i32, ptr %434, align 4
-  %436 = sext i32 %435 to i64
-  %437 = shl i64 %400, 32
-  %438 = ashr i64 %437, 30
-  %439 = getelementptr i8, ptr %16, i64 %438
-  %440 = load i32, ptr %439, align 4
-  %441 = sext i32 %440 to i64
-  br label %458
-
-442:
-  %443 = getelementptr i32, ptr %16, i64 %414
-  %444 = load i32, ptr %443, align 4
-  %445 = zext i32 %444 to i64
-  %446 = shl i64 %400, 32
-  %447 = ashr i64 %446, 30
-  %448 = getelementptr i8, ptr %16, i64 %447
-  %449 = load i32, ptr %448, align 4
-  %450 = zext i32 %449 to i64
-  br label %458
-
-451:
-  %452 = getelementptr i64, ptr %16, i64 %414
-  %453 = load i64, ptr %452, align 8
-  %454 = shl i64 %400, 32
-  %455 = ashr i64 %454, 29
-  %456 = getelementptr i8, ptr %16, i64 %455
-  %457 = load i64, ptr %456, align 8
-  br label %458
-
-458:
-  %459 = phi i64 [ %453, %451 ], [ %418, %415 ], [ %427, %424 ], [ %436, %433 ], [ %445, %442 ]
-  %460 = phi i64 [ %457, %451 ], [ %423, %415 ], [ %432, %424 ], [ %441, %433 ], [ %450, %442 ]
-  %461 = icmp eq i64 %459, %460
-  br i1 %461, label %462, label %464
-
-462:
-  %463 = icmp slt i32 %413, %401
-  br i1 %463, label %473, label %466
-
-464:
-  %465 = icmp slt i64 %459, %460
-  br i1 %465, label %473, label %466
-
-466:
-  %467 = getelementptr i32, ptr %36, i64 %396
-  %468 = load i32, ptr %467, align 4
-  %469 = getelementptr i32, ptr %36, i64 %395
-  store i32 %468, ptr %469, align 4
-  %470 = add i64 %396, -1
-  %471 = getelementptr i64, ptr %9, i64 %395
-  store i64 %407, ptr %471, align 8
-  %472 = add i64 %394, 1
-  br label %476
-
-473:
-  %474 = getelementptr i32, ptr %36, i64 %395
-  store i32 %401, ptr %474, align 4
-  %475 = getelementptr i64, ptr %9, i64 %395
-  store i64 %404, ptr %475, align 8
-  br label %476
-
-476:
-  %477 = phi i64 [ %398, %473 ], [ %397, %466 ]
-  %478 = phi i64 [ %396, %473 ], [ %470, %466 ]
-  %479 = phi i64 [ %394, %473 ], [ %472, %466 ]
-  %480 = add i64 %395, -1
-  %481 = icmp sgt i64 %477, 0
-  br i1 %481, label %393, label %482
-
-482:
-  %483 = icmp sgt i64 %479, %227
-  br i1 %483, label %551, label %250
-
-484:
-  %485 = phi i64 [ %547, %545 ], [ %245, %254 ]
-  %486 = phi i64 [ %546, %545 ], [ -9223372036854775808, %254 ]
-  %487 = getelementptr i32, ptr %36, i64 %485
-  %488 = load i32, ptr %487, align 4
-  %489 = sext i32 %488 to i64
-  switch i64 %20, label %506 [
-    i64 1, label %490
-    i64 2, label %494
-    i64 4, label %498
-    i64 5, label %502
-  ]
-
-490:
-  %491 = getelementptr i8, ptr %16, i64 %489
-  %492 = load i8, ptr %491, align 1
-  %493 = zext i8 %492 to i64
-  br label %509
-
-494:
-  %495 = getelementptr i16, ptr %16, i64 %489
-  %496 = load i16, ptr %495, align 2
-  %497 = sext i16 %496 to i64
-  br label %509
-
-498:
-  %499 = getelementptr i32, ptr %16, i64 %489
-  %500 = load i32, ptr %499, align 4
-  %501 = sext i32 %500 to i64
-  br label %509
-
-502:
-  %503 = getelementptr i32, ptr %16, i64 %489
-  %504 = load i32, ptr %503, align 4
-  %505 = zext i32 %504 to i64
-  br label %509
-
-506:
-  %507 = getelementptr i64, ptr %16, i64 %489
-  %508 = load i64, ptr %507, align 8
-  br label %509
-
-509:
-  %510 = phi i64 [ %508, %506 ], [ %493, %490 ], [ %497, %494 ], [ %501, %498 ], [ %505, %502 ]
-  switch i64 %30, label %527 [
-    i64 1, label %511
-    i64 2, label %515
-    i64 4, label %519
-    i64 5, label %523
-  ]
-
-511:
-  %512 = getelementptr i8, ptr %26, i64 %510
-  %513 = load i8, ptr %512, align 1
-  %514 = zext i8 %513 to i64
-  br label %532
-
-515:
-  %516 = getelementptr i16, ptr %26, i64 %510
-  %517 = load i16, ptr %516, align 2
-  %518 = sext i16 %517 to i64
-  br label %532
-
-519:
-  %520 = getelementptr i32, ptr %26, i64 %510
-  %521 = load i32, ptr %520, align 4
-  %522 = sext i32 %521 to i64
-  br label %532
-
-523:
-  %524 = getelementptr i32, ptr %26, i64 %510
-  %525 = load i32, ptr %524, align 4
-  %526 = zext i32 %525 to i64
-  br label %532
-
-527:
-  %528 = getelementptr i64, ptr %26, i64 %510
-  %529 = load i64, ptr %528, align 8
-  br i1 %228, label %530, label %532
-
-530:
-  %531 = getelementptr i64, ptr %37, i64 %485
-  store i64 %529, ptr %531, align 8
-  br label %536
-
-532:
-  %533 = phi i64 [ %529, %527 ], [ %526, %523 ], [ %522, %519 ], [ %518, %515 ], [ %514, %511 ]
-  %534 = trunc i64 %533 to i32
-  %535 = getelementptr i32, ptr %37, i64 %485
-  store i32 %534, ptr %535, align 4
-  br label %536
-
-536:
-  %537 = phi i64 [ %529, %530 ], [ %533, %532 ]
-  %538 = getelementptr i64, ptr %9, i64 %485
-  %539 = load i64, ptr %538, align 8
-  %540 = add i64 %539, %537
-  %541 = icmp slt i64 %540, %486
-  br i1 %541, label %542, label %545
-
-542:
-  store i64 0, ptr %14, align 8
-  %543 = load i64, ptr %538, align 8
-  %544 = add i64 %543, %537
-  br label %545
-
-545:
-  %546 = phi i64 [ %544, %542 ], [ %540, %536 ]
-  %547 = add i64 %485, 1
-  %548 = icmp eq i64 %547, %248
-  br i1 %548, label %549, label %484
-
-549:
-  %550 = icmp eq i64 %246, %230
-  br i1 %550, label %551, label %241
-
-551:
-  %552 = phi i64 [ -1, %49 ], [ -1, %15 ], [ -1, %391 ], [ -1, %45 ], [ -1, %41 ], [ -1, %57 ], [ -1, %53 ], [ %136, %226 ], [ %136, %549 ], [ -1, %482 ], [ -1, %318 ], [ -1, %98 ], [ -1, %124 ], [ -1, %121 ]
-  ret i64 %552
+  %123 = getelementptr i64, ptr %7, i64 %101
+  %124 = load i64, ptr %123, align 8
+  %125 = add i64 %124, %122
+  store i64 %125, ptr %123, align 8
+  %126 = add i64 %18, 1
+  %127 = icmp eq i64 %126, %11
+  br i1 %127, label %15, label %16
 }
 
-define i64 @match_ids(ptr %0, ptr %1, ptr %2) {
-  %4 = load ptr, ptr %0, align 8
-  %5 = load ptr, ptr %1, align 8
-  %6 = getelementptr i8, ptr %0, i64 8
-  %7 = load i64, ptr %6, align 8
-  %8 = getelementptr i8, ptr %0, i64 16
-  %9 = load i64, ptr %8, align 8
-  %10 = icmp eq i64 %9, 5
-  br i1 %10, label %11, label %114
+define i64 @last_done(ptr %0, ptr %1, i64 %2, ptr %3, ptr %4, ptr %5, ptr %6, i64 %7, ptr %8, i64 %9, ptr %10) {
+  %12 = load ptr, ptr %4, align 8
+  %13 = getelementptr i8, ptr %4, i64 8
+  %14 = load i64, ptr %13, align 8
+  %15 = getelementptr i8, ptr %4, i64 16
+  %16 = load i64, ptr %15, align 8
+  %17 = load ptr, ptr %5, align 8
+  %18 = getelementptr i8, ptr %5, i64 16
+  %19 = load i64, ptr %18, align 8
+  %20 = icmp sgt i64 %14, 0
+  br i1 %20, label %22, label %21
 
-11:
-  %12 = getelementptr i8, ptr %1, i64 16
-  %13 = load i64, ptr %12, align 8
-  %14 = icmp eq i64 %13, 5
-  br i1 %14, label %15, label %114
+21:
+  ret i64 0
 
-15:
-  %16 = icmp sgt i64 %7, 1
-  br i1 %16, label %24, label %20
+22:
+  %23 = phi i64 [ %162, %161 ], [ 0, %11 ]
+  %24 = phi i64 [ %163, %161 ], [ 0, %11 ]
+  %25 = getelementptr i32, ptr %0, i64 %24
+  %26 = load i32, ptr %25, align 4
+  %27 = sext i32 %26 to i64
+  switch i64 %19, label %44 [
+    i64 1, label %28
+    i64 2, label %32
+    i64 4, label %36
+    i64 5, label %40
+  ]
 
-17:
-  %18 = add i64 %25, 1
-  %19 = icmp eq i64 %18, %7
-  br i1 %19, label %20, label %24
+28:
+  %29 = getelementptr i8, ptr %17, i64 %24
+  %30 = load i8, ptr %29, align 1
+  %31 = zext i8 %30 to i64
+  br label %47
 
-20:
-  %21 = getelementptr i8, ptr %1, i64 8
-  %22 = load i64, ptr %21, align 8
-  %23 = icmp sgt i64 %22, 0
-  br i1 %23, label %31, label %114
+32:
+  %33 = getelementptr i16, ptr %17, i64 %24
+  %34 = load i16, ptr %33, align 2
+  %35 = sext i16 %34 to i64
+  br label %47
 
-24:
-  %25 = phi i64 [ %18, %17 ], [ 1, %15 ]
-  %26 = getelementptr i32, ptr %4, i64 %25
-  %27 = load i32, ptr %26, align 4
-  %28 = getelementptr i8, ptr %26, i64 -4
-  %29 = load i32, ptr %28, align 4
-  %30 = icmp ugt i32 %27, %29
-  br i1 %30, label %17, label %114
+36:
+  %37 = getelementptr i32, ptr %17, i64 %24
+  %38 = load i32, ptr %37, align 4
+  %39 = sext i32 %38 to i64
+  br label %47
 
-31:
-  %32 = phi i64 [ %99, %109 ], [ 0, %20 ]
-  %33 = phi i64 [ %112, %109 ], [ 0, %20 ]
-  %34 = getelementptr i32, ptr %5, i64 %33
-  %35 = load i32, ptr %34, align 4
-  %36 = icmp slt i64 %32, %7
-  br i1 %36, label %37, label %56
+40:
+  %41 = getelementptr i32, ptr %17, i64 %24
+  %42 = load i32, ptr %41, align 4
+  %43 = zext i32 %42 to i64
+  br label %47
 
-37:
-  %38 = getelementptr i32, ptr %4, i64 %32
-  %39 = load i32, ptr %38, align 4
-  %40 = icmp ult i32 %39, %35
-  br i1 %40, label %45, label %56
+44:
+  %45 = getelementptr i64, ptr %17, i64 %24
+  %46 = load i64, ptr %45, align 8
+  br label %47
 
-41:
-  %42 = getelementptr i32, ptr %4, i64 %52
-  %43 = load i32, ptr %42, align 4
-  %44 = icmp ult i32 %43, %35
-  br i1 %44, label %45, label %56
+47:
+  %48 = phi i64 [ %46, %44 ], [ %31, %28 ], [ %35, %32 ], [ %39, %36 ], [ %43, %40 ]
+  %49 = icmp ugt i64 %2, %27
+  %50 = icmp ult i64 %48, %7
+  %51 = select i1 %49, i1 %50, i1 false
+  br i1 %51, label %52, label %161
 
-45:
-  %46 = phi i64 [ %52, %41 ], [ %32, %37 ]
-  %47 = phi i64 [ %53, %41 ], [ 1, %37 ]
-  %48 = add i64 %46, 1
-  %49 = sub i64 %7, %48
-  %50 = icmp sgt i64 %49, %47
-  %51 = add i64 %48, %47
-  %52 = select i1 %50, i64 %51, i64 %7
-  %53 = shl i64 %47, 1
-  %54 = icmp slt i64 %52, %7
-  br i1 %54, label %41, label %55
-
-55:
-  br label %56
+52:
+  %53 = getelementptr i8, ptr %6, i64 %48
+  %54 = load i8, ptr %53, align 1
+  %55 = icmp eq i8 %54, 0
+  br i1 %55, label %161, label %56
 
 56:
-  %57 = phi i64 [ %32, %31 ], [ %32, %37 ], [ %48, %55 ], [ %48, %41 ]
-  %58 = phi i64 [ %32, %31 ], [ %32, %37 ], [ %52, %55 ], [ %52, %41 ]
-  %59 = phi i64 [ 1, %31 ], [ 1, %37 ], [ %53, %55 ], [ %53, %41 ]
-  %60 = icmp eq i64 %57, %32
-  %61 = icmp sgt i64 %57, 0
-  %62 = and i1 %60, %61
-  br i1 %62, label %63, label %81
+  %57 = getelementptr i64, ptr %3, i64 %24
+  %58 = load i64, ptr %57, align 8
+  switch i64 %16, label %75 [
+    i64 1, label %59
+    i64 2, label %63
+    i64 4, label %67
+    i64 5, label %71
+  ]
+
+59:
+  %60 = getelementptr i8, ptr %12, i64 %24
+  %61 = load i8, ptr %60, align 1
+  %62 = zext i8 %61 to i64
+  br label %78
 
 63:
-  %64 = add i64 %32, -1
-  %65 = getelementptr i32, ptr %4, i64 %64
-  %66 = load i32, ptr %65, align 4
-  %67 = icmp ult i32 %66, %35
-  br i1 %67, label %81, label %74
+  %64 = getelementptr i16, ptr %12, i64 %24
+  %65 = load i16, ptr %64, align 2
+  %66 = sext i16 %65 to i64
+  br label %78
 
-68:
-  %69 = shl i64 %76, 1
-  %70 = add i64 %78, -1
-  %71 = getelementptr i32, ptr %4, i64 %70
-  %72 = load i32, ptr %71, align 4
-  %73 = icmp ult i32 %72, %35
-  br i1 %73, label %81, label %74
+67:
+  %68 = getelementptr i32, ptr %12, i64 %24
+  %69 = load i32, ptr %68, align 4
+  %70 = sext i32 %69 to i64
+  br label %78
+
+71:
+  %72 = getelementptr i32, ptr %12, i64 %24
+  %73 = load i32, ptr %72, align 4
+  %74 = zext i32 %73 to i64
+  br label %78
+
+75:
+  %76 = getelementptr i64, ptr %12, i64 %24
+  %77 = load i64, ptr %76, align 8
+  br label %78
+
+78:
+  %79 = phi i64 [ %77, %75 ], [ %62, %59 ], [ %66, %63 ], [ %70, %67 ], [ %74, %71 ]
+  %80 = add i64 %79, %58
+  %81 = getelementptr i64, ptr %1, i64 %27
+  %82 = load i64, ptr %81, align 8
+  %83 = icmp slt i64 %23, 0
+  %84 = call i64 @llvm.smin.i64(i64 %23, i64 %9)
+  %85 = select i1 %83, i64 0, i64 %84
+  %86 = icmp slt i64 %85, %9
+  br i1 %86, label %87, label %116
+
+87:
+  %88 = getelementptr i64, ptr %8, i64 %85
+  %89 = load i64, ptr %88, align 8
+  %90 = icmp sgt i64 %89, %82
+  br i1 %90, label %116, label %91
+
+91:
+  %92 = add i64 %85, 1
+  %93 = add i64 %85, 2
+  %94 = icmp slt i64 %93, %9
+  br i1 %94, label %95, label %112
+
+95:
+  %96 = getelementptr i64, ptr %8, i64 %93
+  %97 = getelementptr i8, ptr %96, i64 -8
+  %98 = load i64, ptr %97, align 8
+  %99 = icmp sgt i64 %98, %82
+  br i1 %99, label %112, label %100
+
+100:
+  %101 = phi i64 [ %103, %106 ], [ 1, %95 ]
+  %102 = phi i64 [ %104, %106 ], [ %93, %95 ]
+  %103 = shl i64 %101, 1
+  %104 = add i64 %103, %102
+  %105 = icmp slt i64 %104, %9
+  br i1 %105, label %106, label %111
+
+106:
+  %107 = getelementptr i64, ptr %8, i64 %104
+  %108 = getelementptr i8, ptr %107, i64 -8
+  %109 = load i64, ptr %108, align 8
+  %110 = icmp sgt i64 %109, %82
+  br i1 %110, label %112, label %100
+
+111:
+  br label %112
+
+112:
+  %113 = phi i64 [ %92, %91 ], [ %92, %95 ], [ %102, %111 ], [ %102, %106 ]
+  %114 = phi i64 [ %93, %91 ], [ %93, %95 ], [ %104, %111 ], [ %104, %106 ]
+  %115 = call i64 @llvm.smin.i64(i64 %114, i64 %9)
+  br label %138
+
+116:
+  %117 = add i64 %85, -1
+  %118 = icmp sgt i64 %117, 0
+  br i1 %118, label %119, label %134
+
+119:
+  %120 = getelementptr i64, ptr %8, i64 %117
+  %121 = load i64, ptr %120, align 8
+  %122 = icmp sgt i64 %121, %82
+  br i1 %122, label %123, label %134
+
+123:
+  %124 = phi i64 [ %126, %129 ], [ 1, %119 ]
+  %125 = phi i64 [ %127, %129 ], [ %117, %119 ]
+  %126 = shl i64 %124, 1
+  %127 = sub i64 %125, %126
+  %128 = icmp sgt i64 %127, 0
+  br i1 %128, label %129, label %133
+
+129:
+  %130 = getelementptr i64, ptr %8, i64 %127
+  %131 = load i64, ptr %130, align 8
+  %132 = icmp sgt i64 %131, %82
+  br i1 %132, label %123, label %134
+
+133:
+  br label %134
+
+134:
+  %135 = phi i64 [ %85, %116 ], [ %84, %119 ], [ %125, %133 ], [ %125, %129 ]
+  %136 = phi i64 [ %117, %116 ], [ %117, %119 ], [ %127, %133 ], [ %127, %129 ]
+  %137 = call i64 @llvm.smax.i64(i64 %136, i64 0)
+  br label %138
+
+138:
+  %139 = phi i64 [ %115, %112 ], [ %135, %134 ]
+  %140 = phi i64 [ %113, %112 ], [ %137, %134 ]
+  %141 = icmp slt i64 %140, %139
+  br i1 %141, label %142, label %155
+
+142:
+  %143 = phi i64 [ %153, %142 ], [ %140, %138 ]
+  %144 = phi i64 [ %152, %142 ], [ %139, %138 ]
+  %145 = sub i64 %144, %143
+  %146 = sdiv i64 %145, 2
+  %147 = add i64 %146, %143
+  %148 = getelementptr i64, ptr %8, i64 %147
+  %149 = load i64, ptr %148, align 8
+  %150 = icmp sgt i64 %149, %82
+  %151 = add i64 %147, 1
+  %152 = select i1 %150, i64 %147, i64 %144
+  %153 = select i1 %150, i64 %143, i64 %151
+  %154 = icmp slt i64 %153, %152
+  br i1 %154, label %142, label %155
+
+155:
+  %156 = phi i64 [ %140, %138 ], [ %153, %142 ]
+  %157 = getelementptr i64, ptr %10, i64 %156
+  %158 = load i64, ptr %157, align 8
+  %159 = icmp sgt i64 %80, %158
+  br i1 %159, label %160, label %161
+
+160:
+  store i64 %80, ptr %157, align 8
+  br label %161
+
+161:
+  %162 = phi i64 [ %23, %47 ], [ %23, %52 ], [ %156, %160 ], [ %156, %155 ]
+  %163 = add i64 %24, 1
+  %164 = icmp eq i64 %163, %14
+  br i1 %164, label %21, label %22
+}
+
+define i64 @measure_categories(i64 %0, ptr %1, i64 %2, ptr %3, ptr %4, ptr %5, ptr %6, i64 %7, i64 %8, ptr %9, i64 %10, ptr %11, ptr %12) {
+  %14 = load ptr, ptr %4, align 8
+  %15 = getelementptr i8, ptr %4, i64 16
+  %16 = load i64, ptr %15, align 8
+  %17 = load ptr, ptr %5, align 8
+  %18 = getelementptr i8, ptr %5, i64 16
+  %19 = load i64, ptr %18, align 8
+  %20 = getelementptr i64, ptr %11, i64 %8
+  %21 = icmp sgt i64 %8, 0
+  br i1 %21, label %22, label %28
+
+22:
+  %23 = phi i64 [ %26, %22 ], [ 0, %13 ]
+  %24 = getelementptr i64, ptr %11, i64 %23
+  store i64 -9223372036854775808, ptr %24, align 8
+  %25 = getelementptr i64, ptr %20, i64 %23
+  store i64 0, ptr %25, align 8
+  %26 = add i64 %23, 1
+  %27 = icmp eq i64 %26, %8
+  br i1 %27, label %28, label %22
+
+28:
+  br label %29
+
+29:
+  %30 = phi i64 [ -9223372036854775808, %28 ], [ %66, %157 ]
+  %31 = phi i64 [ 0, %28 ], [ %106, %157 ]
+  %32 = phi i64 [ 0, %28 ], [ %69, %157 ]
+  %33 = phi i64 [ 0, %28 ], [ %70, %157 ]
+  %34 = icmp slt i64 %33, %0
+  %35 = icmp slt i64 %32, %2
+  %36 = select i1 %34, i1 true, i1 %35
+  br i1 %36, label %37, label %65
+
+37:
+  %38 = icmp eq i64 %32, %2
+  br i1 %38, label %53, label %39
+
+39:
+  br i1 %34, label %44, label %40
+
+40:
+  %41 = getelementptr i32, ptr %1, i64 %32
+  %42 = load i32, ptr %41, align 4
+  %43 = sext i32 %42 to i64
+  br label %55
+
+44:
+  %45 = getelementptr i64, ptr %3, i64 %33
+  %46 = load i64, ptr %45, align 8
+  %47 = getelementptr i32, ptr %1, i64 %32
+  %48 = load i32, ptr %47, align 4
+  %49 = sext i32 %48 to i64
+  %50 = getelementptr i64, ptr %3, i64 %49
+  %51 = load i64, ptr %50, align 8
+  %52 = icmp sgt i64 %46, %51
+  br i1 %52, label %55, label %53
+
+53:
+  %54 = add i64 %33, 1
+  br label %58
+
+55:
+  %56 = phi i64 [ %43, %40 ], [ %49, %44 ]
+  %57 = add i64 %32, 1
+  br label %58
+
+58:
+  %59 = phi i64 [ %33, %53 ], [ %56, %55 ]
+  %60 = phi i64 [ %32, %53 ], [ %57, %55 ]
+  %61 = phi i64 [ %54, %53 ], [ %33, %55 ]
+  %62 = getelementptr i64, ptr %3, i64 %59
+  %63 = load i64, ptr %62, align 8
+  %64 = icmp slt i64 %63, %30
+  br i1 %64, label %172, label %65
+
+65:
+  %66 = phi i64 [ %30, %29 ], [ %63, %58 ]
+  %67 = phi i64 [ -1, %29 ], [ %59, %58 ]
+  %68 = phi i64 [ 9223372036854775807, %29 ], [ %63, %58 ]
+  %69 = phi i64 [ %32, %29 ], [ %60, %58 ]
+  %70 = phi i64 [ %33, %29 ], [ %61, %58 ]
+  %71 = icmp slt i64 %31, %10
+  br i1 %71, label %72, label %102
+
+72:
+  %73 = icmp slt i64 %67, 0
+  br label %74
 
 74:
-  %75 = phi i64 [ %70, %68 ], [ %64, %63 ]
-  %76 = phi i64 [ %69, %68 ], [ %59, %63 ]
-  %77 = icmp sgt i64 %75, %76
-  %78 = sub i64 %75, %76
-  %79 = select i1 %77, i64 %78, i64 0
-  %80 = icmp sgt i64 %79, 0
-  br i1 %80, label %68, label %81
+  %75 = phi i64 [ %31, %72 ], [ %85, %84 ]
+  br i1 %73, label %80, label %76
+
+76:
+  %77 = getelementptr i64, ptr %9, i64 %75
+  %78 = load i64, ptr %77, align 8
+  %79 = icmp sgt i64 %78, %68
+  br i1 %79, label %105, label %80
+
+80:
+  %81 = getelementptr i64, ptr %12, i64 %75
+  br i1 %21, label %82, label %84
+
+82:
+  %83 = getelementptr i64, ptr %9, i64 %75
+  br label %87
+
+84:
+  %85 = add i64 %75, 1
+  %86 = icmp eq i64 %85, %10
+  br i1 %86, label %102, label %74
+
+87:
+  %88 = phi i64 [ 0, %82 ], [ %100, %87 ]
+  %89 = getelementptr i64, ptr %11, i64 %88
+  %90 = load i64, ptr %89, align 8
+  %91 = load i64, ptr %83, align 8
+  %92 = icmp sgt i64 %90, %91
+  %93 = sub i64 %91, %90
+  %94 = select i1 %92, i64 %93, i64 0
+  %95 = getelementptr i64, ptr %20, i64 %88
+  %96 = load i64, ptr %95, align 8
+  %97 = add i64 %94, %96
+  %98 = mul i64 %88, %10
+  %99 = getelementptr i64, ptr %81, i64 %98
+  store i64 %97, ptr %99, align 8
+  %100 = add i64 %88, 1
+  %101 = icmp eq i64 %100, %8
+  br i1 %101, label %84, label %87
+
+102:
+  %103 = phi i64 [ %31, %65 ], [ %10, %84 ]
+  %104 = icmp slt i64 %67, 0
+  br i1 %104, label %172, label %105
+
+105:
+  %106 = phi i64 [ %103, %102 ], [ %75, %76 ]
+  switch i64 %19, label %123 [
+    i64 1, label %107
+    i64 2, label %111
+    i64 4, label %115
+    i64 5, label %119
+  ]
+
+107:
+  %108 = getelementptr i8, ptr %17, i64 %67
+  %109 = load i8, ptr %108, align 1
+  %110 = zext i8 %109 to i64
+  br label %126
+
+111:
+  %112 = getelementptr i16, ptr %17, i64 %67
+  %113 = load i16, ptr %112, align 2
+  %114 = sext i16 %113 to i64
+  br label %126
+
+115:
+  %116 = getelementptr i32, ptr %17, i64 %67
+  %117 = load i32, ptr %116, align 4
+  %118 = sext i32 %117 to i64
+  br label %126
+
+119:
+  %120 = getelementptr i32, ptr %17, i64 %67
+  %121 = load i32, ptr %120, align 4
+  %122 = zext i32 %121 to i64
+  br label %126
+
+123:
+  %124 = getelementptr i64, ptr %17, i64 %67
+  %125 = load i64, ptr %124, align 8
+  br label %126
+
+126:
+  %127 = phi i64 [ %125, %123 ], [ %110, %107 ], [ %114, %111 ], [ %118, %115 ], [ %122, %119 ]
+  %128 = icmp ult i64 %127, %7
+  br i1 %128, label %129, label %157
+
+129:
+  %130 = getelementptr i64, ptr %6, i64 %127
+  %131 = load i64, ptr %130, align 8
+  %132 = icmp ult i64 %131, %8
+  br i1 %132, label %133, label %157
+
+133:
+  switch i64 %16, label %150 [
+    i64 1, label %134
+    i64 2, label %138
+    i64 4, label %142
+    i64 5, label %146
+  ]
+
+134:
+  %135 = getelementptr i8, ptr %14, i64 %67
+  %136 = load i8, ptr %135, align 1
+  %137 = zext i8 %136 to i64
+  br label %153
+
+138:
+  %139 = getelementptr i16, ptr %14, i64 %67
+  %140 = load i16, ptr %139, align 2
+  %141 = sext i16 %140 to i64
+  br label %153
+
+142:
+  %143 = getelementptr i32, ptr %14, i64 %67
+  %144 = load i32, ptr %143, align 4
+  %145 = sext i32 %144 to i64
+  br label %153
+
+146:
+  %147 = getelementptr i32, ptr %14, i64 %67
+  %148 = load i32, ptr %147, align 4
+  %149 = zext i32 %148 to i64
+  br label %153
+
+150:
+  %151 = getelementptr i64, ptr %14, i64 %67
+  %152 = load i64, ptr %151, align 8
+  br label %153
+
+153:
+  %154 = phi i64 [ %152, %150 ], [ %137, %134 ], [ %141, %138 ], [ %145, %142 ], [ %149, %146 ]
+  %155 = add i64 %154, %68
+  %156 = icmp slt i64 %131, %8
+  br i1 %156, label %158, label %157
+
+157:
+  br label %29
+
+158:
+  %159 = phi i64 [ %170, %169 ], [ %131, %153 ]
+  %160 = getelementptr i64, ptr %11, i64 %159
+  %161 = load i64, ptr %160, align 8
+  %162 = icmp sgt i64 %155, %161
+  br i1 %162, label %163, label %169
+
+163:
+  %164 = call i64 @llvm.smax.i64(i64 %161, i64 %68)
+  %165 = sub i64 %155, %164
+  %166 = getelementptr i64, ptr %20, i64 %159
+  %167 = load i64, ptr %166, align 8
+  %168 = add i64 %165, %167
+  store i64 %168, ptr %166, align 8
+  store i64 %155, ptr %160, align 8
+  br label %169
+
+169:
+  %170 = add i64 %159, 1
+  %171 = icmp eq i64 %170, %8
+  br i1 %171, label %157, label %158
+
+172:
+  %173 = phi i64 [ -1, %58 ], [ 0, %102 ]
+  ret i64 %173
+}
+
+define i64 @sum_streams(i64 %0, ptr %1, i64 %2, ptr %3, ptr %4, ptr %5, ptr %6, ptr %7, i64 %8, ptr %9, ptr %10, i64 %11, ptr %12, ptr %13, ptr %14, ptr %15, ptr %16, ptr %17) {
+  %19 = load ptr, ptr %4, align 8
+  %20 = getelementptr i8, ptr %4, i64 16
+  %21 = load i64, ptr %20, align 8
+  %22 = load ptr, ptr %5, align 8
+  %23 = getelementptr i8, ptr %5, i64 16
+  %24 = load i64, ptr %23, align 8
+  %25 = load ptr, ptr %10, align 8
+  %26 = getelementptr i8, ptr %10, i64 8
+  %27 = load i64, ptr %26, align 8
+  %28 = getelementptr i8, ptr %10, i64 16
+  %29 = load i64, ptr %28, align 8
+  %30 = icmp sgt i64 %0, 0
+  %31 = icmp sgt i64 %2, 0
+  %32 = or i1 %30, %31
+  br i1 %32, label %33, label %176
+
+33:
+  %34 = phi i1 [ %173, %171 ], [ %30, %18 ]
+  %35 = phi i64 [ %62, %171 ], [ 0, %18 ]
+  %36 = phi i64 [ %61, %171 ], [ 0, %18 ]
+  %37 = phi i64 [ %64, %171 ], [ -9223372036854775808, %18 ]
+  %38 = phi i64 [ %172, %171 ], [ 0, %18 ]
+  %39 = icmp eq i64 %36, %2
+  br i1 %39, label %54, label %40
+
+40:
+  br i1 %34, label %45, label %41
+
+41:
+  %42 = getelementptr i32, ptr %1, i64 %36
+  %43 = load i32, ptr %42, align 4
+  %44 = sext i32 %43 to i64
+  br label %56
+
+45:
+  %46 = getelementptr i64, ptr %3, i64 %35
+  %47 = load i64, ptr %46, align 8
+  %48 = getelementptr i32, ptr %1, i64 %36
+  %49 = load i32, ptr %48, align 4
+  %50 = sext i32 %49 to i64
+  %51 = getelementptr i64, ptr %3, i64 %50
+  %52 = load i64, ptr %51, align 8
+  %53 = icmp sgt i64 %47, %52
+  br i1 %53, label %56, label %54
+
+54:
+  %55 = add i64 %35, 1
+  br label %59
+
+56:
+  %57 = phi i64 [ %44, %41 ], [ %50, %45 ]
+  %58 = add i64 %36, 1
+  br label %59
+
+59:
+  %60 = phi i64 [ %35, %54 ], [ %57, %56 ]
+  %61 = phi i64 [ %36, %54 ], [ %58, %56 ]
+  %62 = phi i64 [ %55, %54 ], [ %35, %56 ]
+  %63 = getelementptr i64, ptr %3, i64 %60
+  %64 = load i64, ptr %63, align 8
+  switch i64 %21, label %81 [
+    i64 1, label %65
+    i64 2, label %69
+    i64 4, label %73
+    i64 5, label %77
+  ]
+
+65:
+  %66 = getelementptr i8, ptr %19, i64 %60
+  %67 = load i8, ptr %66, align 1
+  %68 = zext i8 %67 to i64
+  br label %84
+
+69:
+  %70 = getelementptr i16, ptr %19, i64 %60
+  %71 = load i16, ptr %70, align 2
+  %72 = sext i16 %71 to i64
+  br label %84
+
+73:
+  %74 = getelementptr i32, ptr %19, i64 %60
+  %75 = load i32, ptr %74, align 4
+  %76 = sext i32 %75 to i64
+  br label %84
+
+77:
+  %78 = getelementptr i32, ptr %19, i64 %60
+  %79 = load i32, ptr %78, align 4
+  %80 = zext i32 %79 to i64
+  br label %84
 
 81:
-  %82 = phi i64 [ %57, %56 ], [ %32, %63 ], [ %79, %74 ], [ %78, %68 ]
-  %83 = phi i64 [ %58, %56 ], [ %58, %63 ], [ %75, %68 ], [ %75, %74 ]
-  %84 = icmp slt i64 %82, %83
-  br i1 %84, label %85, label %98
+  %82 = getelementptr i64, ptr %19, i64 %60
+  %83 = load i64, ptr %82, align 8
+  br label %84
 
-85:
-  %86 = phi i64 [ %96, %85 ], [ %83, %81 ]
-  %87 = phi i64 [ %95, %85 ], [ %82, %81 ]
-  %88 = sub i64 %86, %87
-  %89 = sdiv i64 %88, 2
-  %90 = add i64 %89, %87
-  %91 = getelementptr i32, ptr %4, i64 %90
-  %92 = load i32, ptr %91, align 4
-  %93 = icmp ult i32 %92, %35
-  %94 = add i64 %90, 1
-  %95 = select i1 %93, i64 %94, i64 %87
-  %96 = select i1 %93, i64 %86, i64 %90
-  %97 = icmp slt i64 %95, %96
-  br i1 %97, label %85, label %98
+84:
+  %85 = phi i64 [ %83, %81 ], [ %68, %65 ], [ %72, %69 ], [ %76, %73 ], [ %80, %77 ]
+  %86 = add i64 %85, %64
+  switch i64 %24, label %103 [
+    i64 1, label %87
+    i64 2, label %91
+    i64 4, label %95
+    i64 5, label %99
+  ]
 
-98:
-  %99 = phi i64 [ %82, %81 ], [ %95, %85 ]
-  %100 = icmp ne i32 %35, 0
-  %101 = icmp slt i64 %99, %7
-  %102 = select i1 %100, i1 %101, i1 false
-  br i1 %102, label %103, label %109
+87:
+  %88 = getelementptr i8, ptr %22, i64 %60
+  %89 = load i8, ptr %88, align 1
+  %90 = zext i8 %89 to i64
+  br label %106
+
+91:
+  %92 = getelementptr i16, ptr %22, i64 %60
+  %93 = load i16, ptr %92, align 2
+  %94 = sext i16 %93 to i64
+  br label %106
+
+95:
+  %96 = getelementptr i32, ptr %22, i64 %60
+  %97 = load i32, ptr %96, align 4
+  %98 = sext i32 %97 to i64
+  br label %106
+
+99:
+  %100 = getelementptr i32, ptr %22, i64 %60
+  %101 = load i32, ptr %100, align 4
+  %102 = zext i32 %101 to i64
+  br label %106
 
 103:
-  %104 = getelementptr i32, ptr %4, i64 %99
-  %105 = load i32, ptr %104, align 4
-  %106 = icmp eq i32 %105, %35
-  %107 = trunc i64 %99 to i32
-  %108 = select i1 %106, i32 %107, i32 -1
-  br label %109
+  %104 = getelementptr i64, ptr %22, i64 %60
+  %105 = load i64, ptr %104, align 8
+  br label %106
+
+106:
+  %107 = phi i64 [ %105, %103 ], [ %90, %87 ], [ %94, %91 ], [ %98, %95 ], [ %102, %99 ]
+  %108 = icmp slt i64 %64, %37
+  br i1 %108, label %176, label %109
 
 109:
-  %110 = phi i32 [ -1, %98 ], [ %108, %103 ]
-  %111 = getelementptr i32, ptr %2, i64 %33
-  store i32 %110, ptr %111, align 4
-  %112 = add i64 %33, 1
-  %113 = icmp eq i64 %112, %22
-  br i1 %113, label %114, label %31
+  %110 = icmp ult i64 %107, %8
+  br i1 %110, label %111, label %171
 
-114:
-  %115 = phi i64 [ 0, %20 ], [ -1, %3 ], [ -1, %11 ], [ 0, %109 ], [ -1, %24 ]
-  ret i64 %115
+111:
+  %112 = getelementptr i64, ptr %6, i64 %107
+  %113 = load i64, ptr %112, align 8
+  %114 = getelementptr i32, ptr %9, i64 %60
+  %115 = load i32, ptr %114, align 4
+  %116 = sext i32 %115 to i64
+  %117 = icmp ugt i64 %27, %116
+  br i1 %117, label %118, label %145
+
+118:
+  switch i64 %29, label %135 [
+    i64 1, label %119
+    i64 2, label %123
+    i64 4, label %127
+    i64 5, label %131
+  ]
+
+119:
+  %120 = getelementptr i8, ptr %25, i64 %116
+  %121 = load i8, ptr %120, align 1
+  %122 = zext i8 %121 to i64
+  br label %138
+
+123:
+  %124 = getelementptr i16, ptr %25, i64 %116
+  %125 = load i16, ptr %124, align 2
+  %126 = sext i16 %125 to i64
+  br label %138
+
+127:
+  %128 = getelementptr i32, ptr %25, i64 %116
+  %129 = load i32, ptr %128, align 4
+  %130 = sext i32 %129 to i64
+  br label %138
+
+131:
+  %132 = getelementptr i32, ptr %25, i64 %116
+  %133 = load i32, ptr %132, align 4
+  %134 = zext i32 %133 to i64
+  br label %138
+
+135:
+  %136 = getelementptr i64, ptr %25, i64 %116
+  %137 = load i64, ptr %136, align 8
+  br label %138
+
+138:
+  %139 = phi i64 [ %137, %135 ], [ %122, %119 ], [ %126, %123 ], [ %130, %127 ], [ %134, %131 ]
+  %140 = icmp ult i64 %139, %11
+  br i1 %140, label %141, label %145
+
+141:
+  %142 = mul i64 %113, %11
+  %143 = getelementptr i8, ptr %17, i64 %142
+  %144 = getelementptr i8, ptr %143, i64 %139
+  store i8 1, ptr %144, align 1
+  br label %145
+
+145:
+  %146 = getelementptr i8, ptr %7, i64 %107
+  %147 = load i8, ptr %146, align 1
+  %148 = icmp eq i8 %147, 0
+  br i1 %148, label %171, label %149
+
+149:
+  %150 = add i64 %38, 1
+  %151 = getelementptr i64, ptr %15, i64 %107
+  %152 = load i64, ptr %151, align 8
+  %153 = add i64 %152, 1
+  store i64 %153, ptr %151, align 8
+  %154 = getelementptr i64, ptr %16, i64 %107
+  %155 = load i64, ptr %154, align 8
+  %156 = add i64 %155, %85
+  store i64 %156, ptr %154, align 8
+  %157 = getelementptr i64, ptr %13, i64 %113
+  %158 = load i64, ptr %157, align 8
+  %159 = icmp sgt i64 %158, %64
+  br i1 %159, label %160, label %161
+
+160:
+  store i64 %64, ptr %157, align 8
+  br label %161
+
+161:
+  %162 = getelementptr i64, ptr %14, i64 %113
+  %163 = load i64, ptr %162, align 8
+  %164 = icmp sgt i64 %86, %163
+  br i1 %164, label %165, label %171
+
+165:
+  %166 = call i64 @llvm.smax.i64(i64 %163, i64 %64)
+  %167 = sub i64 %86, %166
+  %168 = getelementptr i64, ptr %12, i64 %113
+  %169 = load i64, ptr %168, align 8
+  %170 = add i64 %167, %169
+  store i64 %170, ptr %168, align 8
+  store i64 %86, ptr %162, align 8
+  br label %171
+
+171:
+  %172 = phi i64 [ %38, %109 ], [ %150, %161 ], [ %38, %145 ], [ %150, %165 ]
+  %173 = icmp slt i64 %62, %0
+  %174 = icmp slt i64 %61, %2
+  %175 = or i1 %173, %174
+  br i1 %175, label %33, label %176
+
+176:
+  %177 = phi i64 [ 0, %18 ], [ -1, %106 ], [ %172, %171 ]
+  ret i64 %177
 }
 
 define internal fastcc i64 @read_header(ptr %0, i64 %1, i64 %2, i64 %3, ptr %4, i64 %5, ptr %6) {

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from nsysprof.analysis.attribution.start_order import go_through
 from nsysprof.arrays import compiled, find_rows
 from nsysprof.results.findings.causes import DeviceIdle
 from nsysprof.trace.growing_column import GrowingColumn
@@ -79,12 +80,7 @@ def _gaps_compiled(work: Work, device: int, chosen: Bools) -> Gaps | None:
         columns = work.start_ns, work.duration_ns, work.variant, chosen.view(np.uint8), len(chosen)
         return find(kernels, others, len(others), *columns, span, ender, before)
 
-    # Kernels are mostly in order: the few copies and fills are put among them.
-    late = np.arange(work.kernels, len(work), dtype=np.int32)
-    count = run(work.kernels, late[np.argsort(work.start_ns[late], kind="stable")])
-    if count < 0:
-        rows = find_rows(chosen, work.variant)
-        count = run(0, rows[np.argsort(work.start_ns[rows], kind="stable")])
+    count = go_through(work, run)
     ender.resize(count, refcheck=False)  # in place: the allocator frees the rest
     before.resize(count, refcheck=False)
     first, reached, idle, rows_of_device, longest = span.tolist()

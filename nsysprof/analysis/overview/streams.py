@@ -2,55 +2,128 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pandas as pd
 
 from nsysprof.analysis.attribution.duration_statistics import sum_by
 from nsysprof.analysis.attribution.intervals import union_ns
+from nsysprof.analysis.attribution.start_order import go_through
 from nsysprof.analysis.overview.timeline import stream_labels
-from nsysprof.arrays import find_rows
+from nsysprof.arrays import compiled, find_rows
 from nsysprof.results.column_registry.analysis_columns import STREAMS
 from nsysprof.results.column_registry.csv_table import empty_table
 from nsysprof.trace.schema import COPY, FILL, KERNEL, MIGRATION, Int64s, Ints, Rows, Tables
+
+# Compiled code notes for each pair of a stream and a variant of call whether it occurs, for at most so many.
+_MOST_PAIRS = 1 << 24
 
 
 def tabulate_streams(tables: Tables) -> pd.DataFrame:
     """Return the rows of streams.csv: one for each stream that ran anything, the busiest first."""
     work = tables.work
-    kept = find_rows(work.kind_of != MIGRATION, work.variant)
-    if len(kept) == 0:
+    if not (work.kind_of != MIGRATION)[work.variant].any():
         return empty_table(STREAMS)
     streams, of_variant = np.unique(work.streams_of, axis=0, return_inverse=True)
-    of_variant = of_variant.reshape(-1).astype(np.int16 if len(streams) < 1 << 15 else np.int32)
-    number = of_variant[work.variant]
-    kind, count = work.kind_of[work.variant], len(streams)
-    present = np.flatnonzero(np.bincount(number[kept], minlength=count))
-    busy, first, last = np.zeros(count, np.int64), np.zeros(count, np.int64), np.zeros(count, np.int64)
-    for stream, rows in zip(present.tolist(), _rows_by_stream(number, kept, present), strict=True):
-        start, duration = work.start_ns[rows], work.duration_ns[rows]
-        busy[stream] = union_ns(start, duration, np.broadcast_to(np.int8(0), len(rows)))[0]
-        first[stream], last[stream] = start.min(), (start + duration).max()
+    of_variant, count = of_variant.reshape(-1).astype(np.int64), len(streams)
+    ran = _sum_compiled(tables, of_variant, count) or _sum_up(tables, of_variant, count)
     labels = np.empty(count, dtype=object)
     labels[of_variant] = stream_labels(work)
-    copies, fills = (np.flatnonzero(kind == wanted) for wanted in (COPY, FILL))
-    kernels = number[: work.kernels]
+    others = work.variant[work.kernels :]
+    kind, number = work.kind_of[others], of_variant[others]
+    copies, fills = kind == COPY, kind == FILL
+    of_kernels = np.where(work.kind_of == KERNEL, of_variant, count)
     table = pd.DataFrame(
         {
             "device_id": streams[:, 1],
             "stream": labels,
-            "threads": _threads(tables, number, count),
-            "kernel_count": np.bincount(number[kind == KERNEL], minlength=count),
-            "kernel_total_ns": sum_by(kernels, work.duration_ns[: work.kernels], count),
+            "threads": ran.threads,
+            "kernel_count": sum_by(of_kernels, ran.count, count + 1)[:count],
+            "kernel_total_ns": sum_by(of_kernels, ran.total_ns, count + 1)[:count],
             "memcpy_count": np.bincount(number[copies], minlength=count),
-            "memcpy_bytes": sum_by(number[copies], work.bytes[copies - work.kernels], count),
+            "memcpy_bytes": sum_by(number[copies], work.bytes[copies], count),
             "memset_count": np.bincount(number[fills], minlength=count),
-            "memset_bytes": sum_by(number[fills], work.bytes[fills - work.kernels], count),
-            "busy_ns": busy,
-            "span_ns": last - first,
+            "memset_bytes": sum_by(number[fills], work.bytes[fills], count),
+            "busy_ns": ran.busy_ns,
+            "span_ns": ran.span_ns,
         }
     )
+    counted = np.where(work.kind_of != MIGRATION, of_variant, count)
+    present = np.flatnonzero(sum_by(counted, ran.count, count + 1)[:count])
     shown = table.iloc[present].sort_values("busy_ns", ascending=False, kind="stable")
     return shown[list(STREAMS.names)].reset_index(drop=True)
+
+
+@dataclass(frozen=True)
+class _Ran:
+    """What streams and variants of work ran."""
+
+    # How long each stream worked, the time from its first start to its last end, and how many threads launched work
+    # into it (unknown where no launch was recorded).
+    busy_ns: Int64s
+    span_ns: Int64s
+    threads: pd.api.extensions.ExtensionArray
+    # How often each variant of work ran, and how long. Migrations have zeros.
+    count: Int64s
+    total_ns: Int64s
+
+
+def _sum_compiled(tables: Tables, of_variant: Int64s, count: int) -> _Ran | None:
+    """Return what each stream ran, by compiled code; None where it cannot be had.
+
+    of_variant: the number of the stream of each variant of work, below `count`.
+    """
+    work, calls = tables.work, tables.calls
+    call_variant = np.zeros(0, dtype=np.int16) if calls is None else calls.variant
+    call_variants = 0 if calls is None else len(calls.variants)
+    add = compiled("sum_streams", len(work))
+    if add is None or count * call_variants > _MOST_PAIRS:
+        return None
+    of_streams = np.zeros((3, count), dtype=np.int64)
+    busy, first, reached = of_streams
+    runs, took = np.zeros((2, len(of_variant)), dtype=np.int64)
+    seen = np.zeros(count * call_variants, dtype=np.uint8)
+    chosen = work.kind_of != MIGRATION
+    columns = work.start_ns, work.duration_ns, work.variant, of_variant, chosen.view(np.uint8), len(chosen)
+
+    def run(kernels: int, others: Rows) -> int:
+        for each in (busy, runs, took, seen):
+            each[:] = 0
+        first[:], reached[:] = np.iinfo(np.int64).max, np.iinfo(np.int64).min
+        of_calls = tables.launch, call_variant, call_variants
+        return add(kernels, others, len(others), *columns, *of_calls, busy, first, reached, runs, took, seen)
+
+    go_through(work, run)
+    pairs = None if calls is None else np.divmod(np.flatnonzero(seen), max(1, call_variants))
+    span = np.where(reached >= first, reached - first, 0)
+    return _Ran(busy, span, _threads(tables, pairs, count), runs, took)
+
+
+def _sum_up(tables: Tables, of_variant: Int64s, count: int) -> _Ran:
+    """Return what each stream ran.
+
+    of_variant: the number of the stream of each variant of work, below `count`.
+    """
+    work = tables.work
+    narrow: Ints = of_variant.astype(np.int16) if count < 1 << 15 else of_variant.astype(np.int32)
+    number = narrow[work.variant]
+    kept = find_rows(work.kind_of != MIGRATION, work.variant)
+    present = np.flatnonzero(np.bincount(number[kept], minlength=count))
+    busy, span = np.zeros((2, count), dtype=np.int64)
+    for stream, rows in zip(present.tolist(), _rows_by_stream(number, kept, present), strict=True):
+        start, duration = work.start_ns[rows], work.duration_ns[rows]
+        busy[stream] = union_ns(start, duration, np.broadcast_to(np.int8(0), len(rows)))[0]
+        span[stream] = (start + duration).max() - start.min()
+    variant, variants, pairs = work.variant[kept], len(of_variant), None
+    if tables.calls is not None:
+        # Work and calls have few variants each, so it suffices to look at each pair of variants once.
+        launched = np.flatnonzero(tables.launch >= 0).astype(np.int32)
+        call_variants = len(tables.calls.variants)
+        pair = number[launched].astype(np.int64) * call_variants + tables.calls.variant[tables.launch[launched]]
+        pairs = np.divmod(pd.unique(pair), max(1, call_variants))
+    total = sum_by(variant, work.duration_ns[kept], variants)
+    return _Ran(busy, span, _threads(tables, pairs, count), np.bincount(variant, minlength=variants), total)
 
 
 def _rows_by_stream(number: Ints, kept: Rows, present: Int64s) -> list[Rows]:
@@ -61,17 +134,15 @@ def _rows_by_stream(number: Ints, kept: Rows, present: Int64s) -> list[Rows]:
     return np.split(order, np.searchsorted(number[order], present[1:]))
 
 
-def _threads(tables: Tables, number: Ints, count: int) -> pd.api.extensions.ExtensionArray:
-    """Return how many threads launched work into each stream; unknown where no launch was recorded."""
+def _threads(tables: Tables, pairs: tuple[Int64s, Int64s] | None, count: int) -> pd.api.extensions.ExtensionArray:
+    """Return how many threads launched work into each stream; unknown where no launch was recorded.
+
+    pairs: the different pairs of a stream and a variant of call that launched work into it; None without calls.
+    """
     unknown = pd.array([pd.NA] * count, dtype="Int64")
-    if tables.calls is None:
+    if tables.calls is None or pairs is None:
         return unknown
-    launched = np.flatnonzero(tables.launch >= 0).astype(np.int32)
-    # Work and calls have few variants each, so it suffices to look at each pair of variants once.
-    variants = len(tables.calls.variants)
-    pair = number[launched].astype(np.int64) * variants + tables.calls.variant[tables.launch[launched]]
-    present = pd.unique(pair)
-    of_pair = np.column_stack((present // variants, tables.calls.tid_of[present % variants]))
+    of_pair = np.column_stack((pairs[0], tables.calls.tid_of[pairs[1]]))
     found = np.bincount(np.unique(of_pair, axis=0)[:, 0], minlength=count)
     unknown[found > 0] = found[found > 0]
     return unknown

@@ -6,7 +6,6 @@ import dataclasses
 from types import SimpleNamespace
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from nsysprof import arrays
@@ -15,50 +14,16 @@ from nsysprof.analysis.idle_time.blame import blame_gaps, follow_threads
 from nsysprof.analysis.idle_time.call_classes import CallClasses
 from nsysprof.analysis.idle_time.gaps import find_gaps
 from nsysprof.results.column_registry.analysis_columns import CAUSES
-from nsysprof.trace.schema import KERNEL, MIGRATION, Calls, Work
+from tests.builders.random_tables import random_tables
 
 pytest.importorskip("llvmlite")
-
-_PIDS = (5 << 24, 7 << 24)
-_TIDS = (_PIDS[0] + 1, _PIDS[0] + 2, _PIDS[0] + 3, _PIDS[1] + 1, _PIDS[1] + 2)
-
-
-def random_tables(random: np.random.Generator, count: int = 400) -> SimpleNamespace:
-    """Return calls of several threads and processes and the work that they launch, before or after they end."""
-    scale = int(random.choice([20, 1000, 40_000]))
-    start = np.cumsum(random.integers(0, scale, count))
-    if random.random() < 0.3:
-        random.shuffle(start)
-    duration = random.integers(0, 3 * scale, count).astype(np.uint32)
-    variants = np.stack([np.zeros(5, np.int64), np.array(_TIDS), np.zeros(5, np.int64)], axis=1)
-    calls = Calls(start, duration, random.integers(0, random.integers(1, 6), count).astype(np.int16), variants, 0)
-    kinds = np.array(
-        [[kind, _PIDS[0], device, 0, 7, 0, 0, 0] for kind, device in ((KERNEL, 0), (KERNEL, 1), (MIGRATION, 0))]
-    )
-    launch = np.where(random.random(count) < 0.9, random.permutation(count), -1).astype(np.int32)
-    began = np.where(launch >= 0, start[launch], start) + random.integers(-scale, 4 * scale, count)
-    order = np.arange(count) if random.random() < 0.3 else np.argsort(began, kind="stable")
-    took = random.integers(0, scale, count)
-    if random.random() < 0.2:
-        took[0] += 1 << 33
-    none = np.zeros(0, dtype=np.int64)
-    kernels = count - int(random.choice([0, 40]))
-    work = Work(
-        began[order], took.astype(np.int64 if took.max() >> 32 else np.uint32),
-        random.integers(0, 3, count).astype(np.int16), none, none, none.astype(np.int8), none, kinds, kernels, 0, 0,
-    )  # fmt: skip
-    begun = random.integers(0, scale * count, 20)
-    overheads = {"start_ns": begun, "end_ns": begun + scale, "global_tid": random.choice(_TIDS, 20)}
-    return SimpleNamespace(calls=calls, work=work, launch=launch[order], overheads=pd.DataFrame(overheads))
 
 
 def blamed(tables: SimpleNamespace, classes: CallClasses, lost_ns: np.ndarray) -> list[dict[str, object]]:
     threads = follow_threads(tables, classes)
     found = []
     for gaps in find_gaps(tables.work):
-        pieces = blame_gaps(
-            tables, tables.launch, gaps, threads, is_collective=np.array([False, True, False]), lost_ns=lost_ns
-        )
+        pieces = blame_gaps(tables, tables.launch, gaps, threads, is_collective=np.arange(8) % 3 == 1, lost_ns=lost_ns)
         columns = {name: getattr(each, "tolist", lambda each=each: each)() for name, each in vars(pieces).items()}
         assert sum(columns["total_ns"]) == gaps.span.whole.idle_ns
         found.append(columns | {"span": gaps.span, "ender": gaps.ender.tolist(), "before": gaps.before.tolist()})
