@@ -287,19 +287,25 @@ def _hook() -> str:
             processes = each.get("processes")
             if processes is None:  # two runs a turn, of which processes differ by more than the hook costs
                 pairs = [100.0 * (b / a - 1) for a, b in zip(each["plain_s"], each["hooked_s"], strict=True)]
-                step_us, said = 1e6 * median(each["plain_s"]), median(each["said_pct"])
+                step_us, said = 1e6 * median(each["plain_s"]), f"{median(each['said_pct']):.2f}"
                 row = ("none", f"{step_us:.0f}", "–", "turns " + ", ".join(f"{pair:+.2f}" for pair in sorted(pairs)))
             else:
                 found = [longer_pct(process) for process in processes]
-                step_us, said = (median(process[key] for process in processes) for key in ("step_s", "said_pct"))
+                step_us, said = median(process["step_s"] for process in processes), _said(processes)
                 by = "nsys" if each["profiler"] else "none"
                 row = (by, f"{1e6 * step_us:.0f}", text_of_all(found), text_of_each(found))
-            rows.append((each["program"], *row, f"{said:.2f}"))
+            rows.append((each["program"], *row, said))
     head = (
         "program", "profiler", "a step, us", "longer with the hook, % [95 %]", "each process, %",
         "the hook's own figure, %",
     )  # fmt: skip
     return markdown(head, "llrrrr", rows) if rows else "It was not measured in this study."
+
+
+def _said(processes: list[dict[str, Any]]) -> str:
+    """Return the hook's own figure: its bounds, where it has two (percent)."""
+    bounds = [median(each[key] for each in processes) for key in ("said_pct", "said_most_pct") if key in processes[0]]
+    return " to ".join(f"{bound:.2f}" for bound in bounds)
 
 
 def _own_hook() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,8 @@ def attention_notes(paths: Sequence[Path]) -> list[Note]:
     paths: the files that the processes of the program wrote.
     """
     calls = backward = shapes = 0
-    shares, problems = [], []
+    shares: list[tuple[float, float]] = []
+    problems: list[str] = []
     unseen: set[str] = set()
     for path in paths:
         with contextlib.suppress(DecodeError, OSError, KeyError, TypeError, ValueError, AttributeError):
@@ -41,7 +43,7 @@ def attention_notes(paths: Sequence[Path]) -> list[Note]:
         return [make_note("no-attention"), *hidden]
     notes = [make_note("attention-recorded", calls=calls, backward=backward, shapes=shapes), *hidden]
     if shares:
-        notes.append(make_note("attention-cost", share=max(shares)))
+        notes.append(make_note("attention-cost", share=_span(*max(shares))))
     if problems:
         notes.append(make_note("attention-problems", problem=problems[0], count=len(problems)))
     return notes
@@ -53,7 +55,16 @@ def _list(places: Sequence[str]) -> str:
     return ", ".join(places[:_MOST_PLACES]) + more
 
 
-def _shares(data: dict[str, Any]) -> list[float]:
-    """Return the hook's share of the time from the first call of one process to its last (percent)."""
-    wall = int(data["wall_ns"])
-    return [100.0 * int(data["own_ns"]) / wall] if wall > 0 and int(data["count"]) >= _LEAST_CALLS else []
+def _shares(data: dict[str, Any]) -> list[tuple[float, float]]:
+    """Return the hook's share of the time from a process's first call to its last, at least and at most (percent).
+
+    Files of earlier versions have no upper bound, which is then infinite.
+    """
+    wall, most = int(data["wall_ns"]), float(data.get("own_most_ns", math.inf))
+    if wall <= 0 or int(data["count"]) < _LEAST_CALLS:
+        return []
+    return [(100.0 * int(data["own_ns"]) / wall, 100.0 * most / wall)]
+
+
+def _span(least: float, most: float) -> str:
+    return f"{least:.2f} to {most:.2f}" if math.isfinite(most) else f"at least {least:.2f}"

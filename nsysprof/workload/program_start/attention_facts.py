@@ -82,7 +82,7 @@ def _inputs(given: dict[str, Any]) -> tuple[Any, Any, Any]:
 
 def _sizes(query: Any, key: Any, value: Any, *, length_first: bool) -> dict[str, Any]:
     """Return the sizes of inputs of two to any number of dimensions. Of three, heads are part of the batch."""
-    shapes = [tuple(int(size) for size in tensor.shape) for tensor in (query, key, value)]
+    shapes = [tuple(map(int, tensor.shape)) for tensor in (query, key, value)]
     letters = "bhsd"
     if length_first:
         shapes = [s if len(s) < 4 else (*s[:-3], s[-2], s[-3], s[-1]) for s in shapes]
@@ -103,6 +103,8 @@ def _layout_of(tensor: Any, letters: str) -> str:
     """Return the order of a tensor's dimensions in memory, with + where there is other memory between them."""
     if tensor.dim() != 4:
         return "bhsd"
+    if tensor.is_contiguous():  # quickly told, for programs whose lengths change in each step
+        return letters
     strides, sizes = [int(stride) for stride in tensor.stride()], [int(size) for size in tensor.shape]
     # Where a size is one, its stride says nothing: it stays where it would be without a transposition.
     order = sorted(range(4), key=lambda at: (-strides[at] if sizes[at] > 1 else 0, at))

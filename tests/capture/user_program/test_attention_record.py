@@ -20,8 +20,13 @@ def test_calls_of_all_processes_are_added_and_the_dearest_names_the_cost(tmp_pat
     paths[-1].write_text("{")
     recorded, cost, problem = attention_notes(paths)
     assert "Calls of attention: 40; backward passes: 10; different shapes and lines of the program: 2." in recorded.text
-    assert "3.00 %" in cost.text
+    assert "took at least 3.00 %" in cost.text
     assert "sdpa: odd" in problem.text
+
+
+def test_the_cost_has_bounds(tmp_path: Path) -> None:
+    cost = attention_notes([file(tmp_path, "1.json", own_most_ns=25), file(tmp_path, "2.json", own_ns=5)])[1]
+    assert "took 1.00 to 2.50 %" in cost.text
 
 
 def test_few_calls_say_nothing_of_the_cost(tmp_path: Path) -> None:

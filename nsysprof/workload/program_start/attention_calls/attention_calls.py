@@ -18,8 +18,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .backward_nodes import NodeHooks, path_to_last
+from .call_form import Form, FormFinder, given
 from .call_key import autocast_of, is_plain, key_of
-from .recording_cost import cost_of_recording
+from .recording_cost import MOST_SLOWER, cost_of_recording
 from .seen_call import Seen, TimedCalls
 from .usual_call import wrap_sdpa
 
@@ -46,28 +47,30 @@ class AttentionCalls:
         self._inner = (torch_folder + os.sep, here + os.sep, "<")
         # By the address of a code object, which is kept: whether it is torch's or made by torch.
         self._codes: dict[int, tuple[Any, bool]] = {}
+        self._paths: dict[str, str] = {}
         self.types: dict[type, bool] = {torch.Tensor: True, torch.nn.Parameter: True}
-        self._autocast = autocast_of(torch)
+        self.cast_of = autocast_of(torch)
         self._full = torch.float32
         self._tracing = getattr(torch._C, "_get_tracing_state", lambda: None)
         self.inside = threading.local()
         self._problems: list[str] = []
         self._pending: list[str] = []
         self._hooks = NodeHooks(torch)
-        # Calls of sdpa from the program's own lines, by what wrap_sdpa tells them apart by.
-        self.usual: dict[Any, Seen] = {}
+        self.forward = TimedCalls()
+        # Calls of sdpa from the program's own lines.
+        self.forms = FormFinder(self)
         # Called when the first call of a process is described.
         self.on_first: Callable[[], None] = lambda: None
         self.clear()
 
     def clear(self) -> None:
         """Forget all calls."""
-        self.usual.clear()
+        self.forms.clear()
         self._seen: dict[Any, Seen] = {}
         # The forward calls of compiled programs, by the sizes of their inputs.
         self.by_sizes: dict[str, Seen] = {}
         self.count = self._first_ns = self._described_ns = self.described = 0
-        self.forward, self._backward = TimedCalls(), TimedCalls()
+        self.forward.clear()
 
     def problem(self, text: str) -> None:
         """Keep why something is not recorded."""
@@ -77,11 +80,13 @@ class AttentionCalls:
     def to_json(self) -> dict[str, Any]:
         """Return all calls, and what it cost to record them (ns)."""
         cuda = self.torch.cuda
+        least_ns, most_ns = self._own_ns()
         gpu = cuda.get_device_name() if cuda.is_available() and cuda.is_initialized() else None
         return {
             "calls": [seen.to_json() for seen in dict.fromkeys(self._seen.values())],
             "ranges": self._marker,
-            "own_ns": self._own_ns(),
+            "own_ns": least_ns,
+            "own_most_ns": most_ns,
             "wall_ns": max(0, self.forward.end_ns - self._first_ns),
             "count": self.forward.calls,
             "problems": self._problems,
@@ -89,20 +94,25 @@ class AttentionCalls:
             "gpu_name": gpu,
         }
 
-    def _own_ns(self) -> int:
-        """Return what recording took up to the last call that was timed (ns): this code, and torch's for calling it.
+    def _own_ns(self) -> tuple[int, int]:
+        """Return what recording took up to the last call that was timed (ns): at least, and at most.
 
-        What no call can time of itself is measured here and now.
+        It is this code, and torch's for calling it. What no call can time of itself is measured here and now in a loop,
+        where it takes least. In the program it is colder: at most as much as what is timed there; and the lines of the
+        caches that it takes for that are lost to the program, which at most takes them back in the same time.
         """
-        calls, mean_ns = self.forward.calls, self.forward.mean_ns()
+        calls = self.forward.calls
         if not calls:
-            return self._described_ns
-        watched = min(calls, sum(seen.backward for seen in self._seen.values() if seen.training))
-        own = calls * mean_ns + watched * self._backward.mean_ns()
-        own += (calls - watched) * cost_of_recording(self._silent(), mean_ns)
-        if watched:
-            own += watched * cost_of_recording(self._silent(), mean_ns, is_training=True)
-        return self._described_ns + int(own)
+            return self._described_ns, self._described_ns
+        seen = self._seen.values()
+        watched = min(calls, sum(each.backward for each in seen if each.all_training()))
+        loop_ns, timed_ns = cost_of_recording(self._silent())
+        training_ns = cost_of_recording(self._silent(), is_training=True)[0] - loop_ns if watched else 0.0
+        warm = calls * loop_ns + watched * max(0.0, training_ns)
+        mean_ns = self.forward.mean_ns()
+        cold = warm * min(max(mean_ns / max(1.0, timed_ns), 1.0), MOST_SLOWER)
+        least = warm + calls * max(0.0, mean_ns - timed_ns)
+        return self._described_ns + int(least), self._described_ns + int(max(least, 2 * cold - warm))
 
     def _silent(self) -> AttentionCalls:
         """Return the same without calls and ranges."""
@@ -118,7 +128,7 @@ class AttentionCalls:
         def attention(*args: Any, **kwargs: Any) -> Any:
             if is_compiling():  # the compiler sees the original function alone
                 return original(*args, **kwargs)
-            return self._run_alone(original, function, args, kwargs)
+            return self._run_alone(original, function, args, kwargs, sys._getframe(1))
 
         return attention
 
@@ -146,14 +156,14 @@ class AttentionCalls:
             if began:
                 self._spent(began, called, returned)
 
-    def _run_alone(self, original: Any, function: str, args: Any, kwargs: Any) -> Any:
+    def _run_alone(self, original: Any, function: str, args: Any, kwargs: Any, frame: Any) -> Any:
         """Run a function that is written in Python, whose own calls of operators have no ranges."""
         inside = self.inside
         if getattr(inside, "depth", False):
             return original(*args, **kwargs)
         inside.depth = True
         try:
-            return self._run(original, function, args, kwargs)
+            return self.run(original, function, args, kwargs, frame)
         finally:
             inside.depth = False
 
@@ -164,9 +174,12 @@ class AttentionCalls:
         self._pending = []
         return out
 
-    def _run(self, original: Any, function: str, args: Any, kwargs: Any) -> Any:
+    def run(self, original: Any, function: str, args: Any, kwargs: Any, frame: Any) -> Any:
+        """Run a call in a range, by the way that all calls have. frame: where it was called."""
         began = self.begin()
-        seen = self.find(function, args, kwargs, sys._getframe(3), "fwd")
+        seen = self.find(function, args, kwargs, frame, "fwd")
+        if function == "sdpa":  # a subclass of tensors may look at how its arguments are given
+            kwargs = given(kwargs)
         if seen is None:
             return self.run_unseen(original, args, kwargs)
         self.push(seen.forward_name)
@@ -179,7 +192,8 @@ class AttentionCalls:
             seen.forward += 1
         node = getattr(out[0] if type(out) is tuple else out, "grad_fn", None)
         if node is not None:
-            self.watch_backward(seen, node, (*args, *kwargs.values()))
+            seen.training += 1
+            self._watch_backward(seen, node, (*args, *kwargs.values()))
         if began:
             self._spent(began, called, returned)
         return out
@@ -195,7 +209,7 @@ class AttentionCalls:
     def _spent(self, began: int, called: int, returned: int) -> None:
         end = _clock()
         if self._begun_at == self.described:  # descriptions are counted by themselves
-            self.forward.add(called - began + end - returned, end, self.count)
+            self.forward.add(called - began + end - returned, end, self.count + self.forms.count)
 
     def find(self, function: str, args: Any, kwargs: Any, frame: Any, which: str) -> Seen | None:
         """Return what a call is counted under; None for one that is not recorded."""
@@ -209,11 +223,10 @@ class AttentionCalls:
             if not known:
                 return None
             place = frame
-            code = self._codes.get(id(frame.f_code))
-            if code is None or code[1]:
+            if self._is_inner(frame.f_code):
                 place = self._caller(frame)
             dtype = query.dtype
-            cast = self._autocast() if dtype is self._full else None
+            cast = self.cast_of() if dtype is self._full else None
             at = (0, 0) if place is None else (id(place.f_code), place.f_lasti)
             if function == "sdpa" and len(args) == 3:  # the usual form, without a loop over the arguments
                 mask = kwargs.get("attn_mask")
@@ -245,45 +258,58 @@ class AttentionCalls:
             self._first_ns = began
             self.on_first()
         facts = self._facts.facts_of(function, args, kwargs, cast)
-        site = "" if place is None else f"{self._facts.shorten_path(place.f_code.co_filename)}:{place.f_lineno}"
-        seen = Seen(function, facts, site)
-        self._prepare_hooks(seen)
+        seen = Seen(function, facts, "" if place is None else self._site_of(place))
         self.described += 1
         self._described_ns += _clock() - began
         return seen
 
+    def _site_of(self, place: Any) -> str:
+        path = place.f_code.co_filename
+        short = self._paths.get(path)
+        if short is None:
+            short = self._paths[path] = self._facts.shorten_path(path)
+        return f"{short}:{place.f_lineno}"
+
     def is_of_program(self, frame: Any) -> bool:
-        """Return whether a frame that was looked at is the program's own, and not torch's."""
-        known = self._codes.get(id(frame.f_code))
-        return known is not None and not known[1]
+        """Return whether a frame is the program's own, and not torch's."""
+        return not self._is_inner(frame.f_code)
+
+    def _is_inner(self, code: Any) -> bool:
+        known = self._codes.get(id(code))
+        if known is None:
+            path = code.co_filename
+            inner = path.startswith(self._inner) and path not in ("<string>", "<stdin>")
+            known = self._codes[id(code)] = (code, inner or "torchinductor_" in path or path.endswith("contextlib.py"))
+        return known[1]
 
     def _caller(self, frame: Any) -> Any:
         """Return the innermost frame that is neither torch's own nor code that torch wrote."""
-        codes = self._codes
-        while frame is not None:
-            code = frame.f_code
-            known = codes.get(id(code))
-            if known is None:
-                path = code.co_filename
-                inner = path.startswith(self._inner) and path not in ("<string>", "<stdin>")
-                known = codes[id(code)] = (code, inner or "torchinductor_" in path or path.endswith("contextlib.py"))
-            if not known[1]:
-                return frame
+        while frame is not None and self._is_inner(frame.f_code):
             frame = frame.f_back
-        return None
+        return frame
 
-    def watch_backward(self, seen: Seen, node: Any, inputs: Sequence[Any]) -> None:
+    def watch_call(self, form: Form, node: Any, *inputs: Any) -> None:
+        """Have a range open in the backward pass of a call of this form, which begins with `node`."""
+        if node is None:
+            return
+        form.training += 1
+        if form.one_node is type(node):
+            node.register_prehook(form.before)
+            node.register_hook(form.after)
+            return
+        seen = form.seen
+        self._watch_backward(seen, node, inputs)
+        form.before, form.after, form.one_node = seen.before, seen.after, seen.one_node
+
+    def _watch_backward(self, seen: Seen, node: Any, inputs: Sequence[Any]) -> None:
         """Have a range open while the nodes of this call run in the backward pass."""
         try:
-            seen.training += 1
-            if seen.one_node is node.__class__:
-                node.register_prehook(seen.before)
-                node.register_hook(seen.after)
-                return
+            if seen.before is None:
+                self._prepare_hooks(seen)
             path = seen.paths.get(node.__class__)
             if path is None:
                 path = seen.paths[node.__class__] = path_to_last(node, inputs)
-                seen.one_node = None if path else node.__class__
+            seen.one_node = None if path else node.__class__
             last = node
             for place in path:
                 last = last.next_functions[place][0]
@@ -293,19 +319,14 @@ class AttentionCalls:
             self.problem(f"backward of {seen.function}: {type(error).__name__}: {error}")
 
     def _prepare_hooks(self, seen: Seen) -> None:
-        push, pop, name, samples = self.push, self.pop, seen.backward_name, self._backward
+        push, pop, name = self.push, self.pop, seen.backward_name
 
         def before(gradients: Any) -> None:
-            seen.backward = number = seen.backward + 1
-            if number & 15 == 2:
-                began = _clock()
-                push(name)
-                samples.add(2 * (_clock() - began), 0, 0)  # opening a range and closing it
-            else:
-                push(name)
+            seen.backward += 1
+            push(name)
 
         def after(results: Any, gradients: Any) -> None:
             pop()
 
         self._hooks.keep(before, after)
-        seen.before, seen.after = before, after
+        seen.after, seen.before = after, before

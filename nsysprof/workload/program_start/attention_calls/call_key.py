@@ -16,7 +16,14 @@ def autocast_of(torch: Any) -> Callable[[], Any]:
         is_enabled("cpu")
     except Exception:  # noqa: BLE001 - before torch 2.4
         return lambda: torch.get_autocast_gpu_dtype() if is_enabled() else None
-    return lambda: get("cuda") if is_enabled("cuda") else get("cpu") if is_enabled("cpu") else None
+    is_any = getattr(torch._C, "_is_any_autocast_enabled", lambda: True)
+
+    def cast() -> Any:
+        if not is_any():
+            return None
+        return get("cuda") if is_enabled("cuda") else get("cpu") if is_enabled("cpu") else None
+
+    return cast
 
 
 def is_plain(torch: Any, query: Any) -> bool:

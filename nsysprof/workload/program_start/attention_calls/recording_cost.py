@@ -8,15 +8,15 @@ from typing import Any
 _TURNS = 60
 _CALLS = 16
 # A program's caches are colder than those of a loop; beyond this, something else was in the way.
-_MOST_SLOWER = 4.0
+MOST_SLOWER = 6.0
 _clock = time.perf_counter_ns
 
 
-def cost_of_recording(calls: Any, mean_ns: float, *, is_training: bool = False) -> float:
-    """Return what a call takes that it does not time (ns), as much slower than in a loop as what it does time.
+def cost_of_recording(calls: Any, *, is_training: bool = False) -> tuple[float, int]:
+    """Return what recording a call takes in a loop (ns), and how much of that the call can time of itself.
 
-    calls: an AttentionCalls without calls and ranges. mean_ns: what the program's calls timed of themselves.
-    is_training: whether they have a backward pass, which then counts too.
+    calls: an AttentionCalls without calls and ranges. is_training: whether they have a backward pass, which then counts
+    too.
     """
     torch = calls.torch
     with torch.set_grad_enabled(is_training):
@@ -34,6 +34,5 @@ def cost_of_recording(calls: Any, mean_ns: float, *, is_training: bool = False) 
                 if is_training:
                     result.backward(tensor)
             least[turn % 2] = min(least[turn % 2], _clock() - began)
-    whole, timed = (least[1] - least[0]) / _CALLS, calls.forward.least_ns()
-    slower = min(max(mean_ns / max(1, timed), 1.0), _MOST_SLOWER)
-    return float(slower * max(0.0, whole - timed))
+    timed = calls.forward.least_ns()
+    return max(float(timed), (least[1] - least[0]) / _CALLS), timed

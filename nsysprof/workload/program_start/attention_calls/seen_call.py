@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .call_form import Form
 
 _LONGEST_NAME = 500
 _MOST_SAMPLES = 100_000
 # The part of the samples that counts: a process that is not alone is interrupted now and then.
 _KEPT = 0.95
-_KEYS = {
-    "batch": "B", "heads": "H", "kv_heads": "KV", "seq_q": "Q", "seq_kv": "K", "head_dim": "D", "head_dim_v": "DV",
-    "dtype": "dtype", "causal": "causal", "mask": "mask", "dropout": "p", "layout": "layout",
-}  # fmt: skip
+_KEYS = (
+    ("batch", "B"), ("heads", "H"), ("kv_heads", "KV"), ("seq_q", "Q"), ("seq_kv", "K"), ("head_dim", "D"),
+    ("head_dim_v", "DV"), ("dtype", "dtype"), ("causal", "causal"), ("mask", "mask"), ("dropout", "p"),
+    ("layout", "layout"),
+)  # fmt: skip
 
 
 class Seen:
     """Calls of one shape from one line of the program."""
 
     __slots__ = (
-        "after", "backward", "backward_name", "before", "facts", "forward", "forward_name", "function", "one_node",
-        "paths", "site", "training",
+        "after", "backward", "before", "facts", "forms", "forward", "forward_name", "function", "one_node", "paths",
+        "site", "training",
     )  # fmt: skip
 
     def __init__(self, function: str, facts: dict[str, Any], site: str) -> None:
         self.function, self.facts, self.site = function, facts, site
         self.forward = self.backward = self.training = 0
-        self.forward_name, self.backward_name = self._name("fwd"), self._name("bwd")
+        self.forward_name = self._name("fwd")
+        # The forms of its calls, each of which counts its own.
+        self.forms: list[Form] = []
         # The way from the node of the result to the last node of the backward pass, by the type of the former.
         self.paths: dict[type, tuple[int, ...]] = {}
         # The last type of result whose whole backward pass is its one node, as that of fused backends is.
@@ -33,22 +39,30 @@ class Seen:
         self.before: Any = None
         self.after: Any = None
 
+    @property
+    def backward_name(self) -> str:
+        return self._name("bwd")
+
+    def all_forward(self) -> int:
+        """Return the number of all calls."""
+        return self.forward + sum(form.forward for form in self.forms)
+
+    def all_training(self) -> int:
+        """Return the number of all calls that may have a backward pass."""
+        return self.training + sum(form.training for form in self.forms)
+
     def _name(self, which: str) -> str:
-        facts = {
-            key: int(value) if isinstance(value, bool) else value
-            for name, key in _KEYS.items()
-            if (value := self.facts.get(name)) is not None
-        }
-        if facts.get("DV") == facts.get("D"):
-            facts.pop("DV", None)
-        if not facts.get("p"):
-            facts.pop("p", None)
-        words = ["attention", which, self.function, *(f"{key}={value}" for key, value in facts.items())]
+        facts, words = self.facts, ["attention", which, self.function]
+        for name, key in _KEYS:
+            value = facts.get(name)
+            if value is None or (key == "p" and not value) or (key == "DV" and value == facts.get("head_dim")):
+                continue
+            words.append(f"{key}={int(value) if value.__class__ is bool else value}")
         name = "::".join(words)
         return f"{name}::at={self.site[-(_LONGEST_NAME - len(name)) :]}" if self.site else name
 
     def to_json(self) -> dict[str, Any]:
-        counts = {"forward": self.forward, "backward": self.backward, "training": self.training}
+        counts = {"forward": self.all_forward(), "backward": self.backward, "training": self.all_training()}
         return {"function": self.function, "site": self.site, **self.facts, **counts}
 
 
@@ -56,6 +70,10 @@ class TimedCalls:
     """Calls that were timed."""
 
     def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all calls."""
         self.end_ns = self.calls = 0
         self._samples: list[int] = []
 
