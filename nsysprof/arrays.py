@@ -38,6 +38,8 @@ _FUNCTIONS = {
     "find_rows": "vvv",
     "order_work": "vvvv a ii a v a v aa i a",
     "count_calls": "vvvv aa ii vvv a i a i a aaa a i i aaa",
+    "find_sets": "r i aaaaa i aaa rrrrrr ii",
+    "measure_work": "avva ii r i aa ii rrrrrr v aaa i a aa",
     "find_gaps": "i r i a vv b i a rr",
     "bound_ends": "av ri i aa i",
     "list_ends": "avv ri i ai ai ii ar i",

@@ -1482,3 +1482,202 @@ i64 sum_streams(i64 kernels, const i32 *others, i64 count, const i64 *start, con
     }
     return rows;
 }
+
+/* --- Work by range, for nsysprof/analysis/ranges/range_work -------------------------------------------------------- */
+
+/* Find the sets of ranges that work belongs to: places of `order` that follow each other often have the same. Return how
+   many sets there are, or -1 where there is no room for them.
+
+   instance, low, high, level: of each stretch of places that a range has, in order of low. group: of each instance.
+   stamps: a zero for each group. open: room for each stretch. set_of: takes the set of each row of work, where it has
+   one. edges, items: take where the instances of each set begin, and these; group_edges, group_items: its groups, each
+   once. own: takes the instance of each set that has the highest level, of several the last one. */
+i64 find_sets(const i32 *order, i64 places, const i64 *instance, const i64 *low, const i64 *high, const i64 *level,
+              const i64 *number, i64 stretches, const i64 *group, i64 *stamps, i64 *open, i32 *set_of, i32 *edges,
+              i32 *items, i32 *group_edges, i32 *group_items, i32 *own, i64 most_sets, i64 most_items) {
+    i64 sets = 0, next = 0, opened = 0, least = MOST, used = 0, group_used = 0;
+    int is_changed = 0;
+    for (i64 place = 0; place < places; place++) {
+        if (opened && least <= place) {
+            i64 kept = 0;
+            for (i64 i = 0; i < opened; i++)
+                if (high[open[i]] > place)
+                    open[kept++] = open[i];
+            opened = kept;
+            is_changed = 1;
+        }
+        for (; next < stretches && low[next] <= place; next++)
+            if (high[next] > place) {
+                open[opened++] = next;
+                is_changed = 1;
+            }
+        if (!opened)
+            continue;
+        if (is_changed) {
+            if (sets >= most_sets || used + opened > most_items)
+                return -1;
+            edges[sets] = (i32)used;
+            group_edges[sets] = (i32)group_used;
+            least = MOST;
+            i64 top = open[0];
+            for (i64 i = 0; i < opened; i++) {
+                i64 stretch = open[i], its = group[instance[stretch]];
+                least = high[stretch] < least ? high[stretch] : least;
+                if (level[stretch] > level[top] || (level[stretch] == level[top] && number[stretch] > number[top]))
+                    top = stretch;
+                items[used++] = (i32)instance[stretch];
+                if (stamps[its] != sets + 1) {
+                    stamps[its] = sets + 1;
+                    group_items[group_used++] = (i32)its;
+                }
+            }
+            own[sets++] = (i32)instance[top];
+            edges[sets] = (i32)used;
+            group_edges[sets] = (i32)group_used;
+            is_changed = 0;
+        }
+        set_of[order[place]] = (i32)(sets - 1);
+    }
+    return sets;
+}
+
+/* What a range instance launched: kernels, their time, first start, last end, busy time, and up to when it was busy. */
+typedef struct {
+    i64 kernels, kernel_ns, first, last, busy, reached;
+} of_instance;
+
+/* The same of a group of ranges, with what it adopted (all), bytes, and what no inner range launched (own). */
+typedef struct {
+    i64 kernels, kernel_ns, busy, reached, all_busy, all_reached, copied, filled, own_kernels, own_kernel_ns;
+    i64 caused_copied, caused_filled;
+} of_group;
+
+/* Work that belongs to the same ranges, from `first` to `last`: busy for a time. */
+typedef struct {
+    i64 rows, kernels, kernel_ns, first, last, busy, copied, filled, set, adopter, is_apart;
+} pending_work;
+
+static inline void add_busy(i64 *busy, i64 *reached, const pending_work *its) {
+    if (its->first >= *reached)
+        *busy += its->busy;
+    else if (its->last > *reached)
+        *busy += its->last - *reached;
+    if (its->last > *reached)
+        *reached = its->last;
+}
+
+/* Sum up the work of one device by range instance and by group, in order of start; return 0, or -1 where more than
+   `most` ranges had to be looked at, or where the arrays do not fit each other.
+
+   Work that follows work of the same ranges is added to this first, unless other work still ran when it began. So the
+   ranges around it are looked at once for many kernels.
+
+   in_order: how many rows come in order. late: the other rows in order. kinds: of each variant. set_of: the set of each
+   row, or -1; edges to own: as find_sets makes them. adopter: the range that adopted each row, or -1; empty where none
+   did. parent: of each range. group: of each range. stamps: a zero for each group. wait: zeros. */
+i64 measure_work(const i64 *start, const numbers *duration_, const numbers *variant_, const i64 *bytes, i64 kernels,
+                 i64 in_order, const i32 *late, i64 lates, const i64 *device_of, const i64 *kinds, i64 variants,
+                 i64 device, const i32 *set_of, const i32 *edges, const i32 *items, const i32 *group_edges,
+                 const i32 *group_items, const i32 *own, const numbers *adopter_, const i64 *parent, const i64 *group,
+                 i64 *stamps, i64 most, pending_work *wait, of_instance *instances, of_group *groups) {
+    numbers duration = *duration_, variant = *variant_, adopter = *adopter_;
+    i64 looked = 0, stamp = 0, at = 0, late_at = 0;
+    if (variant.length != duration.length || (adopter.length && adopter.length != duration.length))
+        return -1;
+    for (;;) {
+        i64 row = -1, set = -1, owner = -1;
+        if (at < in_order && (late_at >= lates || start[at] <= start[late[late_at]]))
+            row = at++;
+        else if (late_at < lates)
+            row = late[late_at++];
+        i64 kind = 0, begins = 0, lasts = 0;
+        if (row >= 0) {
+            set = set_of[row];
+            owner = adopter.length ? item(adopter, row) : -1;
+            if (set < 0 && owner < 0)
+                continue;
+            kind = item(variant, row);
+            if ((u64)kind >= (u64)variants)
+                return -1;
+            if (device_of[kind] != device)
+                continue;
+            begins = start[row];
+            lasts = item(duration, row);
+        }
+        if (wait->rows && (row < 0 || !wait->is_apart || wait->set != set || wait->adopter != owner)) {
+            stamp++;
+            if (wait->set >= 0) {
+                for (i64 i = edges[wait->set]; i < edges[wait->set + 1]; i++) {
+                    of_instance *its = instances + items[i];
+                    its->kernels += wait->kernels;
+                    its->kernel_ns += wait->kernel_ns;
+                    its->first = wait->first < its->first ? wait->first : its->first;
+                    its->last = wait->last > its->last ? wait->last : its->last;
+                    add_busy(&its->busy, &its->reached, wait);
+                }
+                for (i64 i = group_edges[wait->set]; i < group_edges[wait->set + 1]; i++) {
+                    of_group *its = groups + group_items[i];
+                    stamps[group_items[i]] = stamp;
+                    its->kernels += wait->kernels;
+                    its->kernel_ns += wait->kernel_ns;
+                    its->copied += wait->copied;
+                    its->filled += wait->filled;
+                    add_busy(&its->busy, &its->reached, wait);
+                    if (adopter.length)
+                        add_busy(&its->all_busy, &its->all_reached, wait);
+                }
+                groups[group[own[wait->set]]].own_kernels += wait->kernels;
+                groups[group[own[wait->set]]].own_kernel_ns += wait->kernel_ns;
+            }
+            for (i64 range = wait->adopter; range >= 0 && looked <= most; range = parent[range], looked++) {
+                of_group *its = groups + group[range];
+                if (stamps[group[range]] == stamp)
+                    continue;
+                stamps[group[range]] = stamp;
+                add_busy(&its->all_busy, &its->all_reached, wait);
+                its->caused_copied += wait->copied;
+                its->caused_filled += wait->filled;
+            }
+            wait->rows = 0;
+        }
+        if (row < 0)
+            return 0;
+        if (looked > most)
+            return -1;
+        if (!wait->rows) {
+            i64 reached = NONE;
+            if (set >= 0) {
+                for (i64 i = edges[set]; i < edges[set + 1]; i++)
+                    reached = instances[items[i]].reached > reached ? instances[items[i]].reached : reached;
+                for (i64 i = group_edges[set]; i < group_edges[set + 1]; i++) {
+                    of_group *its = groups + group_items[i];
+                    reached = its->reached > reached ? its->reached : reached;
+                    reached = its->all_reached > reached ? its->all_reached : reached;
+                }
+                looked += edges[set + 1] - edges[set];
+            }
+            for (i64 range = owner; range >= 0 && looked <= most; range = parent[range], looked++) {
+                of_group *its = groups + group[range];
+                reached = its->all_reached > reached ? its->all_reached : reached;
+            }
+            wait->kernels = wait->kernel_ns = wait->busy = wait->copied = wait->filled = 0;
+            wait->first = wait->last = begins;
+            wait->set = set;
+            wait->adopter = owner;
+            wait->is_apart = begins >= reached;
+        }
+        i64 ends = begins + lasts;
+        wait->rows++;
+        if (ends > wait->last) {
+            wait->busy += ends - (begins > wait->last ? begins : wait->last);
+            wait->last = ends;
+        }
+        if (row < kernels) {
+            wait->kernels++;
+            wait->kernel_ns += lasts;
+        } else if (kinds[kind] == 1)
+            wait->copied += bytes[row - kernels];
+        else if (kinds[kind] == 2)
+            wait->filled += bytes[row - kernels];
+    }
+}

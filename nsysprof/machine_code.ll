@@ -1,9 +1,11 @@
-; made by scripts/build_machine_code of machine_code.c with SHA-256 24e9e91cacec552230167d9cb9490d8f05ba2a8e2b77d70cd67beeb00a948301
+; made by scripts/build_machine_code of machine_code.c with SHA-256 aff6b0141374741c8851084e35e0b5afa901174106a3ca060e6bffd7ff6f2bfd
 
 %struct.numbers = type { ptr, i64, i64 }
 %struct.open_ranges = type { i64, i64, i64, i64, i64, i64, i64 }
 %struct.pieces = type { ptr, ptr, ptr, ptr, i64, i64, ptr }
 %struct.holds = type { ptr, ptr, ptr, ptr, ptr, ptr }
+%struct.of_instance = type { i64, i64, i64, i64, i64, i64 }
+%struct.of_group = type { i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64 }
 
 @SIZES = internal constant [12 x i64] [i64 0, i64 1, i64 2, i64 3, i64 4, i64 6, i64 8, i64 8, i64 0, i64 0, i64 -1, i64 -1], align 16
 
@@ -7704,6 +7706,1043 @@ define i64 @sum_streams(i64 %0, ptr %1, i64 %2, ptr %3, ptr %4, ptr %5, ptr %6, 
 176:
   %177 = phi i64 [ 0, %18 ], [ -1, %106 ], [ %172, %171 ]
   ret i64 %177
+}
+
+define i64 @find_sets(ptr %0, i64 %1, ptr %2, ptr %3, ptr %4, ptr %5, ptr %6, i64 %7, ptr %8, ptr %9, ptr %10, ptr %11, ptr %12, ptr %13, ptr %14, ptr %15, ptr %16, i64 %17, i64 %18) {
+  %20 = icmp sgt i64 %1, 0
+  br i1 %20, label %21, label %173
+
+21:
+  %22 = phi i64 [ %170, %165 ], [ 0, %19 ]
+  %23 = phi i64 [ %171, %165 ], [ 0, %19 ]
+  %24 = phi i32 [ %169, %165 ], [ 0, %19 ]
+  %25 = phi i64 [ %168, %165 ], [ 0, %19 ]
+  %26 = phi i64 [ %167, %165 ], [ 0, %19 ]
+  %27 = phi i64 [ %166, %165 ], [ 9223372036854775807, %19 ]
+  %28 = phi i64 [ %75, %165 ], [ 0, %19 ]
+  %29 = phi i64 [ %74, %165 ], [ 0, %19 ]
+  %30 = icmp eq i64 %28, 0
+  br i1 %30, label %50, label %31
+
+31:
+  %32 = icmp sgt i64 %27, %23
+  br i1 %32, label %50, label %33
+
+33:
+  %34 = icmp sgt i64 %28, 0
+  br i1 %34, label %35, label %50
+
+35:
+  %36 = phi i64 [ %48, %46 ], [ 0, %33 ]
+  %37 = phi i64 [ %47, %46 ], [ 0, %33 ]
+  %38 = getelementptr i64, ptr %10, i64 %36
+  %39 = load i64, ptr %38, align 8
+  %40 = getelementptr i64, ptr %4, i64 %39
+  %41 = load i64, ptr %40, align 8
+  %42 = icmp sgt i64 %41, %23
+  br i1 %42, label %43, label %46
+
+43:
+  %44 = add i64 %37, 1
+  %45 = getelementptr i64, ptr %10, i64 %37
+  store i64 %39, ptr %45, align 8
+  br label %46
+
+46:
+  %47 = phi i64 [ %44, %43 ], [ %37, %35 ]
+  %48 = add i64 %36, 1
+  %49 = icmp eq i64 %48, %28
+  br i1 %49, label %50, label %35
+
+50:
+  %51 = phi i64 [ 0, %21 ], [ %28, %31 ], [ 0, %33 ], [ %47, %46 ]
+  %52 = phi i32 [ %24, %21 ], [ %24, %31 ], [ 1, %33 ], [ 1, %46 ]
+  %53 = icmp slt i64 %29, %7
+  br i1 %53, label %54, label %73
+
+54:
+  %55 = phi i32 [ %70, %68 ], [ %52, %50 ]
+  %56 = phi i64 [ %69, %68 ], [ %51, %50 ]
+  %57 = phi i64 [ %71, %68 ], [ %29, %50 ]
+  %58 = getelementptr i64, ptr %3, i64 %57
+  %59 = load i64, ptr %58, align 8
+  %60 = icmp sgt i64 %59, %23
+  br i1 %60, label %73, label %61
+
+61:
+  %62 = getelementptr i64, ptr %4, i64 %57
+  %63 = load i64, ptr %62, align 8
+  %64 = icmp sgt i64 %63, %23
+  br i1 %64, label %65, label %68
+
+65:
+  %66 = add i64 %56, 1
+  %67 = getelementptr i64, ptr %10, i64 %56
+  store i64 %57, ptr %67, align 8
+  br label %68
+
+68:
+  %69 = phi i64 [ %66, %65 ], [ %56, %61 ]
+  %70 = phi i32 [ 1, %65 ], [ %55, %61 ]
+  %71 = add i64 %57, 1
+  %72 = icmp eq i64 %71, %7
+  br i1 %72, label %73, label %54
+
+73:
+  %74 = phi i64 [ %29, %50 ], [ %7, %68 ], [ %57, %54 ]
+  %75 = phi i64 [ %51, %50 ], [ %69, %68 ], [ %56, %54 ]
+  %76 = phi i32 [ %52, %50 ], [ %70, %68 ], [ %55, %54 ]
+  %77 = icmp eq i64 %75, 0
+  br i1 %77, label %165, label %78
+
+78:
+  %79 = icmp eq i32 %76, 0
+  br i1 %79, label %154, label %80
+
+80:
+  %81 = icmp sge i64 %22, %17
+  %82 = add i64 %75, %26
+  %83 = icmp sgt i64 %82, %18
+  %84 = select i1 %81, i1 true, i1 %83
+  br i1 %84, label %173, label %85
+
+85:
+  %86 = trunc i64 %26 to i32
+  %87 = getelementptr i32, ptr %12, i64 %22
+  store i32 %86, ptr %87, align 4
+  %88 = trunc i64 %25 to i32
+  %89 = getelementptr i32, ptr %14, i64 %22
+  store i32 %88, ptr %89, align 4
+  %90 = load i64, ptr %10, align 8
+  %91 = icmp sgt i64 %75, 0
+  %92 = add i64 %22, 1
+  br i1 %91, label %109, label %96
+
+93:
+  %94 = trunc i64 %141 to i32
+  %95 = trunc i64 %151 to i32
+  br label %96
+
+96:
+  %97 = phi i32 [ %95, %93 ], [ %88, %85 ]
+  %98 = phi i32 [ %94, %93 ], [ %86, %85 ]
+  %99 = phi i64 [ %123, %93 ], [ 9223372036854775807, %85 ]
+  %100 = phi i64 [ %141, %93 ], [ %26, %85 ]
+  %101 = phi i64 [ %151, %93 ], [ %25, %85 ]
+  %102 = phi i64 [ %139, %93 ], [ %90, %85 ]
+  %103 = getelementptr i64, ptr %2, i64 %102
+  %104 = load i64, ptr %103, align 8
+  %105 = trunc i64 %104 to i32
+  %106 = getelementptr i32, ptr %16, i64 %22
+  store i32 %105, ptr %106, align 4
+  %107 = getelementptr i32, ptr %12, i64 %92
+  store i32 %98, ptr %107, align 4
+  %108 = getelementptr i32, ptr %14, i64 %92
+  store i32 %97, ptr %108, align 4
+  br label %154
+
+109:
+  %110 = phi i64 [ %152, %150 ], [ 0, %85 ]
+  %111 = phi i64 [ %139, %150 ], [ %90, %85 ]
+  %112 = phi i64 [ %151, %150 ], [ %25, %85 ]
+  %113 = phi i64 [ %141, %150 ], [ %26, %85 ]
+  %114 = phi i64 [ %123, %150 ], [ 9223372036854775807, %85 ]
+  %115 = getelementptr i64, ptr %10, i64 %110
+  %116 = load i64, ptr %115, align 8
+  %117 = getelementptr i64, ptr %2, i64 %116
+  %118 = load i64, ptr %117, align 8
+  %119 = getelementptr i64, ptr %8, i64 %118
+  %120 = load i64, ptr %119, align 8
+  %121 = getelementptr i64, ptr %4, i64 %116
+  %122 = load i64, ptr %121, align 8
+  %123 = call i64 @llvm.smin.i64(i64 %122, i64 %114)
+  %124 = getelementptr i64, ptr %5, i64 %116
+  %125 = load i64, ptr %124, align 8
+  %126 = getelementptr i64, ptr %5, i64 %111
+  %127 = load i64, ptr %126, align 8
+  %128 = icmp sgt i64 %125, %127
+  br i1 %128, label %137, label %129
+
+129:
+  %130 = icmp eq i64 %125, %127
+  br i1 %130, label %131, label %138
+
+131:
+  %132 = getelementptr i64, ptr %6, i64 %116
+  %133 = load i64, ptr %132, align 8
+  %134 = getelementptr i64, ptr %6, i64 %111
+  %135 = load i64, ptr %134, align 8
+  %136 = icmp sgt i64 %133, %135
+  br i1 %136, label %137, label %138
+
+137:
+  br label %138
+
+138:
+  %139 = phi i64 [ %116, %137 ], [ %111, %131 ], [ %111, %129 ]
+  %140 = trunc i64 %118 to i32
+  %141 = add i64 %113, 1
+  %142 = getelementptr i32, ptr %13, i64 %113
+  store i32 %140, ptr %142, align 4
+  %143 = getelementptr i64, ptr %9, i64 %120
+  %144 = load i64, ptr %143, align 8
+  %145 = icmp eq i64 %144, %92
+  br i1 %145, label %150, label %146
+
+146:
+  store i64 %92, ptr %143, align 8
+  %147 = trunc i64 %120 to i32
+  %148 = add i64 %112, 1
+  %149 = getelementptr i32, ptr %15, i64 %112
+  store i32 %147, ptr %149, align 4
+  br label %150
+
+150:
+  %151 = phi i64 [ %148, %146 ], [ %112, %138 ]
+  %152 = add i64 %110, 1
+  %153 = icmp eq i64 %152, %75
+  br i1 %153, label %93, label %109
+
+154:
+  %155 = phi i64 [ %99, %96 ], [ %27, %78 ]
+  %156 = phi i64 [ %100, %96 ], [ %26, %78 ]
+  %157 = phi i64 [ %101, %96 ], [ %25, %78 ]
+  %158 = phi i64 [ %92, %96 ], [ %22, %78 ]
+  %159 = trunc i64 %158 to i32
+  %160 = add i32 %159, -1
+  %161 = getelementptr i32, ptr %0, i64 %23
+  %162 = load i32, ptr %161, align 4
+  %163 = sext i32 %162 to i64
+  %164 = getelementptr i32, ptr %11, i64 %163
+  store i32 %160, ptr %164, align 4
+  br label %165
+
+165:
+  %166 = phi i64 [ %155, %154 ], [ %27, %73 ]
+  %167 = phi i64 [ %156, %154 ], [ %26, %73 ]
+  %168 = phi i64 [ %157, %154 ], [ %25, %73 ]
+  %169 = phi i32 [ 0, %154 ], [ %76, %73 ]
+  %170 = phi i64 [ %158, %154 ], [ %22, %73 ]
+  %171 = add i64 %23, 1
+  %172 = icmp eq i64 %171, %1
+  br i1 %172, label %173, label %21
+
+173:
+  %174 = phi i64 [ 0, %19 ], [ -1, %80 ], [ %170, %165 ]
+  ret i64 %174
+}
+
+define i64 @measure_work(ptr %0, ptr %1, ptr %2, ptr %3, i64 %4, i64 %5, ptr %6, i64 %7, ptr %8, ptr %9, i64 %10, i64 %11, ptr %12, ptr %13, ptr %14, ptr %15, ptr %16, ptr %17, ptr %18, ptr %19, ptr %20, ptr %21, i64 %22, ptr %23, ptr %24, ptr %25) {
+  %27 = load ptr, ptr %1, align 8
+  %28 = getelementptr i8, ptr %1, i64 8
+  %29 = load i64, ptr %28, align 8
+  %30 = getelementptr i8, ptr %1, i64 16
+  %31 = load i64, ptr %30, align 8
+  %32 = load ptr, ptr %2, align 8
+  %33 = getelementptr i8, ptr %2, i64 8
+  %34 = load i64, ptr %33, align 8
+  %35 = getelementptr i8, ptr %2, i64 16
+  %36 = load i64, ptr %35, align 8
+  %37 = load ptr, ptr %18, align 8
+  %38 = getelementptr i8, ptr %18, i64 16
+  %39 = load i64, ptr %38, align 8
+  %40 = icmp eq i64 %34, %29
+  br i1 %40, label %41, label %566
+
+41:
+  %42 = getelementptr i8, ptr %18, i64 8
+  %43 = load i64, ptr %42, align 8
+  %44 = icmp eq i64 %43, 0
+  %45 = icmp eq i64 %43, %29
+  %46 = or i1 %44, %45
+  br i1 %46, label %47, label %566
+
+47:
+  %48 = getelementptr i8, ptr %23, i64 80
+  %49 = getelementptr i8, ptr %23, i64 64
+  %50 = getelementptr i8, ptr %23, i64 72
+  %51 = getelementptr i8, ptr %23, i64 8
+  %52 = getelementptr i8, ptr %23, i64 16
+  %53 = getelementptr i8, ptr %23, i64 24
+  %54 = getelementptr i8, ptr %23, i64 32
+  %55 = getelementptr i8, ptr %23, i64 40
+  %56 = getelementptr i8, ptr %23, i64 48
+  %57 = getelementptr i8, ptr %23, i64 56
+  br label %58
+
+58:
+  %59 = phi i64 [ 0, %47 ], [ %529, %559 ]
+  %60 = phi i64 [ 0, %47 ], [ %528, %559 ]
+  %61 = phi i64 [ 0, %47 ], [ %527, %559 ]
+  %62 = phi i64 [ 0, %47 ], [ %535, %559 ]
+  br label %63
+
+63:
+  %64 = phi i64 [ %59, %58 ], [ %89, %148 ]
+  %65 = phi i64 [ %60, %58 ], [ %90, %148 ]
+  %66 = icmp slt i64 %65, %5
+  br i1 %66, label %67, label %80
+
+67:
+  %68 = icmp slt i64 %64, %7
+  br i1 %68, label %69, label %78
+
+69:
+  %70 = getelementptr i64, ptr %0, i64 %65
+  %71 = load i64, ptr %70, align 8
+  %72 = getelementptr i32, ptr %6, i64 %64
+  %73 = load i32, ptr %72, align 4
+  %74 = sext i32 %73 to i64
+  %75 = getelementptr i64, ptr %0, i64 %74
+  %76 = load i64, ptr %75, align 8
+  %77 = icmp sgt i64 %71, %76
+  br i1 %77, label %80, label %78
+
+78:
+  %79 = add i64 %65, 1
+  br label %87
+
+80:
+  %81 = icmp slt i64 %64, %7
+  br i1 %81, label %82, label %180
+
+82:
+  %83 = add i64 %64, 1
+  %84 = getelementptr i32, ptr %6, i64 %64
+  %85 = load i32, ptr %84, align 4
+  %86 = sext i32 %85 to i64
+  br label %87
+
+87:
+  %88 = phi i64 [ %65, %78 ], [ %86, %82 ]
+  %89 = phi i64 [ %64, %78 ], [ %83, %82 ]
+  %90 = phi i64 [ %79, %78 ], [ %65, %82 ]
+  %91 = icmp sgt i64 %88, -1
+  br i1 %91, label %92, label %172
+
+92:
+  %93 = getelementptr i32, ptr %12, i64 %88
+  %94 = load i32, ptr %93, align 4
+  br i1 %44, label %115, label %95
+
+95:
+  switch i64 %39, label %112 [
+    i64 1, label %96
+    i64 2, label %100
+    i64 4, label %104
+    i64 5, label %108
+  ]
+
+96:
+  %97 = getelementptr i8, ptr %37, i64 %88
+  %98 = load i8, ptr %97, align 1
+  %99 = zext i8 %98 to i64
+  br label %120
+
+100:
+  %101 = getelementptr i16, ptr %37, i64 %88
+  %102 = load i16, ptr %101, align 2
+  %103 = sext i16 %102 to i64
+  br label %115
+
+104:
+  %105 = getelementptr i32, ptr %37, i64 %88
+  %106 = load i32, ptr %105, align 4
+  %107 = sext i32 %106 to i64
+  br label %115
+
+108:
+  %109 = getelementptr i32, ptr %37, i64 %88
+  %110 = load i32, ptr %109, align 4
+  %111 = zext i32 %110 to i64
+  br label %120
+
+112:
+  %113 = getelementptr i64, ptr %37, i64 %88
+  %114 = load i64, ptr %113, align 8
+  br label %115
+
+115:
+  %116 = phi i64 [ -1, %92 ], [ %114, %112 ], [ %107, %104 ], [ %103, %100 ]
+  %117 = icmp slt i32 %94, 0
+  %118 = icmp slt i64 %116, 0
+  %119 = select i1 %117, i1 %118, i1 false
+  br i1 %119, label %148, label %120
+
+120:
+  %121 = phi i64 [ %116, %115 ], [ %111, %108 ], [ %99, %96 ]
+  switch i64 %36, label %138 [
+    i64 1, label %122
+    i64 2, label %126
+    i64 4, label %130
+    i64 5, label %134
+  ]
+
+122:
+  %123 = getelementptr i8, ptr %32, i64 %88
+  %124 = load i8, ptr %123, align 1
+  %125 = zext i8 %124 to i64
+  br label %141
+
+126:
+  %127 = getelementptr i16, ptr %32, i64 %88
+  %128 = load i16, ptr %127, align 2
+  %129 = sext i16 %128 to i64
+  br label %141
+
+130:
+  %131 = getelementptr i32, ptr %32, i64 %88
+  %132 = load i32, ptr %131, align 4
+  %133 = sext i32 %132 to i64
+  br label %141
+
+134:
+  %135 = getelementptr i32, ptr %32, i64 %88
+  %136 = load i32, ptr %135, align 4
+  %137 = zext i32 %136 to i64
+  br label %141
+
+138:
+  %139 = getelementptr i64, ptr %32, i64 %88
+  %140 = load i64, ptr %139, align 8
+  br label %141
+
+141:
+  %142 = phi i64 [ %140, %138 ], [ %125, %122 ], [ %129, %126 ], [ %133, %130 ], [ %137, %134 ]
+  %143 = icmp ult i64 %142, %10
+  br i1 %143, label %144, label %566
+
+144:
+  %145 = getelementptr i64, ptr %8, i64 %142
+  %146 = load i64, ptr %145, align 8
+  %147 = icmp eq i64 %146, %11
+  br i1 %147, label %149, label %148
+
+148:
+  br label %63
+
+149:
+  %150 = sext i32 %94 to i64
+  %151 = getelementptr i64, ptr %0, i64 %88
+  %152 = load i64, ptr %151, align 8
+  switch i64 %31, label %169 [
+    i64 1, label %153
+    i64 2, label %157
+    i64 4, label %161
+    i64 5, label %165
+  ]
+
+153:
+  %154 = getelementptr i8, ptr %27, i64 %88
+  %155 = load i8, ptr %154, align 1
+  %156 = zext i8 %155 to i64
+  br label %172
+
+157:
+  %158 = getelementptr i16, ptr %27, i64 %88
+  %159 = load i16, ptr %158, align 2
+  %160 = sext i16 %159 to i64
+  br label %172
+
+161:
+  %162 = getelementptr i32, ptr %27, i64 %88
+  %163 = load i32, ptr %162, align 4
+  %164 = sext i32 %163 to i64
+  br label %172
+
+165:
+  %166 = getelementptr i32, ptr %27, i64 %88
+  %167 = load i32, ptr %166, align 4
+  %168 = zext i32 %167 to i64
+  br label %172
+
+169:
+  %170 = getelementptr i64, ptr %27, i64 %88
+  %171 = load i64, ptr %170, align 8
+  br label %172
+
+172:
+  %173 = phi i64 [ %150, %169 ], [ %150, %165 ], [ %150, %153 ], [ %150, %157 ], [ %150, %161 ], [ -1, %87 ]
+  %174 = phi i64 [ %121, %169 ], [ %121, %165 ], [ %121, %153 ], [ %121, %157 ], [ %121, %161 ], [ -1, %87 ]
+  %175 = phi i64 [ %142, %169 ], [ %142, %165 ], [ %142, %153 ], [ %142, %157 ], [ %142, %161 ], [ 0, %87 ]
+  %176 = phi i64 [ %152, %169 ], [ %152, %165 ], [ %152, %153 ], [ %152, %157 ], [ %152, %161 ], [ 0, %87 ]
+  %177 = phi i64 [ %171, %169 ], [ %168, %165 ], [ %156, %153 ], [ %160, %157 ], [ %164, %161 ], [ 0, %87 ]
+  %178 = load i64, ptr %23, align 8
+  %179 = icmp eq i64 %178, 0
+  br i1 %179, label %425, label %183
+
+180:
+  %181 = load i64, ptr %23, align 8
+  %182 = icmp eq i64 %181, 0
+  br i1 %182, label %566, label %194
+
+183:
+  %184 = icmp slt i64 %88, 0
+  br i1 %184, label %194, label %185
+
+185:
+  %186 = load i64, ptr %48, align 8
+  %187 = icmp eq i64 %186, 0
+  br i1 %187, label %194, label %188
+
+188:
+  %189 = load i64, ptr %49, align 8
+  %190 = icmp eq i64 %189, %173
+  br i1 %190, label %191, label %194
+
+191:
+  %192 = load i64, ptr %50, align 8
+  %193 = icmp eq i64 %192, %174
+  br i1 %193, label %437, label %194
+
+194:
+  %195 = phi i64 [ %90, %183 ], [ %90, %191 ], [ %90, %188 ], [ %90, %185 ], [ %65, %180 ]
+  %196 = phi i64 [ %89, %183 ], [ %89, %191 ], [ %89, %188 ], [ %89, %185 ], [ %64, %180 ]
+  %197 = phi i64 [ %88, %183 ], [ %88, %191 ], [ %88, %188 ], [ %88, %185 ], [ -1, %180 ]
+  %198 = phi i64 [ %173, %183 ], [ %173, %191 ], [ %173, %188 ], [ %173, %185 ], [ -1, %180 ]
+  %199 = phi i64 [ %174, %183 ], [ %174, %191 ], [ %174, %188 ], [ %174, %185 ], [ -1, %180 ]
+  %200 = phi i64 [ %175, %183 ], [ %175, %191 ], [ %175, %188 ], [ %175, %185 ], [ 0, %180 ]
+  %201 = phi i64 [ %176, %183 ], [ %176, %191 ], [ %176, %188 ], [ %176, %185 ], [ 0, %180 ]
+  %202 = phi i64 [ %177, %183 ], [ %177, %191 ], [ %177, %188 ], [ %177, %185 ], [ 0, %180 ]
+  %203 = add i64 %61, 1
+  %204 = load i64, ptr %49, align 8
+  %205 = icmp sgt i64 %204, -1
+  br i1 %205, label %206, label %369
+
+206:
+  %207 = getelementptr i32, ptr %13, i64 %204
+  %208 = load i32, ptr %207, align 4
+  %209 = getelementptr i8, ptr %207, i64 4
+  %210 = load i32, ptr %209, align 4
+  %211 = icmp slt i32 %208, %210
+  br i1 %211, label %212, label %214
+
+212:
+  %213 = sext i32 %208 to i64
+  br label %223
+
+214:
+  %215 = phi i64 [ %204, %206 ], [ %267, %265 ]
+  %216 = getelementptr i32, ptr %15, i64 %215
+  %217 = load i32, ptr %216, align 4
+  %218 = getelementptr i8, ptr %216, i64 4
+  %219 = load i32, ptr %218, align 4
+  %220 = icmp slt i32 %217, %219
+  br i1 %220, label %221, label %273
+
+221:
+  %222 = sext i32 %217 to i64
+  br label %291
+
+223:
+  %224 = phi i64 [ %266, %265 ], [ %213, %212 ]
+  %225 = getelementptr i32, ptr %14, i64 %224
+  %226 = load i32, ptr %225, align 4
+  %227 = sext i32 %226 to i64
+  %228 = getelementptr %struct.of_instance, ptr %24, i64 %227
+  %229 = load i64, ptr %51, align 8
+  %230 = load i64, ptr %228, align 8
+  %231 = add i64 %230, %229
+  store i64 %231, ptr %228, align 8
+  %232 = load i64, ptr %52, align 8
+  %233 = getelementptr i8, ptr %228, i64 8
+  %234 = load i64, ptr %233, align 8
+  %235 = add i64 %234, %232
+  store i64 %235, ptr %233, align 8
+  %236 = load i64, ptr %53, align 8
+  %237 = getelementptr i8, ptr %228, i64 16
+  %238 = load i64, ptr %237, align 8
+  %239 = call i64 @llvm.smin.i64(i64 %236, i64 %238)
+  store i64 %239, ptr %237, align 8
+  %240 = load i64, ptr %54, align 8
+  %241 = getelementptr i8, ptr %228, i64 24
+  %242 = load i64, ptr %241, align 8
+  %243 = call i64 @llvm.smax.i64(i64 %240, i64 %242)
+  store i64 %243, ptr %241, align 8
+  %244 = getelementptr i8, ptr %228, i64 32
+  %245 = getelementptr i8, ptr %228, i64 40
+  %246 = load i64, ptr %245, align 8
+  %247 = icmp slt i64 %236, %246
+  br i1 %247, label %252, label %248
+
+248:
+  %249 = load i64, ptr %55, align 8
+  %250 = load i64, ptr %244, align 8
+  %251 = add i64 %250, %249
+  br label %258
+
+252:
+  %253 = icmp sgt i64 %240, %246
+  br i1 %253, label %254, label %261
+
+254:
+  %255 = sub i64 %240, %246
+  %256 = load i64, ptr %244, align 8
+  %257 = add i64 %255, %256
+  br label %258
+
+258:
+  %259 = phi i64 [ %257, %254 ], [ %251, %248 ]
+  store i64 %259, ptr %244, align 8
+  %260 = load i64, ptr %54, align 8
+  br label %261
+
+261:
+  %262 = phi i64 [ %260, %258 ], [ %240, %252 ]
+  %263 = icmp sgt i64 %262, %246
+  br i1 %263, label %264, label %265
+
+264:
+  store i64 %262, ptr %245, align 8
+  br label %265
+
+265:
+  %266 = add i64 %224, 1
+  %267 = load i64, ptr %49, align 8
+  %268 = getelementptr i32, ptr %13, i64 %267
+  %269 = getelementptr i8, ptr %268, i64 4
+  %270 = load i32, ptr %269, align 4
+  %271 = sext i32 %270 to i64
+  %272 = icmp slt i64 %266, %271
+  br i1 %272, label %223, label %214
+
+273:
+  %274 = phi i64 [ %215, %214 ], [ %363, %361 ]
+  %275 = load i64, ptr %51, align 8
+  %276 = getelementptr i32, ptr %17, i64 %274
+  %277 = load i32, ptr %276, align 4
+  %278 = sext i32 %277 to i64
+  %279 = getelementptr i64, ptr %20, i64 %278
+  %280 = load i64, ptr %279, align 8
+  %281 = getelementptr %struct.of_group, ptr %25, i64 %280
+  %282 = getelementptr i8, ptr %281, i64 64
+  %283 = load i64, ptr %282, align 8
+  %284 = add i64 %283, %275
+  store i64 %284, ptr %282, align 8
+  %285 = load i64, ptr %52, align 8
+  %286 = load i64, ptr %279, align 8
+  %287 = getelementptr %struct.of_group, ptr %25, i64 %286
+  %288 = getelementptr i8, ptr %287, i64 72
+  %289 = load i64, ptr %288, align 8
+  %290 = add i64 %289, %285
+  store i64 %290, ptr %288, align 8
+  br label %369
+
+291:
+  %292 = phi i64 [ %362, %361 ], [ %222, %221 ]
+  %293 = getelementptr i32, ptr %16, i64 %292
+  %294 = load i32, ptr %293, align 4
+  %295 = sext i32 %294 to i64
+  %296 = getelementptr %struct.of_group, ptr %25, i64 %295
+  %297 = getelementptr i64, ptr %21, i64 %295
+  store i64 %203, ptr %297, align 8
+  %298 = load i64, ptr %51, align 8
+  %299 = load i64, ptr %296, align 8
+  %300 = add i64 %299, %298
+  store i64 %300, ptr %296, align 8
+  %301 = load i64, ptr %52, align 8
+  %302 = getelementptr i8, ptr %296, i64 8
+  %303 = load i64, ptr %302, align 8
+  %304 = add i64 %303, %301
+  store i64 %304, ptr %302, align 8
+  %305 = load i64, ptr %56, align 8
+  %306 = getelementptr i8, ptr %296, i64 48
+  %307 = load i64, ptr %306, align 8
+  %308 = add i64 %307, %305
+  store i64 %308, ptr %306, align 8
+  %309 = load i64, ptr %57, align 8
+  %310 = getelementptr i8, ptr %296, i64 56
+  %311 = load i64, ptr %310, align 8
+  %312 = add i64 %311, %309
+  store i64 %312, ptr %310, align 8
+  %313 = getelementptr i8, ptr %296, i64 16
+  %314 = getelementptr i8, ptr %296, i64 24
+  %315 = load i64, ptr %53, align 8
+  %316 = load i64, ptr %314, align 8
+  %317 = icmp slt i64 %315, %316
+  br i1 %317, label %322, label %318
+
+318:
+  %319 = load i64, ptr %55, align 8
+  %320 = load i64, ptr %313, align 8
+  %321 = add i64 %320, %319
+  br label %329
+
+322:
+  %323 = load i64, ptr %54, align 8
+  %324 = icmp sgt i64 %323, %316
+  br i1 %324, label %325, label %332
+
+325:
+  %326 = sub i64 %323, %316
+  %327 = load i64, ptr %313, align 8
+  %328 = add i64 %326, %327
+  br label %329
+
+329:
+  %330 = phi i64 [ %328, %325 ], [ %321, %318 ]
+  store i64 %330, ptr %313, align 8
+  %331 = load i64, ptr %54, align 8
+  br label %332
+
+332:
+  %333 = phi i64 [ %331, %329 ], [ %323, %322 ]
+  %334 = icmp sgt i64 %333, %316
+  br i1 %334, label %335, label %336
+
+335:
+  store i64 %333, ptr %314, align 8
+  br label %336
+
+336:
+  br i1 %44, label %361, label %337
+
+337:
+  %338 = getelementptr i8, ptr %296, i64 32
+  %339 = getelementptr i8, ptr %296, i64 40
+  %340 = load i64, ptr %53, align 8
+  %341 = load i64, ptr %339, align 8
+  %342 = icmp slt i64 %340, %341
+  br i1 %342, label %347, label %343
+
+343:
+  %344 = load i64, ptr %55, align 8
+  %345 = load i64, ptr %338, align 8
+  %346 = add i64 %345, %344
+  br label %354
+
+347:
+  %348 = load i64, ptr %54, align 8
+  %349 = icmp sgt i64 %348, %341
+  br i1 %349, label %350, label %357
+
+350:
+  %351 = sub i64 %348, %341
+  %352 = load i64, ptr %338, align 8
+  %353 = add i64 %351, %352
+  br label %354
+
+354:
+  %355 = phi i64 [ %353, %350 ], [ %346, %343 ]
+  store i64 %355, ptr %338, align 8
+  %356 = load i64, ptr %54, align 8
+  br label %357
+
+357:
+  %358 = phi i64 [ %356, %354 ], [ %348, %347 ]
+  %359 = icmp sgt i64 %358, %341
+  br i1 %359, label %360, label %361
+
+360:
+  store i64 %358, ptr %339, align 8
+  br label %361
+
+361:
+  %362 = add i64 %292, 1
+  %363 = load i64, ptr %49, align 8
+  %364 = getelementptr i32, ptr %15, i64 %363
+  %365 = getelementptr i8, ptr %364, i64 4
+  %366 = load i32, ptr %365, align 4
+  %367 = sext i32 %366 to i64
+  %368 = icmp slt i64 %362, %367
+  br i1 %368, label %291, label %273
+
+369:
+  %370 = load i64, ptr %50, align 8
+  %371 = icmp sgt i64 %370, -1
+  %372 = icmp sle i64 %62, %22
+  %373 = select i1 %371, i1 %372, i1 false
+  br i1 %373, label %376, label %374
+
+374:
+  %375 = phi i64 [ %62, %369 ], [ %420, %418 ]
+  store i64 0, ptr %23, align 8
+  br label %425
+
+376:
+  %377 = phi i64 [ %421, %418 ], [ %370, %369 ]
+  %378 = phi i64 [ %420, %418 ], [ %62, %369 ]
+  %379 = getelementptr i64, ptr %20, i64 %377
+  %380 = load i64, ptr %379, align 8
+  %381 = getelementptr i64, ptr %21, i64 %380
+  %382 = load i64, ptr %381, align 8
+  %383 = icmp eq i64 %382, %203
+  br i1 %383, label %418, label %384
+
+384:
+  %385 = getelementptr %struct.of_group, ptr %25, i64 %380
+  store i64 %203, ptr %381, align 8
+  %386 = getelementptr i8, ptr %385, i64 32
+  %387 = getelementptr i8, ptr %385, i64 40
+  %388 = load i64, ptr %53, align 8
+  %389 = load i64, ptr %387, align 8
+  %390 = icmp slt i64 %388, %389
+  br i1 %390, label %395, label %391
+
+391:
+  %392 = load i64, ptr %55, align 8
+  %393 = load i64, ptr %386, align 8
+  %394 = add i64 %393, %392
+  br label %402
+
+395:
+  %396 = load i64, ptr %54, align 8
+  %397 = icmp sgt i64 %396, %389
+  br i1 %397, label %398, label %405
+
+398:
+  %399 = sub i64 %396, %389
+  %400 = load i64, ptr %386, align 8
+  %401 = add i64 %399, %400
+  br label %402
+
+402:
+  %403 = phi i64 [ %401, %398 ], [ %394, %391 ]
+  store i64 %403, ptr %386, align 8
+  %404 = load i64, ptr %54, align 8
+  br label %405
+
+405:
+  %406 = phi i64 [ %404, %402 ], [ %396, %395 ]
+  %407 = icmp sgt i64 %406, %389
+  br i1 %407, label %408, label %409
+
+408:
+  store i64 %406, ptr %387, align 8
+  br label %409
+
+409:
+  %410 = load i64, ptr %56, align 8
+  %411 = getelementptr i8, ptr %385, i64 80
+  %412 = load i64, ptr %411, align 8
+  %413 = add i64 %412, %410
+  store i64 %413, ptr %411, align 8
+  %414 = load i64, ptr %57, align 8
+  %415 = getelementptr i8, ptr %385, i64 88
+  %416 = load i64, ptr %415, align 8
+  %417 = add i64 %416, %414
+  store i64 %417, ptr %415, align 8
+  br label %418
+
+418:
+  %419 = getelementptr i64, ptr %19, i64 %377
+  %420 = add i64 %378, 1
+  %421 = load i64, ptr %419, align 8
+  %422 = icmp sgt i64 %421, -1
+  %423 = icmp sle i64 %420, %22
+  %424 = select i1 %422, i1 %423, i1 false
+  br i1 %424, label %376, label %374
+
+425:
+  %426 = phi i64 [ %202, %374 ], [ %177, %172 ]
+  %427 = phi i64 [ %201, %374 ], [ %176, %172 ]
+  %428 = phi i64 [ %200, %374 ], [ %175, %172 ]
+  %429 = phi i64 [ %199, %374 ], [ %174, %172 ]
+  %430 = phi i64 [ %198, %374 ], [ %173, %172 ]
+  %431 = phi i64 [ %197, %374 ], [ %88, %172 ]
+  %432 = phi i64 [ %196, %374 ], [ %89, %172 ]
+  %433 = phi i64 [ %195, %374 ], [ %90, %172 ]
+  %434 = phi i64 [ %203, %374 ], [ %61, %172 ]
+  %435 = phi i64 [ %375, %374 ], [ %62, %172 ]
+  %436 = icmp slt i64 %431, 0
+  br i1 %436, label %566, label %439
+
+437:
+  %438 = icmp sgt i64 %62, %22
+  br i1 %438, label %566, label %441
+
+439:
+  %440 = icmp sgt i64 %435, %22
+  br i1 %440, label %566, label %444
+
+441:
+  %442 = load i64, ptr %54, align 8
+  %443 = add i64 %178, 1
+  br label %525
+
+444:
+  %445 = icmp sgt i64 %430, -1
+  br i1 %445, label %446, label %498
+
+446:
+  %447 = getelementptr i32, ptr %13, i64 %430
+  %448 = load i32, ptr %447, align 4
+  %449 = add i64 %430, 1
+  %450 = getelementptr i32, ptr %13, i64 %449
+  %451 = load i32, ptr %450, align 4
+  %452 = sext i32 %451 to i64
+  %453 = icmp slt i32 %448, %451
+  br i1 %453, label %454, label %456
+
+454:
+  %455 = sext i32 %448 to i64
+  br label %466
+
+456:
+  %457 = phi i64 [ -9223372036854775808, %446 ], [ %475, %466 ]
+  %458 = getelementptr i32, ptr %15, i64 %430
+  %459 = load i32, ptr %458, align 4
+  %460 = getelementptr i32, ptr %15, i64 %449
+  %461 = load i32, ptr %460, align 4
+  %462 = sext i32 %461 to i64
+  %463 = icmp slt i32 %459, %461
+  br i1 %463, label %464, label %478
+
+464:
+  %465 = sext i32 %459 to i64
+  br label %483
+
+466:
+  %467 = phi i64 [ %476, %466 ], [ %455, %454 ]
+  %468 = phi i64 [ %475, %466 ], [ -9223372036854775808, %454 ]
+  %469 = getelementptr i32, ptr %14, i64 %467
+  %470 = load i32, ptr %469, align 4
+  %471 = sext i32 %470 to i64
+  %472 = getelementptr %struct.of_instance, ptr %24, i64 %471
+  %473 = getelementptr i8, ptr %472, i64 40
+  %474 = load i64, ptr %473, align 8
+  %475 = call i64 @llvm.smax.i64(i64 %474, i64 %468)
+  %476 = add i64 %467, 1
+  %477 = icmp eq i64 %476, %452
+  br i1 %477, label %456, label %466
+
+478:
+  %479 = phi i64 [ %457, %456 ], [ %495, %483 ]
+  %480 = sub i32 %451, %448
+  %481 = sext i32 %480 to i64
+  %482 = add i64 %435, %481
+  br label %498
+
+483:
+  %484 = phi i64 [ %496, %483 ], [ %465, %464 ]
+  %485 = phi i64 [ %495, %483 ], [ %457, %464 ]
+  %486 = getelementptr i32, ptr %16, i64 %484
+  %487 = load i32, ptr %486, align 4
+  %488 = sext i32 %487 to i64
+  %489 = getelementptr %struct.of_group, ptr %25, i64 %488
+  %490 = getelementptr i8, ptr %489, i64 24
+  %491 = load i64, ptr %490, align 8
+  %492 = call i64 @llvm.smax.i64(i64 %491, i64 %485)
+  %493 = getelementptr i8, ptr %489, i64 40
+  %494 = load i64, ptr %493, align 8
+  %495 = call i64 @llvm.smax.i64(i64 %494, i64 %492)
+  %496 = add i64 %484, 1
+  %497 = icmp eq i64 %496, %462
+  br i1 %497, label %478, label %483
+
+498:
+  %499 = phi i64 [ %479, %478 ], [ -9223372036854775808, %444 ]
+  %500 = phi i64 [ %482, %478 ], [ %435, %444 ]
+  %501 = icmp sgt i64 %429, -1
+  %502 = icmp sle i64 %500, %22
+  %503 = and i1 %501, %502
+  br i1 %503, label %509, label %504
+
+504:
+  %505 = phi i64 [ %499, %498 ], [ %518, %509 ]
+  %506 = phi i64 [ %500, %498 ], [ %521, %509 ]
+  store i64 0, ptr %57, align 8
+  store i64 0, ptr %56, align 8
+  store i64 0, ptr %55, align 8
+  store i64 0, ptr %52, align 8
+  store i64 0, ptr %51, align 8
+  store i64 %427, ptr %54, align 8
+  store i64 %427, ptr %53, align 8
+  store i64 %430, ptr %49, align 8
+  store i64 %429, ptr %50, align 8
+  %507 = icmp sge i64 %427, %505
+  %508 = zext i1 %507 to i64
+  store i64 %508, ptr %48, align 8
+  br label %525
+
+509:
+  %510 = phi i64 [ %521, %509 ], [ %500, %498 ]
+  %511 = phi i64 [ %520, %509 ], [ %429, %498 ]
+  %512 = phi i64 [ %518, %509 ], [ %499, %498 ]
+  %513 = getelementptr i64, ptr %20, i64 %511
+  %514 = load i64, ptr %513, align 8
+  %515 = getelementptr %struct.of_group, ptr %25, i64 %514
+  %516 = getelementptr i8, ptr %515, i64 40
+  %517 = load i64, ptr %516, align 8
+  %518 = call i64 @llvm.smax.i64(i64 %517, i64 %512)
+  %519 = getelementptr i64, ptr %19, i64 %511
+  %520 = load i64, ptr %519, align 8
+  %521 = add i64 %510, 1
+  %522 = icmp sgt i64 %520, -1
+  %523 = icmp sle i64 %521, %22
+  %524 = select i1 %522, i1 %523, i1 false
+  br i1 %524, label %509, label %504
+
+525:
+  %526 = phi i64 [ %443, %441 ], [ 1, %504 ]
+  %527 = phi i64 [ %61, %441 ], [ %434, %504 ]
+  %528 = phi i64 [ %90, %441 ], [ %433, %504 ]
+  %529 = phi i64 [ %89, %441 ], [ %432, %504 ]
+  %530 = phi i64 [ %88, %441 ], [ %431, %504 ]
+  %531 = phi i64 [ %175, %441 ], [ %428, %504 ]
+  %532 = phi i64 [ %176, %441 ], [ %427, %504 ]
+  %533 = phi i64 [ %177, %441 ], [ %426, %504 ]
+  %534 = phi i64 [ %442, %441 ], [ %427, %504 ]
+  %535 = phi i64 [ %62, %441 ], [ %506, %504 ]
+  %536 = add i64 %533, %532
+  store i64 %526, ptr %23, align 8
+  %537 = icmp sgt i64 %536, %534
+  br i1 %537, label %538, label %543
+
+538:
+  %539 = call i64 @llvm.smax.i64(i64 %532, i64 %534)
+  %540 = sub i64 %536, %539
+  %541 = load i64, ptr %55, align 8
+  %542 = add i64 %540, %541
+  store i64 %542, ptr %55, align 8
+  store i64 %536, ptr %54, align 8
+  br label %543
+
+543:
+  %544 = icmp slt i64 %530, %4
+  br i1 %544, label %545, label %550
+
+545:
+  %546 = load i64, ptr %51, align 8
+  %547 = add i64 %546, 1
+  store i64 %547, ptr %51, align 8
+  %548 = load i64, ptr %52, align 8
+  %549 = add i64 %548, %533
+  store i64 %549, ptr %52, align 8
+  br label %559
+
+550:
+  %551 = getelementptr i64, ptr %9, i64 %531
+  %552 = load i64, ptr %551, align 8
+  switch i64 %552, label %559 [
+    i64 1, label %553
+    i64 2, label %560
+  ]
+
+553:
+  %554 = sub i64 %530, %4
+  %555 = getelementptr i64, ptr %3, i64 %554
+  %556 = load i64, ptr %555, align 8
+  %557 = load i64, ptr %56, align 8
+  %558 = add i64 %557, %556
+  store i64 %558, ptr %56, align 8
+  br label %559
+
+559:
+  br label %58
+
+560:
+  %561 = sub i64 %530, %4
+  %562 = getelementptr i64, ptr %3, i64 %561
+  %563 = load i64, ptr %562, align 8
+  %564 = load i64, ptr %57, align 8
+  %565 = add i64 %564, %563
+  store i64 %565, ptr %57, align 8
+  br label %559
+
+566:
+  %567 = phi i64 [ -1, %26 ], [ -1, %41 ], [ -1, %141 ], [ 0, %425 ], [ -1, %437 ], [ 0, %180 ], [ -1, %439 ]
+  ret i64 %567
 }
 
 define internal fastcc i64 @read_header(ptr %0, i64 %1, i64 %2, i64 %3, ptr %4, i64 %5, ptr %6) {

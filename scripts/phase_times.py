@@ -30,6 +30,7 @@ _PHASES = (
     ("nsysprof.analysis.overview.summarize", "find_caused"),
     ("nsysprof.analysis.overview.summarize", "_coverage"),
     ("nsysprof.analysis.attribution.attributed_ranges", "find_structure"),
+    ("nsysprof.analysis.ranges.summarize_ranges", "measure_work"),
     ("nsysprof.analysis.ranges.summarize_ranges", "measure_instances"),
     ("nsysprof.analysis.ranges.summarize_ranges", "count_calls"),
     ("nsysprof.analysis.ranges.summarize_ranges", "count_launches"),

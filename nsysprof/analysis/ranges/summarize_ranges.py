@@ -22,10 +22,11 @@ from nsysprof.analysis.ranges.range_evidence import RangeEvidence
 from nsysprof.analysis.ranges.range_launches import RangeLaunches, count_launches, judge_launches
 from nsysprof.analysis.ranges.range_traffic import add_traffic, gpu_use_table, number_families
 from nsysprof.analysis.ranges.range_tree import tabulate_tree
-from nsysprof.analysis.ranges.range_work.all_work import add_all_work, sum_all_work
+from nsysprof.analysis.ranges.range_work.all_work import add_all_work, sum_adopted, sum_all_work
 from nsysprof.analysis.ranges.range_work.caused_kernels import add_caused
 from nsysprof.analysis.ranges.range_work.exclusive_kernels import count_exclusive
 from nsysprof.analysis.ranges.range_work.launched_work import list_kernels, sum_launched
+from nsysprof.analysis.ranges.range_work.measured_work import MeasuredWork, measure_work
 from nsysprof.analysis.ranges.range_work.unknown_work import blank_unknown, find_opaque
 from nsysprof.analysis.ranges.slow_instances import mark_slow_instances
 from nsysprof.analysis.traffic.dram import DramTraffic
@@ -71,7 +72,6 @@ def summarize_ranges(evidence: RangeEvidence, *, unfold: bool = False) -> RangeS
     """
     attributed = evidence.attributed
     ranges = attributed.ranges
-    ordered = {style: OrderedWork(evidence.work, each.order) for style, each in attributed.segments.items()}
     with ThreadPoolExecutor(_THREADS) as pool:
         structure = pool.submit(lambda: attributed.structure)
         # Not beside what follows: each takes as much memory as the columns of the trace.
@@ -81,14 +81,15 @@ def summarize_ranges(evidence: RangeEvidence, *, unfold: bool = False) -> RangeS
             launches = count_launches(ranges, evidence.groups, evidence.tables.calls, evidence.launch_calls)
         else:
             launches = judge_launches(counted.of_groups, counted.of_instances)
-        each = measure_instances(ordered, attributed.segments, len(ranges))
-        sums = sum_launched(evidence, ordered)
-        all_work = sum_all_work(evidence, ordered, sums["gpu_busy_ns"])
-        del ordered  # running sums as large as the columns of the trace
+        measured = measure_work(evidence)
+        if measured is None:
+            measured = _measure(evidence)
+        each, sums = measured.instances, measured.launched
+        all_work = sum_all_work(evidence, sums["gpu_busy_ns"], measured.adopted)
         kernels = list_kernels(evidence, pool)
         structure.result()
     wall = (ranges["end_ns"] - ranges["start_ns"]).to_numpy(dtype=np.int64)
-    table = _tabulate(evidence, sums, each, launches, wall)
+    table = _tabulate(evidence, measured, launches, wall)
     _describe(table, evidence, wall)
     instances = _tabulate_instances(evidence, each)
     opaque = find_opaque(evidence)
@@ -114,16 +115,24 @@ def summarize_ranges(evidence: RangeEvidence, *, unfold: bool = False) -> RangeS
     )
 
 
-def _tabulate(
-    evidence: RangeEvidence, sums: dict[str, Int64s], each: InstanceWork, launches: RangeLaunches, wall: Int64s
-) -> pd.DataFrame:
+def _measure(evidence: RangeEvidence) -> MeasuredWork:
+    """Return what measure_work does, without compiled code."""
+    segments = evidence.attributed.segments
+    # Running sums as large as the columns of the trace.
+    ordered = {style: OrderedWork(evidence.work, each.order) for style, each in segments.items()}
+    each = measure_instances(ordered, segments, len(evidence.group))
+    launched = sum_launched(evidence, ordered)
+    return MeasuredWork(each, launched, count_exclusive(evidence, launched), sum_adopted(evidence, ordered))
+
+
+def _tabulate(evidence: RangeEvidence, measured: MeasuredWork, launches: RangeLaunches, wall: Int64s) -> pd.DataFrame:
     """Return the columns about what ranges launched themselves, and about their time."""
     keys, group, groups = evidence.attributed.keys, evidence.group, evidence.groups
-    exclusive = count_exclusive(evidence, sums)
+    exclusive, each = measured.exclusive, measured.instances
     numbers = {
         "instances": np.bincount(group, minlength=groups),
         "wall_ns": sum_by(group, wall, groups),
-        **sums,
+        **measured.launched,
         "launch_count": launches.launches,
         "graph_launch_count": launches.replays,
         "lost_launch_count": launches.lost,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -60,12 +61,13 @@ class AllWork:
     of_instances: dict[str, Int64s]
 
 
-def sum_all_work(evidence: RangeEvidence, ordered: dict[str, OrderedWork], busy_ns: Int64s) -> AllWork:
+def sum_all_work(evidence: RangeEvidence, busy_ns: Int64s, of_adopters: Mapping[str, Int64s]) -> AllWork:
     """Return the busy time of all work of each range, and the copies, fills and kernels that it caused.
 
     A piece of work counts once in a range, whether the range launched, adopted or captured it.
 
     busy_ns: the busy time of what each group launched. It holds for groups that caused nothing more.
+    of_adopters: the same columns of groups that adopted work, and captured none; empty where there are none.
     """
     caused = evidence.caused
     columns = {name: np.zeros(evidence.groups, dtype=np.int64) for name in _OF_RANGES}
@@ -73,10 +75,12 @@ def sum_all_work(evidence: RangeEvidence, ordered: dict[str, OrderedWork], busy_
     if caused is not None:
         columns["all_busy_ns"] = busy_ns.copy()
         creators = _Lists.of(evidence.group[caused.creators[0]], caused.creators[1])
-        adopted = _adopted_stretches(evidence, caused)
-        _sum_adopted(columns, evidence, adopted, creators.keys, ordered)
+        if of_adopters:
+            groups = np.setdiff1d(_adopting_groups(evidence, caused), creators.keys)
+            for name, values in of_adopters.items():
+                columns[name][groups] = values[groups]
         if len(creators.keys):
-            _sum_captured(columns, evidence, adopted, creators, caused)
+            _sum_captured(columns, evidence, _adopted_stretches(evidence, caused), creators, caused)
         _sum_instances(of_instances, evidence, caused)
     return AllWork(columns, of_instances)
 
@@ -120,29 +124,38 @@ def _adopted_stretches(evidence: RangeEvidence, caused: CausedWork) -> Stretches
     return merge(group, low, high)
 
 
-def _sum_adopted(
-    columns: dict[str, Int64s],
-    evidence: RangeEvidence,
-    adopted: Stretches,
-    creators: Int64s,
-    ordered: dict[str, OrderedWork],
-) -> None:
-    """Sum up all work of the groups that adopted some and captured none, from running sums."""
-    groups = np.setdiff1d(adopted[0], creators)
-    if len(groups) == 0:
-        return
+def _adopting_groups(evidence: RangeEvidence, caused: CausedWork) -> Int64s:
+    """Return the groups of the ranges that adopted work, and of all ranges around them."""
+    owner = np.unique(np.concatenate((caused.adopted_owner, caused.other_owner)))
+    found = np.zeros(evidence.groups, dtype=np.bool_)
+    while len(owner):
+        found[evidence.group[owner]] = True
+        above = evidence.attributed.structure.parent[owner]
+        owner = np.unique(above[above >= 0])
+    return np.flatnonzero(found)
+
+
+def sum_adopted(evidence: RangeEvidence, ordered: dict[str, OrderedWork]) -> dict[str, Int64s]:
+    """Return the sums over what groups launched and adopted, by column, for groups that adopted work; else empty.
+
+    all_busy_ns is the union of both, and bytes are those of work that a group adopted and did not launch.
+    """
+    caused = evidence.caused
+    if caused is None or len(caused.adopted_row) + len(caused.other_row) == 0:
+        return {}
+    adopted = _adopted_stretches(evidence, caused)
+    columns = {name: np.zeros(evidence.groups, dtype=np.int64) for name in _OF_RANGES}
     work, segments = ordered[_WAITING], evidence.attributed.segments[_WAITING]
     launched = evidence.group[segments.instance], segments.low, segments.high
-    own = merge(*_of_groups(launched, groups))
-    every = merge(*(np.concatenate(pair) for pair in zip(own, _of_groups(adopted, groups), strict=True)))
-    busy = np.zeros(evidence.groups, dtype=np.int64)
+    own = merge(*_of_groups(launched, np.unique(adopted[0])))
+    every = merge(*(np.concatenate(pair) for pair in zip(own, adopted, strict=True)))
     for device in work.devices:
         group, low, high = every
-        busy += device.busy(group, *device.stretches(low, high), evidence.groups)
-    columns["all_busy_ns"][groups] = busy[groups]
+        columns["all_busy_ns"] += device.busy(group, *device.stretches(low, high), evidence.groups)
     for name, kind in _BYTES:
         columns[name] += add_up(every[0], work.bytes_of(kind, *every[1:]), evidence.groups)
         columns[name] -= add_up(own[0], work.bytes_of(kind, *own[1:]), evidence.groups)
+    return columns
 
 
 def _of_groups(stretches: Stretches, groups: Int64s) -> Stretches:
