@@ -20,6 +20,8 @@ _BLOCK = 1 << 18
 
 # With fewer rows than this, numpy finishes before compiled code would be loaded.
 _WORTH_COMPILING = 1 << 19
+# The same where it is loaded already, as in a process that reads many traces.
+_WORTH_CALLING = 1 << 14
 # Looking up a time takes as long as going through this many rows.
 _LOOK_UP = 8
 
@@ -34,6 +36,7 @@ _FUNCTIONS = {
     "keep_below": "d b i aa iiiii a",
     "summarize": "aaa i a vvv a ii aaa v a i",
     "sum_codes": "vv i a",
+    "count_equal": "aa ii a",
     "find_places": "vv i a",
     "find_rows": "vvv",
     "order_work": "vvvv a ii a v a v aa i a",
@@ -141,7 +144,9 @@ def compiled(name: str, rows: int) -> Callable[..., int] | None:
 
     rows: how many rows it will go through.
     """
-    return _compiled(name) if rows >= _WORTH_COMPILING else None
+    is_loaded = _engine.cache_info().currsize > 0
+    least = min(_WORTH_COMPILING, _WORTH_CALLING) if is_loaded else _WORTH_COMPILING
+    return _compiled(name) if rows >= least else None
 
 
 @cache

@@ -1681,3 +1681,44 @@ i64 measure_work(const i64 *start, const numbers *duration_, const numbers *vari
             wait->filled += bytes[row - kernels];
     }
 }
+
+/* ---- Different values ---- */
+
+#define DIGIT 11
+
+/* Sort values and count equal ones. `values` then begins with the different values in order, and `other` with how often
+   each of them occurs. Return how many there are.
+
+   values: at most `bits` bits each, none negative; at most 64 bits are looked at.
+   other: as long as `values`.
+   bins: 6 << DIGIT integers of any value. */
+i64 count_equal(i64 *values, i64 *other, i64 count, i64 bits, i64 *bins) {
+    i64 digits = bits <= 0 ? 0 : bits > 63 ? 6 : (bits + DIGIT - 1) / DIGIT, size = 1ll << DIGIT, different = 0;
+    i64 *from = values, *to = other;
+    for (i64 bin = 0; bin < digits << DIGIT; bin++)
+        bins[bin] = 0;
+    for (i64 at = 0; at < count; at++)
+        for (i64 digit = 0; digit < digits; digit++)
+            bins[(digit << DIGIT) + ((values[at] >> digit * DIGIT) & (size - 1))]++;
+    for (i64 digit = 0; digit < digits; digit++) {
+        i64 *next = bins + (digit << DIGIT), before = 0;
+        for (i64 bin = 0; bin < size; bin++) {
+            i64 here = next[bin];
+            next[bin] = before;
+            before += here;
+        }
+        for (i64 at = 0; at < count; at++)
+            to[next[(from[at] >> digit * DIGIT) & (size - 1)]++] = from[at];
+        i64 *swapped = from;
+        from = to;
+        to = swapped;
+    }
+    for (i64 at = 0; at < count;) {
+        i64 value = from[at], begin = at; /* what is written lies before `at` in both arrays */
+        while (at < count && from[at] == value)
+            at++;
+        values[different] = value;
+        other[different++] = at - begin;
+    }
+    return different;
+}

@@ -1,4 +1,4 @@
-; made by scripts/build_machine_code of machine_code.c with SHA-256 aff6b0141374741c8851084e35e0b5afa901174106a3ca060e6bffd7ff6f2bfd
+; made by scripts/build_machine_code of machine_code.c with SHA-256 a2ac7d13cd24998ed98a715c48cbc4f5313742601fe116ef5841e7e58b9353eb
 
 %struct.numbers = type { ptr, i64, i64 }
 %struct.open_ranges = type { i64, i64, i64, i64, i64, i64, i64 }
@@ -8743,6 +8743,167 @@ define i64 @measure_work(ptr %0, ptr %1, ptr %2, ptr %3, i64 %4, i64 %5, ptr %6,
 566:
   %567 = phi i64 [ -1, %26 ], [ -1, %41 ], [ -1, %141 ], [ 0, %425 ], [ -1, %437 ], [ 0, %180 ], [ -1, %439 ]
   ret i64 %567
+}
+
+define i64 @count_equal(ptr %0, ptr %1, i64 %2, i64 %3, ptr %4) {
+  %6 = icmp slt i64 %3, 1
+  br i1 %6, label %17, label %7
+
+7:
+  %8 = icmp ugt i64 %3, 63
+  br i1 %8, label %14, label %9
+
+9:
+  %10 = trunc i64 %3 to i8
+  %11 = add i8 %10, 10
+  %12 = udiv i8 %11, 11
+  %13 = zext i8 %12 to i64
+  br label %14
+
+14:
+  %15 = phi i64 [ 6, %7 ], [ %13, %9 ]
+  %16 = shl i64 %15, 11
+  br label %20
+
+17:
+  %18 = phi i64 [ 0, %5 ], [ %15, %20 ]
+  %19 = icmp sgt i64 %2, 0
+  br i1 %19, label %25, label %29
+
+20:
+  %21 = phi i64 [ %23, %20 ], [ 0, %14 ]
+  %22 = getelementptr i64, ptr %4, i64 %21
+  store i64 0, ptr %22, align 8
+  %23 = add i64 %21, 1
+  %24 = icmp eq i64 %23, %16
+  br i1 %24, label %17, label %20
+
+25:
+  %26 = phi i64 [ %31, %30 ], [ 0, %17 ]
+  br i1 %6, label %30, label %27
+
+27:
+  %28 = getelementptr i64, ptr %0, i64 %26
+  br label %33
+
+29:
+  br i1 %6, label %46, label %48
+
+30:
+  %31 = add i64 %26, 1
+  %32 = icmp eq i64 %31, %2
+  br i1 %32, label %29, label %25
+
+33:
+  %34 = phi i64 [ 0, %27 ], [ %44, %33 ]
+  %35 = load i64, ptr %28, align 8
+  %36 = mul i64 %34, 11
+  %37 = ashr i64 %35, %36
+  %38 = and i64 %37, 2047
+  %39 = shl i64 %34, 14
+  %40 = getelementptr i8, ptr %4, i64 %39
+  %41 = getelementptr i64, ptr %40, i64 %38
+  %42 = load i64, ptr %41, align 8
+  %43 = add i64 %42, 1
+  store i64 %43, ptr %41, align 8
+  %44 = add i64 %34, 1
+  %45 = icmp eq i64 %44, %18
+  br i1 %45, label %30, label %33
+
+46:
+  %47 = phi ptr [ %0, %29 ], [ %50, %65 ]
+  br i1 %19, label %82, label %80
+
+48:
+  %49 = phi ptr [ %50, %65 ], [ %0, %29 ]
+  %50 = phi ptr [ %49, %65 ], [ %1, %29 ]
+  %51 = phi i64 [ %66, %65 ], [ 0, %29 ]
+  %52 = shl i64 %51, 14
+  %53 = getelementptr i8, ptr %4, i64 %52
+  br label %57
+
+54:
+  br i1 %19, label %55, label %65
+
+55:
+  %56 = mul i64 %51, 11
+  br label %68
+
+57:
+  %58 = phi i64 [ 0, %48 ], [ %63, %57 ]
+  %59 = phi i64 [ 0, %48 ], [ %62, %57 ]
+  %60 = getelementptr i64, ptr %53, i64 %58
+  %61 = load i64, ptr %60, align 8
+  store i64 %59, ptr %60, align 8
+  %62 = add i64 %61, %59
+  %63 = add i64 %58, 1
+  %64 = icmp eq i64 %63, 2048
+  br i1 %64, label %54, label %57
+
+65:
+  %66 = add i64 %51, 1
+  %67 = icmp eq i64 %66, %18
+  br i1 %67, label %46, label %48
+
+68:
+  %69 = phi i64 [ 0, %55 ], [ %78, %68 ]
+  %70 = getelementptr i64, ptr %49, i64 %69
+  %71 = load i64, ptr %70, align 8
+  %72 = ashr i64 %71, %56
+  %73 = and i64 %72, 2047
+  %74 = getelementptr i64, ptr %53, i64 %73
+  %75 = load i64, ptr %74, align 8
+  %76 = add i64 %75, 1
+  store i64 %76, ptr %74, align 8
+  %77 = getelementptr i64, ptr %50, i64 %75
+  store i64 %71, ptr %77, align 8
+  %78 = add i64 %69, 1
+  %79 = icmp eq i64 %78, %2
+  br i1 %79, label %65, label %68
+
+80:
+  %81 = phi i64 [ 0, %46 ], [ %100, %97 ], [ %105, %102 ]
+  ret i64 %81
+
+82:
+  %83 = phi i64 [ %105, %102 ], [ 0, %46 ]
+  %84 = phi i64 [ %90, %102 ], [ 0, %46 ]
+  %85 = getelementptr i64, ptr %47, i64 %84
+  %86 = load i64, ptr %85, align 8
+  %87 = add i64 %84, 1
+  %88 = call i64 @llvm.smax.i64(i64 %2, i64 %87)
+  br label %89
+
+89:
+  %90 = phi i64 [ %84, %82 ], [ %95, %94 ]
+  %91 = getelementptr i64, ptr %47, i64 %90
+  %92 = load i64, ptr %91, align 8
+  %93 = icmp eq i64 %92, %86
+  br i1 %93, label %94, label %102
+
+94:
+  %95 = add i64 %90, 1
+  %96 = icmp eq i64 %95, %88
+  br i1 %96, label %97, label %89
+
+97:
+  %98 = getelementptr i64, ptr %0, i64 %83
+  store i64 %86, ptr %98, align 8
+  %99 = sub i64 %88, %84
+  %100 = add i64 %83, 1
+  %101 = getelementptr i64, ptr %1, i64 %83
+  store i64 %99, ptr %101, align 8
+  br label %80
+
+102:
+  %103 = getelementptr i64, ptr %0, i64 %83
+  store i64 %86, ptr %103, align 8
+  %104 = sub i64 %90, %84
+  %105 = add i64 %83, 1
+  %106 = getelementptr i64, ptr %1, i64 %83
+  store i64 %104, ptr %106, align 8
+  %107 = icmp slt i64 %90, %2
+  br i1 %107, label %82, label %80
 }
 
 define internal fastcc i64 @read_header(ptr %0, i64 %1, i64 %2, i64 %3, ptr %4, i64 %5, ptr %6) {

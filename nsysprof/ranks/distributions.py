@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from nsysprof.arrays import compiled
 from nsysprof.trace.schema import Bools, Int64s, Ints
 
 # Where one name has more different values than this, they are rounded to _BITS significant bits.
@@ -177,12 +178,20 @@ def _count(owner: Int64s, value: Int64s) -> tuple[Int64s, Int64s, Int64s]:
     if int(owner.max()).bit_length() + bits > 62:
         return _join(owner, value, np.ones_like(value))
     # Owner and value are packed into one number, which can be sorted many times faster than two.
-    packed = (owner << bits) | (value - least)
-    packed.sort()
-    begins = np.flatnonzero(np.append(True, packed[1:] != packed[:-1]))
-    different = packed[begins]
-    times = np.diff(begins, append=len(packed))
+    different, times = _count_equal((owner << bits) | (value - least), int(owner.max()).bit_length() + bits)
     return different >> bits, (different & ((1 << bits) - 1)) + least, times
+
+
+def _count_equal(values: Int64s, bits: int) -> tuple[Int64s, Int64s]:
+    """Return the different values in order, and how often each occurred. None is negative or has more bits."""
+    run = compiled("count_equal", len(values))
+    if run is not None:
+        times = np.empty_like(values)
+        count = run(values, times, len(values), bits, np.empty(6 << 11, dtype=np.int64))
+        return values[:count], times[:count]
+    values.sort()
+    begins = np.flatnonzero(np.append(True, values[1:] != values[:-1]))
+    return values[begins], np.diff(begins, append=len(values))
 
 
 def _join(owner: Ints, value: Int64s, times: Int64s) -> tuple[Int64s, Int64s, Int64s]:

@@ -75,7 +75,8 @@ def write_part(leaf: Leaf, path: Path) -> None:
         columns |= {f"lane_{name}": getattr(detail.lanes, name) for name in Lanes.__annotations__}
     table = pa.table({name: _cell(pa, name, value) for name, value in columns.items()})
     with open_whole(path) as stream:
-        pq.write_table(table, stream, compression="zstd")
+        # Dictionaries and statistics of one row take longer than what they save.
+        pq.write_table(table, stream, compression="lz4", use_dictionary=False, write_statistics=False)
 
 
 def _cell(pa: Any, name: str, value: Any) -> Any:
@@ -146,7 +147,7 @@ def _read(path: Path, of_durations: list[str] | None) -> dict[str, Any] | None:
             for name in file.schema_arrow.names
             if of_durations is None or name in of_durations or not name.startswith(("key_", "duration_"))
         ]
-        table = file.read(columns=names)
+        table = file.read(columns=names, use_threads=False)
         file.close()
     except (OSError, pa.ArrowException):
         return None

@@ -8,6 +8,7 @@ import numpy as np
 
 from nsysprof.analysis.idle_time.call_classes import LAUNCH, classify_calls
 from nsysprof.analysis.idle_time.full_queues import find_full_queues
+from nsysprof.arrays import find_places
 from nsysprof.ranks.overlap import Cover, cover
 from nsysprof.trace.schema import MIGRATION, NULL, Bools, Calls, Int64s, Ints, Tables, Work
 
@@ -82,10 +83,11 @@ def _waits(tables: Tables, calls: Calls, launch: Ints) -> tuple[Int64s, Int64s]:
     classes = classify_calls(tables, launch)
     start, end = calls.start_ns, calls.ends_ns()
     known = launch >= 0
-    issued = np.sort(start[launch[known]])
-    ended = np.sort(tables.work.ends_ns()[known])
+    # Both are nearly in order, which a stable sort is quick with.
+    issued = np.sort(start[launch[known]], kind="stable")
+    ended = np.sort(tables.work.ends_ns()[known], kind="stable")
     waits = classes.is_wait | classes.is_blocking_copy
-    waits[find_full_queues(start, end, classes.of == LAUNCH, np.searchsorted(issued, start, "left"), ended)] = True
+    waits[find_full_queues(start, end, classes.of == LAUNCH, find_places(issued, start), ended)] = True
     rows = np.flatnonzero(waits)
     rows = rows[np.argsort(end[rows], kind="stable")]
     return start[rows], end[rows]
@@ -101,7 +103,7 @@ def _own_work(work: Work, calls: Calls, launch: Ints, is_comm: Bools) -> tuple[I
 
 
 def _comm_ends(work: Work, is_comm: Bools) -> Int64s:
-    found: Int64s = np.sort(work.ends_ns(np.flatnonzero(is_comm).astype(np.int64)))
+    found: Int64s = np.sort(work.ends_ns(np.flatnonzero(is_comm).astype(np.int64)), kind="stable")
     return found
 
 
