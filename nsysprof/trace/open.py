@@ -26,8 +26,9 @@ _LFS = b"version https://git-lfs.github.com/spec"
 _MARKS = ("StringIds", "META_DATA_CAPTURE", "META_DATA_EXPORT", "EXPORT_META_DATA", "NVTX_EVENTS", "ANALYSIS_DETAILS")
 
 
-# How many bytes of a file are hashed at a time: a processor's cache holds them.
-_CHUNK = 1 << 18
+# How many bytes of a file are hashed at a time: a processor's cache holds them. Between two chunks, the thread waits
+# for Python's lock, which others may hold for as long as some megabytes take.
+_CHUNK = 1 << 22
 # A larger file of which less than this share was ever written is an interrupted copy.
 _SPARSE_BYTES, _SPARSE_SHARE = 16 << 20, 4
 # Below this size (bytes), SQLite reads a trace as quickly as the compiled reader can be loaded.
@@ -73,6 +74,12 @@ class Trace:
     def digest(self) -> Future[str]:
         """Return the SHA-256 of `identity`, which is computed in the background from the first use on."""
         return self.background.submit(_sha256, self.identity, self.limits.cancelled)
+
+    def begin(self) -> None:
+        """Begin in the background what takes long and needs no table: the SHA-256, and loading compiled code."""
+        if self.is_worth_compiling:
+            self.background.submit(compiled_reader_problem)
+        self.digest  # noqa: B018 - computed from the first use on
 
     @property
     def connection(self) -> sqlite3.Connection:
@@ -132,7 +139,7 @@ def open_trace(
     # Several threads read different tables, each by its own connection. Trace.lock lets them take turns.
     connections = _connect(path, size)
     connection, limits = connections.own(), connections.limits
-    with InlineExecutor() if one_thread else ThreadPoolExecutor(1, thread_name_prefix="sha256") as pool:
+    with InlineExecutor() if one_thread else ThreadPoolExecutor(2, thread_name_prefix="background") as pool:
         try:
             columns = _probe(connection, path, limits)
             identity = identity or path

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from nsysprof.results.analysis import Analysis, CaptureRecord
     from nsysprof.results.findings.stack_samples import StackSamples
     from nsysprof.results.power_samples import GpuEnergy
+    from nsysprof.trace.open import Trace
 
 
 def analyze_one(request: AnalyzeRequest, progress: Progress) -> TraceResult:
@@ -35,6 +36,7 @@ def analyze_one(request: AnalyzeRequest, progress: Progress) -> TraceResult:
     from nsysprof.attention.policy_file import read_policy
     from nsysprof.files.memory_limit import keep_memory_limit
     from nsysprof.trace.inputs.resolve_input import identity_of
+    from nsysprof.trace.open import open_trace
 
     (source,) = request.inputs
     folder = request.out or Path("analysis") / name_after(source)
@@ -46,16 +48,17 @@ def analyze_one(request: AnalyzeRequest, progress: Progress) -> TraceResult:
             record = read_record(source) if source.is_dir() else None
             trace = resolve(source, request.nsys, Path(scratch), progress.say)
             keep_memory_limit(trace)
-            analysis = analyze_trace(
-                trace,
-                progress.say,
-                identity_of(source, trace),
-                launched_only=request.launched_only,
-                policy=policy,
-                stacks=read_stacks(source, trace),
-                unfold=request.unfold,
-                power=read_power(source, trace),
-            )
+            with open_trace(trace, identity_of(source, trace)) as opened:
+                opened.begin()  # while pandas loads
+                analysis = _analyze_opened(
+                    opened,
+                    progress.say,
+                    launched_only=request.launched_only,
+                    policy=policy,
+                    stacks=read_stacks(source, trace),
+                    unfold=request.unfold,
+                    power=read_power(source, trace),
+                )
             analysis, record = complete_analysis(
                 analysis, record, trace, folder=source, report=request.counters, ncu=request.ncu
             )
@@ -92,20 +95,36 @@ def analyze_trace(
     from nsysprof.trace.open import open_trace
 
     with open_trace(trace_path, identity) as trace:
-        # This comes last, because the trace's SHA-256 is computed while pandas loads.
-        from nsysprof.analysis.overview.summarize import summarize
-        from nsysprof.files.memory_reuse import reuse_in_pyarrow
-        from nsysprof.trace.tables import read_tables
-
-        reuse_in_pyarrow()
-        return summarize(
-            read_tables(trace, progress=say),
-            launched_only=launched_only,
-            policy=policy,
-            stacks=stacks,
-            unfold=unfold,
-            power=power,
+        trace.begin()
+        return _analyze_opened(
+            trace, say, launched_only=launched_only, policy=policy, stacks=stacks, unfold=unfold, power=power
         )
+
+
+def _analyze_opened(
+    trace: Trace,
+    say: Say | None,
+    *,
+    launched_only: bool,
+    policy: PolicyFile | None,
+    stacks: StackSamples | None,
+    unfold: bool,
+    power: Sequence[GpuEnergy],
+) -> Analysis:
+    """Read and summarize an opened trace. The other arguments are those of summarize."""
+    from nsysprof.analysis.overview.summarize import summarize
+    from nsysprof.files.memory_reuse import reuse_in_pyarrow
+    from nsysprof.trace.tables import read_tables
+
+    reuse_in_pyarrow()
+    return summarize(
+        read_tables(trace, progress=say),
+        launched_only=launched_only,
+        policy=policy,
+        stacks=stacks,
+        unfold=unfold,
+        power=power,
+    )
 
 
 def resolve(source: Path, nsys: Path | None, scratch: Path, say: Say) -> Path:
