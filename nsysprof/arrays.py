@@ -41,6 +41,9 @@ _FUNCTIONS = {
     "find_rows": "vvv",
     "order_work": "vvvv a ii a v a v aa i a",
     "count_calls": "vvvv aa ii vvv a i a i a aaa a i i aaa",
+    "order_calls": "vvvv a v",
+    "count_pauses": "av r i",
+    "find_turns": "av av a i b",
     "find_sets": "r i aaaaa i aaa rrrrrr ii",
     "measure_work": "avva ii r i aa ii rrrrrr v aaa i a aa",
     "find_gaps": "i r i a vv b i a rr",
@@ -65,6 +68,8 @@ def rows_by_key(keys: pd.Series, rows: Int64s | None = None) -> list[tuple[Any, 
     rows: the row of each key; None means 0, 1, 2 and so on.
     """
     codes, unique = pd.factorize(keys, sort=True)
+    if len(unique) == 1 and bool((codes == 0).all()):
+        return [(unique[0], np.arange(len(codes)) if rows is None else rows)]
     # Numbers with few bits are sorted by counting, which is faster than comparing.
     codes = codes.astype(np.int16 if len(unique) < 1 << 15 else np.int64)
     order = np.argsort(codes, kind="stable")

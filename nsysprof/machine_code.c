@@ -1722,3 +1722,70 @@ i64 count_equal(i64 *values, i64 *other, i64 count, i64 bits, i64 *bins) {
     }
     return different;
 }
+
+/* --- The calls of a thread, for nsysprof/analysis/attribution ------------------------------------------------------ */
+
+/* Write the start of each call of the chosen variants, and how long after it this call and all earlier ones had ended;
+   return how many calls that are, or -1 where they are not in order of start, or last longer than `lasted` can say. */
+i64 order_calls(const numbers *chosen_, const numbers *start_, const numbers *duration_, const numbers *variant_,
+                i64 *starts, const numbers *lasted) {
+    numbers chosen = *chosen_, start = *start_, duration = *duration_, variant = *variant_;
+    i64 calls = start.length, found = 0, reached = NONE, before = NONE;
+    if (duration.length != calls || variant.length != calls || lasted->length != calls || chosen.kind != 1)
+        return -1;
+    u8 *out = (u8 *)lasted->at;
+    for (i64 call = 0; call < calls; call++) {
+        i64 kind = item(variant, call);
+        if ((u64)kind >= (u64)chosen.length)
+            return -1;
+        if (!chosen.at[kind])
+            continue;
+        i64 begins = item(start, call), ends = begins + item(duration, call);
+        if (begins < before)
+            return -1;
+        before = begins;
+        reached = ends > reached ? ends : reached;
+        if (lasted->kind == 5 && (u64)(reached - begins) >> 32)
+            return -1;
+        put(out, lasted->kind == 8, found, reached - begins);
+        starts[found++] = begins;
+    }
+    return found;
+}
+
+/* Count how often a thread paused for how long after a call; longer times and negative ones as the longest and as 0. */
+i64 count_pauses(const i64 *starts, const numbers *lasted_, i32 *times, i64 longest) {
+    numbers lasted = *lasted_;
+    for (i64 call = 0; call + 1 < lasted.length; call++) {
+        i64 pause = starts[call + 1] - starts[call] - item(lasted, call);
+        times[pause < 0 ? 0 : pause > longest ? longest : pause]++;
+    }
+    return 0;
+}
+
+/* Write for each point whether the thread with these calls is silent then (it has no call open) inside the range
+   `candidate`, and for each range: at how many points it is, in how many turns (a call of the thread ends a turn), and
+   how many calls had begun at the first and at the last of them: (ranges, 4). Points are in order. Return 0, or -1 where
+   they are not, or a range is none. */
+i64 find_turns(const i64 *starts, const numbers *lasted_, const i64 *points, const numbers *candidate_, i64 *turns,
+               i64 ranges, u8 *is_silent) {
+    numbers lasted = *lasted_, candidate = *candidate_;
+    i64 at = 0;
+    for (i64 point = 0; point < candidate.length; point++) {
+        i64 range = item(candidate, point);
+        if (range >= ranges || (point && points[point] < points[point - 1]))
+            return -1;
+        while (at < lasted.length && starts[at] <= points[point])
+            at++;
+        if (range < 0 || (at && starts[at - 1] + item(lasted, at - 1) > points[point]))
+            continue;
+        is_silent[point] = 1;
+        i64 *its = turns + 4 * range;
+        if (!its[0]++)
+            its[2] = at;
+        if (its[0] == 1 || its[3] != at)
+            its[1]++;
+        its[3] = at;
+    }
+    return 0;
+}

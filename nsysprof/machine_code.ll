@@ -1,4 +1,4 @@
-; made by scripts/build_machine_code of machine_code.c with SHA-256 a2ac7d13cd24998ed98a715c48cbc4f5313742601fe116ef5841e7e58b9353eb
+; made by scripts/build_machine_code of machine_code.c with SHA-256 05ea680bbd7269db63ca92303e783800dd5ebe324286649062a750bbcaca63d5
 
 %struct.numbers = type { ptr, i64, i64 }
 %struct.open_ranges = type { i64, i64, i64, i64, i64, i64, i64 }
@@ -8904,6 +8904,491 @@ define i64 @count_equal(ptr %0, ptr %1, i64 %2, i64 %3, ptr %4) {
   store i64 %104, ptr %106, align 8
   %107 = icmp slt i64 %90, %2
   br i1 %107, label %82, label %80
+}
+
+define i64 @order_calls(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4, ptr %5) {
+  %7 = load ptr, ptr %0, align 8
+  %8 = getelementptr i8, ptr %0, i64 8
+  %9 = load i64, ptr %8, align 8
+  %10 = load ptr, ptr %1, align 8
+  %11 = getelementptr i8, ptr %1, i64 8
+  %12 = load i64, ptr %11, align 8
+  %13 = getelementptr i8, ptr %1, i64 16
+  %14 = load i64, ptr %13, align 8
+  %15 = load ptr, ptr %2, align 8
+  %16 = getelementptr i8, ptr %2, i64 8
+  %17 = load i64, ptr %16, align 8
+  %18 = getelementptr i8, ptr %2, i64 16
+  %19 = load i64, ptr %18, align 8
+  %20 = load ptr, ptr %3, align 8
+  %21 = getelementptr i8, ptr %3, i64 8
+  %22 = load i64, ptr %21, align 8
+  %23 = getelementptr i8, ptr %3, i64 16
+  %24 = load i64, ptr %23, align 8
+  %25 = icmp eq i64 %17, %12
+  %26 = icmp eq i64 %22, %12
+  %27 = select i1 %25, i1 %26, i1 false
+  br i1 %27, label %28, label %140
+
+28:
+  %29 = getelementptr i8, ptr %0, i64 16
+  %30 = load i64, ptr %29, align 8
+  %31 = getelementptr i8, ptr %5, i64 8
+  %32 = load i64, ptr %31, align 8
+  %33 = icmp ne i64 %32, %12
+  %34 = icmp ne i64 %30, 1
+  %35 = select i1 %33, i1 true, i1 %34
+  br i1 %35, label %140, label %36
+
+36:
+  %37 = load ptr, ptr %5, align 8
+  %38 = icmp sgt i64 %12, 0
+  br i1 %38, label %39, label %140
+
+39:
+  %40 = getelementptr i8, ptr %5, i64 16
+  br label %41
+
+41:
+  %42 = phi i64 [ 0, %39 ], [ %137, %134 ]
+  %43 = phi i64 [ -9223372036854775808, %39 ], [ %136, %134 ]
+  %44 = phi i64 [ 0, %39 ], [ %138, %134 ]
+  %45 = phi i64 [ -9223372036854775808, %39 ], [ %135, %134 ]
+  switch i64 %24, label %62 [
+    i64 1, label %46
+    i64 2, label %50
+    i64 4, label %54
+    i64 5, label %58
+  ]
+
+46:
+  %47 = getelementptr i8, ptr %20, i64 %44
+  %48 = load i8, ptr %47, align 1
+  %49 = zext i8 %48 to i64
+  br label %65
+
+50:
+  %51 = getelementptr i16, ptr %20, i64 %44
+  %52 = load i16, ptr %51, align 2
+  %53 = sext i16 %52 to i64
+  br label %65
+
+54:
+  %55 = getelementptr i32, ptr %20, i64 %44
+  %56 = load i32, ptr %55, align 4
+  %57 = sext i32 %56 to i64
+  br label %65
+
+58:
+  %59 = getelementptr i32, ptr %20, i64 %44
+  %60 = load i32, ptr %59, align 4
+  %61 = zext i32 %60 to i64
+  br label %65
+
+62:
+  %63 = getelementptr i64, ptr %20, i64 %44
+  %64 = load i64, ptr %63, align 8
+  br label %65
+
+65:
+  %66 = phi i64 [ %64, %62 ], [ %49, %46 ], [ %53, %50 ], [ %57, %54 ], [ %61, %58 ]
+  %67 = icmp ult i64 %66, %9
+  br i1 %67, label %68, label %140
+
+68:
+  %69 = getelementptr i8, ptr %7, i64 %66
+  %70 = load i8, ptr %69, align 1
+  %71 = icmp eq i8 %70, 0
+  br i1 %71, label %134, label %72
+
+72:
+  switch i64 %14, label %89 [
+    i64 1, label %73
+    i64 2, label %77
+    i64 4, label %81
+    i64 5, label %85
+  ]
+
+73:
+  %74 = getelementptr i8, ptr %10, i64 %44
+  %75 = load i8, ptr %74, align 1
+  %76 = zext i8 %75 to i64
+  br label %92
+
+77:
+  %78 = getelementptr i16, ptr %10, i64 %44
+  %79 = load i16, ptr %78, align 2
+  %80 = sext i16 %79 to i64
+  br label %92
+
+81:
+  %82 = getelementptr i32, ptr %10, i64 %44
+  %83 = load i32, ptr %82, align 4
+  %84 = sext i32 %83 to i64
+  br label %92
+
+85:
+  %86 = getelementptr i32, ptr %10, i64 %44
+  %87 = load i32, ptr %86, align 4
+  %88 = zext i32 %87 to i64
+  br label %92
+
+89:
+  %90 = getelementptr i64, ptr %10, i64 %44
+  %91 = load i64, ptr %90, align 8
+  br label %92
+
+92:
+  %93 = phi i64 [ %91, %89 ], [ %76, %73 ], [ %80, %77 ], [ %84, %81 ], [ %88, %85 ]
+  switch i64 %19, label %110 [
+    i64 1, label %94
+    i64 2, label %98
+    i64 4, label %102
+    i64 5, label %106
+  ]
+
+94:
+  %95 = getelementptr i8, ptr %15, i64 %44
+  %96 = load i8, ptr %95, align 1
+  %97 = zext i8 %96 to i64
+  br label %113
+
+98:
+  %99 = getelementptr i16, ptr %15, i64 %44
+  %100 = load i16, ptr %99, align 2
+  %101 = sext i16 %100 to i64
+  br label %113
+
+102:
+  %103 = getelementptr i32, ptr %15, i64 %44
+  %104 = load i32, ptr %103, align 4
+  %105 = sext i32 %104 to i64
+  br label %113
+
+106:
+  %107 = getelementptr i32, ptr %15, i64 %44
+  %108 = load i32, ptr %107, align 4
+  %109 = zext i32 %108 to i64
+  br label %113
+
+110:
+  %111 = getelementptr i64, ptr %15, i64 %44
+  %112 = load i64, ptr %111, align 8
+  br label %113
+
+113:
+  %114 = phi i64 [ %112, %110 ], [ %97, %94 ], [ %101, %98 ], [ %105, %102 ], [ %109, %106 ]
+  %115 = icmp slt i64 %93, %45
+  br i1 %115, label %140, label %116
+
+116:
+  %117 = add i64 %114, %93
+  %118 = call i64 @llvm.smax.i64(i64 %117, i64 %43)
+  %119 = load i64, ptr %40, align 8
+  %120 = icmp ne i64 %119, 5
+  %121 = sub i64 %118, %93
+  %122 = icmp ult i64 %121, 4294967296
+  %123 = select i1 %120, i1 true, i1 %122
+  br i1 %123, label %124, label %140
+
+124:
+  %125 = icmp eq i64 %119, 8
+  br i1 %125, label %126, label %128
+
+126:
+  %127 = getelementptr i64, ptr %37, i64 %42
+  store i64 %121, ptr %127, align 8
+  br label %131
+
+128:
+  %129 = trunc i64 %121 to i32
+  %130 = getelementptr i32, ptr %37, i64 %42
+  store i32 %129, ptr %130, align 4
+  br label %131
+
+131:
+  %132 = add i64 %42, 1
+  %133 = getelementptr i64, ptr %4, i64 %42
+  store i64 %93, ptr %133, align 8
+  br label %134
+
+134:
+  %135 = phi i64 [ %93, %131 ], [ %45, %68 ]
+  %136 = phi i64 [ %118, %131 ], [ %43, %68 ]
+  %137 = phi i64 [ %132, %131 ], [ %42, %68 ]
+  %138 = add i64 %44, 1
+  %139 = icmp eq i64 %138, %12
+  br i1 %139, label %140, label %41
+
+140:
+  %141 = phi i64 [ -1, %6 ], [ -1, %28 ], [ 0, %36 ], [ -1, %65 ], [ -1, %113 ], [ -1, %116 ], [ %137, %134 ]
+  ret i64 %141
+}
+
+define i64 @count_pauses(ptr %0, ptr %1, ptr %2, i64 %3) {
+  %5 = load ptr, ptr %1, align 8
+  %6 = getelementptr i8, ptr %1, i64 8
+  %7 = load i64, ptr %6, align 8
+  %8 = getelementptr i8, ptr %1, i64 16
+  %9 = load i64, ptr %8, align 8
+  %10 = icmp sgt i64 %7, 1
+  br i1 %10, label %11, label %13
+
+11:
+  %12 = load i64, ptr %0, align 8
+  br label %14
+
+13:
+  ret i64 0
+
+14:
+  %15 = phi i64 [ %19, %39 ], [ %12, %11 ]
+  %16 = phi i64 [ %49, %39 ], [ 1, %11 ]
+  %17 = phi i64 [ %16, %39 ], [ 0, %11 ]
+  %18 = getelementptr i64, ptr %0, i64 %16
+  %19 = load i64, ptr %18, align 8
+  switch i64 %9, label %36 [
+    i64 1, label %20
+    i64 2, label %24
+    i64 4, label %28
+    i64 5, label %32
+  ]
+
+20:
+  %21 = getelementptr i8, ptr %5, i64 %17
+  %22 = load i8, ptr %21, align 1
+  %23 = zext i8 %22 to i64
+  br label %39
+
+24:
+  %25 = getelementptr i16, ptr %5, i64 %17
+  %26 = load i16, ptr %25, align 2
+  %27 = sext i16 %26 to i64
+  br label %39
+
+28:
+  %29 = getelementptr i32, ptr %5, i64 %17
+  %30 = load i32, ptr %29, align 4
+  %31 = sext i32 %30 to i64
+  br label %39
+
+32:
+  %33 = getelementptr i32, ptr %5, i64 %17
+  %34 = load i32, ptr %33, align 4
+  %35 = zext i32 %34 to i64
+  br label %39
+
+36:
+  %37 = getelementptr i64, ptr %5, i64 %17
+  %38 = load i64, ptr %37, align 8
+  br label %39
+
+39:
+  %40 = phi i64 [ %38, %36 ], [ %23, %20 ], [ %27, %24 ], [ %31, %28 ], [ %35, %32 ]
+  %41 = add i64 %15, %40
+  %42 = sub i64 %19, %41
+  %43 = icmp slt i64 %42, 0
+  %44 = call i64 @llvm.smin.i64(i64 %42, i64 %3)
+  %45 = select i1 %43, i64 0, i64 %44
+  %46 = getelementptr i32, ptr %2, i64 %45
+  %47 = load i32, ptr %46, align 4
+  %48 = add i32 %47, 1
+  store i32 %48, ptr %46, align 4
+  %49 = add i64 %16, 1
+  %50 = icmp eq i64 %49, %7
+  br i1 %50, label %13, label %14
+}
+
+define i64 @find_turns(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4, i64 %5, ptr %6) {
+  %8 = load ptr, ptr %1, align 8
+  %9 = getelementptr i8, ptr %1, i64 8
+  %10 = load i64, ptr %9, align 8
+  %11 = getelementptr i8, ptr %1, i64 16
+  %12 = load i64, ptr %11, align 8
+  %13 = load ptr, ptr %3, align 8
+  %14 = getelementptr i8, ptr %3, i64 8
+  %15 = load i64, ptr %14, align 8
+  %16 = getelementptr i8, ptr %3, i64 16
+  %17 = load i64, ptr %16, align 8
+  %18 = icmp sgt i64 %15, 0
+  br i1 %18, label %19, label %121
+
+19:
+  %20 = phi i64 [ %66, %118 ], [ 0, %7 ]
+  %21 = phi i64 [ %119, %118 ], [ 0, %7 ]
+  switch i64 %17, label %38 [
+    i64 1, label %22
+    i64 2, label %26
+    i64 4, label %30
+    i64 5, label %34
+  ]
+
+22:
+  %23 = getelementptr i8, ptr %13, i64 %21
+  %24 = load i8, ptr %23, align 1
+  %25 = zext i8 %24 to i64
+  br label %41
+
+26:
+  %27 = getelementptr i16, ptr %13, i64 %21
+  %28 = load i16, ptr %27, align 2
+  %29 = sext i16 %28 to i64
+  br label %41
+
+30:
+  %31 = getelementptr i32, ptr %13, i64 %21
+  %32 = load i32, ptr %31, align 4
+  %33 = sext i32 %32 to i64
+  br label %41
+
+34:
+  %35 = getelementptr i32, ptr %13, i64 %21
+  %36 = load i32, ptr %35, align 4
+  %37 = zext i32 %36 to i64
+  br label %41
+
+38:
+  %39 = getelementptr i64, ptr %13, i64 %21
+  %40 = load i64, ptr %39, align 8
+  br label %41
+
+41:
+  %42 = phi i64 [ %40, %38 ], [ %25, %22 ], [ %29, %26 ], [ %33, %30 ], [ %37, %34 ]
+  %43 = icmp slt i64 %42, %5
+  br i1 %43, label %44, label %121
+
+44:
+  %45 = icmp eq i64 %21, 0
+  br i1 %45, label %52, label %46
+
+46:
+  %47 = getelementptr i64, ptr %2, i64 %21
+  %48 = load i64, ptr %47, align 8
+  %49 = getelementptr i8, ptr %47, i64 -8
+  %50 = load i64, ptr %49, align 8
+  %51 = icmp slt i64 %48, %50
+  br i1 %51, label %121, label %52
+
+52:
+  %53 = icmp slt i64 %20, %10
+  br i1 %53, label %54, label %65
+
+54:
+  %55 = getelementptr i64, ptr %2, i64 %21
+  %56 = load i64, ptr %55, align 8
+  br label %57
+
+57:
+  %58 = phi i64 [ %20, %54 ], [ %63, %62 ]
+  %59 = getelementptr i64, ptr %0, i64 %58
+  %60 = load i64, ptr %59, align 8
+  %61 = icmp sgt i64 %60, %56
+  br i1 %61, label %65, label %62
+
+62:
+  %63 = add i64 %58, 1
+  %64 = icmp eq i64 %63, %10
+  br i1 %64, label %65, label %57
+
+65:
+  %66 = phi i64 [ %20, %52 ], [ %10, %62 ], [ %58, %57 ]
+  %67 = icmp slt i64 %42, 0
+  br i1 %67, label %118, label %68
+
+68:
+  %69 = icmp eq i64 %66, 0
+  br i1 %69, label %99, label %70
+
+70:
+  %71 = add i64 %66, -1
+  %72 = getelementptr i64, ptr %0, i64 %71
+  %73 = load i64, ptr %72, align 8
+  switch i64 %12, label %90 [
+    i64 1, label %74
+    i64 2, label %78
+    i64 4, label %82
+    i64 5, label %86
+  ]
+
+74:
+  %75 = getelementptr i8, ptr %8, i64 %71
+  %76 = load i8, ptr %75, align 1
+  %77 = zext i8 %76 to i64
+  br label %93
+
+78:
+  %79 = getelementptr i16, ptr %8, i64 %71
+  %80 = load i16, ptr %79, align 2
+  %81 = sext i16 %80 to i64
+  br label %93
+
+82:
+  %83 = getelementptr i32, ptr %8, i64 %71
+  %84 = load i32, ptr %83, align 4
+  %85 = sext i32 %84 to i64
+  br label %93
+
+86:
+  %87 = getelementptr i32, ptr %8, i64 %71
+  %88 = load i32, ptr %87, align 4
+  %89 = zext i32 %88 to i64
+  br label %93
+
+90:
+  %91 = getelementptr i64, ptr %8, i64 %71
+  %92 = load i64, ptr %91, align 8
+  br label %93
+
+93:
+  %94 = phi i64 [ %92, %90 ], [ %77, %74 ], [ %81, %78 ], [ %85, %82 ], [ %89, %86 ]
+  %95 = add i64 %94, %73
+  %96 = getelementptr i64, ptr %2, i64 %21
+  %97 = load i64, ptr %96, align 8
+  %98 = icmp sgt i64 %95, %97
+  br i1 %98, label %118, label %99
+
+99:
+  %100 = getelementptr i8, ptr %6, i64 %21
+  store i8 1, ptr %100, align 1
+  %101 = shl i64 %42, 5
+  %102 = getelementptr i8, ptr %4, i64 %101
+  %103 = load i64, ptr %102, align 8
+  %104 = add i64 %103, 1
+  store i64 %104, ptr %102, align 8
+  %105 = icmp eq i64 %103, 0
+  br i1 %105, label %106, label %108
+
+106:
+  %107 = getelementptr i8, ptr %102, i64 16
+  store i64 %66, ptr %107, align 8
+  br label %112
+
+108:
+  %109 = getelementptr i8, ptr %102, i64 24
+  %110 = load i64, ptr %109, align 8
+  %111 = icmp eq i64 %110, %66
+  br i1 %111, label %116, label %112
+
+112:
+  %113 = getelementptr i8, ptr %102, i64 8
+  %114 = load i64, ptr %113, align 8
+  %115 = add i64 %114, 1
+  store i64 %115, ptr %113, align 8
+  br label %116
+
+116:
+  %117 = getelementptr i8, ptr %102, i64 24
+  store i64 %66, ptr %117, align 8
+  br label %118
+
+118:
+  %119 = add i64 %21, 1
+  %120 = icmp eq i64 %119, %15
+  br i1 %120, label %121, label %19
+
+121:
+  %122 = phi i64 [ 0, %7 ], [ -1, %46 ], [ -1, %41 ], [ 0, %118 ]
+  ret i64 %122
 }
 
 define internal fastcc i64 @read_header(ptr %0, i64 %1, i64 %2, i64 %3, ptr %4, i64 %5, ptr %6) {

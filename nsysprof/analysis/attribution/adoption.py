@@ -17,7 +17,7 @@ import pandas as pd
 
 from nsysprof.analysis.attribution.library_ranges import users_ranges
 from nsysprof.analysis.attribution.thread_calls import ThreadCalls, order_calls
-from nsysprof.arrays import rows_by_key
+from nsysprof.arrays import compiled, rows_by_key
 from nsysprof.trace.schema import PID_MASK, Bools, Calls, Int64s, Ints, Rows
 
 # Two threads take turns if each side makes this many calls between two changes of side, on average.
@@ -222,38 +222,61 @@ def _waits(threads: ThreadRanges, other: int, points: Points, candidate: Int64s)
     candidate: the row of the range for each event, or -1 for none.
     """
     calls = threads.calls_of(other)
-    start = calls.start_ns
-    # How many calls of the thread began before each event.
-    gap: Rows = np.searchsorted(start, points.start_ns, "right").astype(np.int32)
-    silent = (candidate >= 0) & ((gap == 0) | (calls.ended_ns(gap) <= points.start_ns))
+    turned = _find_turns(calls, points, candidate, len(threads.start)) or _find_turns_plainly(calls, points, candidate)
+    silent, instance, lengths, turns, first, between = turned
     waits = np.zeros(len(candidate), dtype=bool)
-    rows = np.flatnonzero(silent).astype(np.int32)
-    del silent
-    if len(rows) == 0:
+    if len(instance) == 0:
         return waits
     usual = calls.usual_pause_ns()
-    order = rows[np.lexsort((gap[rows], candidate[rows]))]
-    owners, turn = candidate[order], gap[order]
-    fresh = np.diff(owners, prepend=-2) != 0
-    of_owner = np.cumsum(fresh, dtype=np.int32) - np.int32(1)
-    begins = np.flatnonzero(fresh)
-    lengths = np.diff(np.append(begins, len(order)))
-    new_turn = fresh | (np.diff(turn, prepend=-1) != 0)
-    turns = np.add.reduceat(new_turn.astype(np.int64), begins)
-    # how many calls of the waiting thread began before each event
-    between = np.maximum.reduceat(turn, begins) - np.minimum.reduceat(turn, begins)
     takes_turns = (turns > 1) & (lengths >= _CALLS_A_TURN * turns) & (between >= _CALLS_A_TURN * (turns - 1))
     # A single turn: compare how long the owner is silent around it.
-    first, instance = turn[begins], owners[begins]
     since = np.maximum(calls.ended_ns(first), threads.start[instance])
     since[first == 0] = threads.start[instance[first == 0]]
-    until = np.minimum(_at(start, first, np.iinfo(np.int64).max), threads.end[instance])
+    until = np.minimum(_at(calls.start_ns, first, np.iinfo(np.int64).max), threads.end[instance])
     silence = until - since
     share = silence >= _SILENT_SHARE * (threads.end[instance] - threads.start[instance])
     long = (lengths >= _CALLS_A_TURN) & (silence >= _LONG_SILENCE * usual)
-    accepted = np.where(turns > 1, takes_turns, share | long)
-    waits[order] = accepted[of_owner]
+    accepted = np.zeros(len(threads.start), dtype=np.bool_)
+    accepted[instance] = np.where(turns > 1, takes_turns, share | long)
+    np.logical_and(silent, accepted[candidate], out=waits)
     return waits
+
+
+# Which events happen in silence; and of each range with some: its row, how many it has, in how many turns, how many
+# calls of its thread began before the first of them, and how many between the first and the last.
+_Turns = tuple[Bools, Int64s, Int64s, Int64s, Int64s, Int64s]
+
+
+def _find_turns(calls: ThreadCalls, points: Points, candidate: Int64s, ranges: int) -> _Turns | None:
+    """Return the turns by compiled code; None where it is not to be had."""
+    run = compiled("find_turns", len(candidate))
+    if run is None:
+        return None
+    silent, turns = np.zeros(len(candidate), dtype=np.uint8), np.zeros((ranges, 4), dtype=np.int64)
+    start = np.ascontiguousarray(points.start_ns)
+    if run(calls.start_ns, calls.lasted_ns, start, candidate, turns.ravel(), ranges, silent) < 0:
+        return None
+    instance = np.flatnonzero(turns[:, 0])
+    lengths, number, first, last = turns[instance].T.copy()
+    return silent.view(np.bool_), instance, lengths, number, first, last - first
+
+
+def _find_turns_plainly(calls: ThreadCalls, points: Points, candidate: Int64s) -> _Turns:
+    # How many calls of the thread began before each event.
+    gap = np.searchsorted(calls.start_ns, points.start_ns, "right").astype(np.int32)
+    silent = (candidate >= 0) & ((gap == 0) | (calls.ended_ns(gap) <= points.start_ns))
+    rows = np.flatnonzero(silent).astype(np.int32)
+    order = rows[np.lexsort((gap[rows], candidate[rows]))]
+    owners, turn = candidate[order].astype(np.int64), gap[order].astype(np.int64)
+    fresh = np.diff(owners, prepend=-2) != 0
+    begins = np.flatnonzero(fresh)
+    if len(begins) == 0:
+        return silent, begins, begins, begins, begins, begins
+    new_turn = fresh | (np.diff(turn, prepend=-1) != 0)
+    turns = np.add.reduceat(new_turn.astype(np.int64), begins)
+    between = np.maximum.reduceat(turn, begins) - np.minimum.reduceat(turn, begins)
+    lengths = np.diff(np.append(begins, len(order)))
+    return silent, owners[begins], lengths, turns, turn[begins], between
 
 
 def _at(values: Int64s, places: Ints, otherwise: int) -> Int64s:

@@ -22,6 +22,8 @@ from nsysprof.arrays import find_places
 from nsysprof.trace.schema import Bools, Calls, Int64s, Ints, Rows, Tables, Work
 
 CAUSED_COLUMNS = ("group", "kind", "number", "instances", "total_ns")
+# The most pairs of an owner and a name that are looked at without sorting them: this many more than there are kernels.
+_MOST_SUMS = 1 << 18
 _Reasons = npt.NDArray[np.int8]
 
 
@@ -271,10 +273,16 @@ def _tabulate_captured(
 def _sum(work: Work, owner: Int64s, row: Rows, names: Names) -> pd.DataFrame:
     """Return instances and total time (ns) of the kernels by owner and number of the name."""
     width = np.int64(max(1, len(names.texts)))
-    keys, place = np.unique(owner * width + names.numbers(work.variant[row]), return_inverse=True)
-    total = np.zeros(len(keys), dtype=np.int64)
+    keys = owner * width + names.numbers(work.variant[row])
+    place, size = keys, int(keys.max(initial=-1)) + 1
+    if size > len(keys) + _MOST_SUMS:
+        keys, place = np.unique(keys, return_inverse=True)
+        size = len(keys)
+    count, total = np.bincount(place, minlength=size), np.zeros(size, dtype=np.int64)
     np.add.at(total, place, work.duration_ns[row].astype(np.int64))
-    count = np.bincount(place, minlength=len(keys))
+    if place is keys:
+        keys = np.flatnonzero(count)
+        count, total = count[keys], total[keys]
     return pd.DataFrame({"owner": keys // width, "number": keys % width, "instances": count, "total_ns": total})
 
 

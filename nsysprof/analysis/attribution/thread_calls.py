@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nsysprof.arrays import find_rows
+from nsysprof.arrays import compiled, find_rows
 from nsysprof.trace.schema import Bools, Calls, Int64s, Ints
 
 _BLOCK = 1 << 18
@@ -38,7 +38,10 @@ class ThreadCalls:
             return 0.0
         # Longer times and negative ones are counted as the longest and as 0, which changes no median between these.
         times = np.zeros(_LONG_NS + 1, dtype=np.int32)
-        for low in range(0, pauses, _BLOCK):
+        run = compiled("count_pauses", pauses)
+        if run is not None:
+            run(self.start_ns, self.lasted_ns, times, _LONG_NS)
+        for low in range(0, 0 if run else pauses, _BLOCK):
             part = slice(low, min(low + _BLOCK, pauses))
             np.add.at(times, np.clip(self._pauses_ns(part), 0, _LONG_NS), np.int32(1))
         middle = [(pauses - 1) // 2, pauses // 2]
@@ -57,6 +60,9 @@ def order_calls(calls: Calls, of_variant: Bools) -> ThreadCalls:
 
     of_variant: whether the calls of each variant are wanted.
     """
+    found = _order_compiled(calls, of_variant)
+    if found is not None:
+        return found
     if of_variant.all():
         rows, start = None, calls.start_ns
     else:
@@ -78,3 +84,13 @@ def order_calls(calls: Calls, of_variant: Bools) -> ThreadCalls:
             lasted = lasted.astype(np.int64)
         lasted[part] = ended
     return ThreadCalls(start, lasted)
+
+
+def _order_compiled(calls: Calls, of_variant: Bools) -> ThreadCalls | None:
+    """Return what order_calls does by compiled code; None where that is not to be had, or the calls are in no order."""
+    run = compiled("order_calls", len(calls))
+    if run is None:
+        return None
+    start, lasted = np.empty(len(calls), dtype=np.int64), np.empty(len(calls), dtype=np.uint32)
+    count = run(of_variant, calls.start_ns, calls.duration_ns, calls.variant, start, lasted)
+    return None if count < 0 else ThreadCalls(start[:count], lasted[:count])

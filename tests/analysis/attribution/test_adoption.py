@@ -1,7 +1,12 @@
 """Who waits for whom: autograd's pattern is adopted, threads that merely run at once are not."""
 
+import numpy as np
 import pytest
 
+from nsysprof import arrays
+from nsysprof.analysis.attribution import adoption
+from nsysprof.analysis.attribution.adoption import Points
+from nsysprof.analysis.attribution.thread_calls import ThreadCalls
 from nsysprof.analysis.overview.summarize import summarize
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_tables
@@ -177,3 +182,20 @@ def test_a_process_of_very_many_threads_is_bounded_and_said(tmp_path):
     too_many = "launched by a thread without a range in a process of too many threads to tell which waited"
     assert analysis.coverage.reasons == {SEVERAL: 66, too_many: 84}  # 66 times 150 pairs are fewer than 10,000
     assert analysis.coverage.adopted_kernels == 0
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_compiled_code_finds_the_same_turns(monkeypatch, seed):
+    pytest.importorskip("llvmlite")
+    random = np.random.default_rng(seed)
+    start = np.sort(random.integers(0, 100, 5 * seed))
+    reached = np.maximum.accumulate(start + random.integers(0, 9, len(start)))
+    calls = ThreadCalls(start, (reached - start).astype(np.uint32 if seed % 2 else np.int64))
+    points = Points(np.sort(random.integers(0, 100, 60)), np.zeros(60, np.int64), np.zeros(60, np.int64))
+    candidate = random.integers(-1, 6, 60)
+    plain = adoption._find_turns_plainly(calls, points, candidate)
+    assert adoption._find_turns(calls, points, candidate, 7) is None, "there are few events"
+    monkeypatch.setattr(arrays, "_WORTH_COMPILING", 0)
+    for one, other in zip(plain, adoption._find_turns(calls, points, candidate, 7), strict=True):
+        assert one.tolist() == other.tolist()
+    assert adoption._find_turns(calls, points, candidate, 5) is None, "a range that there is not"

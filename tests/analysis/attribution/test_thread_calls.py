@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nsysprof import arrays
 from nsysprof.analysis.attribution import thread_calls
 from nsysprof.analysis.attribution.thread_calls import order_calls
 from nsysprof.trace.schema import Calls
@@ -15,14 +16,17 @@ CALL = st.tuples(st.integers(0, 2**34), st.integers(0, 2**33), st.integers(0, 1)
 
 
 def calls_of(rows: list[tuple[int, int, int]]) -> Calls:
-    start, duration, variant = np.array(rows, dtype=np.int64).reshape(-1, 3).T
+    start, duration, variant = np.array(rows, dtype=np.int64).reshape(-1, 3).T.copy()
     return Calls(start, duration, variant.astype(np.int16), np.array([[0, 1, 0], [0, 2, 0]]), 0)
 
 
-@given(st.lists(CALL, max_size=40), st.sampled_from([2, 1 << 20]), st.booleans())
-def test_calls_in_order_with_their_ends_and_pauses(rows, block, both) -> None:
+@given(st.lists(CALL, max_size=40), st.sampled_from([2, 1 << 20]), st.booleans(), st.sampled_from([0, 1 << 19]))
+def test_calls_in_order_with_their_ends_and_pauses(rows, block, both, worth) -> None:
+    """worth: with 0, compiled code does it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(thread_calls, "_BLOCK", block)
+        patch.setattr(arrays, "_WORTH_COMPILING", worth)
+        rows = sorted(rows) if worth == 0 else rows
         found = order_calls(calls_of(rows), np.array([True, both]))
         usual = found.usual_pause_ns()
     mine = [(start, start + took) for start, took, variant in rows if both or variant == 0]
