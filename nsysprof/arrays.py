@@ -50,7 +50,7 @@ _FUNCTIONS = {
     "bound_ends": "av ri i aa i",
     "list_ends": "avv ri i ai ai ii ar i",
     "last_begun": "rr ii ai i",
-    "blame": "avv r rr ii avv ai a bi ai aaaaa a ar aa i avbr i a",
+    "blame": "avv r rr ii avv ai a bi ai aaaaa a ar aa i avb i rr i a",
     "measure_by_code": "av b i aai a a aa",
     "sum_between": "r ai av ai a",
     "last_done": "r ai avv bi ai a",

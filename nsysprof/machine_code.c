@@ -1026,463 +1026,6 @@ i64 match_ids(const numbers *ids_, const numbers *wanted_, i32 *found) {
     return 0;
 }
 
-/* --- Idle time, for nsysprof/analysis/idle_time ---------------------------------------------------------------------- */
-
-/* Find the gaps between the chosen rows of work: in `ender` the row that ended each gap, and in `before` the row that
-   had ended last. Return their number.
-
-   The rows are the first `kernels` ones and those of `others`, each in order of start; -1 where they are not. chosen: whether
-   the rows of each variant count. span: takes the first start, the last end, the time in gaps, how many rows count,
-   and the longest gap. */
-i64 find_gaps(i64 kernels, const i32 *others, i64 count, const i64 *start, const numbers *duration, const numbers *variant,
-              const u8 *chosen, i64 variants, i64 *span, i32 *ender, i32 *before) {
-    numbers takes = *duration, its_variant = *variant;
-    i64 kernel = 0, other = 0, found = 0, latest = -1, reached = 0, last = 0, idle = 0, rows = 0, longest = 0;
-    while (kernel < kernels || other < count) {
-        i64 row;
-        if (other == count || (kernel < kernels && start[kernel] <= start[others[other]]))
-            row = kernel++;
-        else
-            row = others[other++];
-        i64 its = item(its_variant, row);
-        if ((u64)its >= (u64)variants || !chosen[its])
-            continue;
-        i64 begin = start[row], end = begin + item(takes, row);
-        rows++;
-        if (latest < 0) {
-            span[0] = last = reached = begin;
-            latest = row;
-        }
-        if (begin < last)
-            return -1;
-        last = begin;
-        if (begin > reached) {
-            ender[found] = (i32)row;
-            before[found++] = (i32)latest;
-            idle += begin - reached;
-            longest = begin - reached > longest ? begin - reached : longest;
-        }
-        if (end > reached) {
-            reached = end;
-            latest = row;
-        }
-    }
-    span[1] = reached;
-    span[2] = idle;
-    span[3] = rows;
-    span[4] = longest;
-    return found;
-}
-
-/* Write when the first and the last call of each block of `block` calls ended. order: the calls of the blocks; none: all
-   in the order of the file. */
-i64 bound_ends(const i64 *start, const numbers *duration, const i32 *order, i64 ordered, i64 block, i64 *first,
-               i64 *last, i64 blocks) {
-    numbers takes = *duration;
-    i64 count = ordered ? ordered : takes.length;
-    for (i64 each = 0; each < blocks; each++) {
-        i64 low = MOST, high = NONE;
-        for (i64 at = each * block; at < (each + 1) * block && at < count; at++) {
-            i64 row = ordered ? order[at] : at;
-            i64 end = start[row] + item(takes, row);
-            low = end < low ? end : low;
-            high = end > high ? end : high;
-        }
-        first[each] = low;
-        last[each] = high;
-    }
-    return 0;
-}
-
-/* Write end and number of the thread of each call of some blocks that ended in (since, until]; return how many.
-
-   number_of: the number of the thread of each variant of call, -1 for those that do not count. */
-i64 list_ends(const i64 *start, const numbers *duration, const numbers *variant, const i32 *order, i64 ordered,
-              i64 block, const i64 *blocks, i64 count, const i64 *number_of, i64 variants, i64 since, i64 until,
-              i64 *ended, i32 *thread, i64 capacity) {
-    numbers takes = *duration, its_variant = *variant;
-    i64 calls = ordered ? ordered : takes.length, found = 0;
-    for (i64 each = 0; each < count; each++)
-        for (i64 at = blocks[each] * block; at < (blocks[each] + 1) * block && at < calls; at++) {
-            i64 row = ordered ? order[at] : at;
-            i64 end = start[row] + item(takes, row), its = item(its_variant, row);
-            if (end <= since || end > until || (u64)its >= (u64)variants || number_of[its] < 0)
-                continue;
-            if (found == capacity)
-                return found;
-            ended[found] = end;
-            thread[found++] = (i32)number_of[its];
-        }
-    return found;
-}
-
-/* Return how many of the values from `low` to `high`, which are in order, are at most `most`; `guess` is near it. */
-static i64 place_after(const i64 *values, i64 low, i64 high, i64 guess, i64 most) {
-    i64 step = 1;
-    guess = guess < low ? low : guess > high ? high : guess;
-    if (guess < high && values[guess] <= most) {
-        low = guess + 1;
-        while (low + step < high && values[low + step - 1] <= most) {
-            low += step;
-            step *= 2;
-        }
-        high = low + step < high ? low + step : high;
-    } else {
-        high = guess;
-        while (high - step > low && values[high - step] > most) {
-            high -= step;
-            step *= 2;
-        }
-        low = high - step > low ? high - step : low;
-    }
-    while (low < high) {
-        i64 middle = low + (high - low) / 2;
-        if (values[middle] <= most)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
-/* Return when the last of the calls began that launched the work at the end of some gaps; `least` where none did. */
-i64 last_begun(const i32 *launch, const i32 *ender, i64 first, i64 stop, const i64 *call_start, i64 calls, i64 least) {
-    for (i64 gap = first; gap < stop; gap++) {
-        i64 call = launch[ender[gap]];
-        if ((u64)call < (u64)calls && call_start[call] > least)
-            least = call_start[call];
-    }
-    return least;
-}
-
-/* In the order of CAUSES in nsysprof/results/column_registry/analysis_columns.py. */
-#define OF_HOST 1
-#define OF_DEPENDENCY 4
-#define OF_COLLECTIVE 5
-#define OF_UNKNOWN 7
-#define CAUSES 8
-
-
-/* The pieces of gaps. In `state`: how many there are, the time of each cause, the gaps with each cause, the unknown time
-   without and with a launch, and what has held up the thread since before the gap: for how long, its cause and call. */
-typedef struct {
-    i64 *start;
-    u8 *duration, *cause;
-    i32 *call;
-    i64 capacity, wide;
-    i64 *state;
-} pieces;
-
-#define TOTALS 1
-#define COUNTS (TOTALS + CAUSES)
-#define UNKNOWN (COUNTS + CAUSES)
-#define BUDGET (UNKNOWN + 2)
-#define SOURCE (BUDGET + 1)
-
-static void add_piece(const pieces *to, i64 begin, i64 end, i64 cause, i64 call) {
-    if (end <= begin)
-        return;
-    i64 at = to->state[0]++;
-    if (at >= to->capacity)
-        return;
-    to->start[at] = begin;
-    if (to->wide)
-        ((i64 *)to->duration)[at] = end - begin;
-    else
-        ((u32 *)to->duration)[at] = (u32)(end - begin);
-    to->cause[at] = (u8)cause;
-    to->call[at] = (i32)call;
-}
-
-/* Add time of the host. As much of it as is in the budget belongs to what has held up the thread since before the gap. */
-static void add_host(const pieces *to, i64 begin, i64 end) {
-    if (end <= begin)
-        return;
-    i64 *budget = to->state + BUDGET;
-    i64 given = end - begin < *budget ? end - begin : *budget;
-    *budget -= given;
-    add_piece(to, begin, begin + given, to->state[SOURCE], to->state[SOURCE + 1]);
-    add_piece(to, begin + given, end, OF_HOST, -1);
-}
-
-/* What held up the threads: the rows of thread t lie from first[t] to first[t + 1]. cursor: where each thread is. */
-typedef struct {
-    const i64 *first, *start, *end, *cause, *call;
-    i64 *cursor;
-} holds;
-
-/* Add the pieces of [begin, end), a part of the gap that began at `gap`, by what held up a thread. */
-static void add_held(const pieces *to, const holds *held, i64 thread, i64 begin, i64 end, i64 gap) {
-    if (end <= begin)
-        return;
-    i64 row = held->cursor[thread], stop = held->first[thread + 1];
-    while (row < stop && held->end[row] <= begin)
-        row++;
-    held->cursor[thread] = row;
-    for (; row < stop && held->start[row] < end; row++) {
-        i64 low = held->start[row] > begin ? held->start[row] : begin;
-        i64 high = held->end[row] < end ? held->end[row] : end;
-        add_host(to, begin, low);
-        if (low == gap && gap > held->start[row]) {
-            to->state[BUDGET] = gap - held->start[row];
-            to->state[SOURCE] = held->cause[row];
-            to->state[SOURCE + 1] = held->call[row];
-        }
-        add_piece(to, low, high, held->cause[row], held->call[row]);
-        begin = high;
-    }
-    add_host(to, begin, end);
-}
-
-/* Add what the pieces from `first` on, all of one gap, add to the sums. */
-static void sum_pieces(const pieces *of, i64 first) {
-    i64 seen = 0;
-    for (i64 at = first; at < of->state[0]; at++) {
-        i64 cause = of->cause[at] & (CAUSES - 1);
-        of->state[TOTALS + cause] += of->wide ? ((const i64 *)of->duration)[at] : ((const u32 *)of->duration)[at];
-        of->state[COUNTS + cause] += !(seen >> cause & 1);
-        seen |= (i64)1 << cause;
-    }
-}
-
-/* Do what blame_gaps in nsysprof/analysis/idle_time/blame.py does, for the gaps from `first` to `stop`. Return the first
-   gap that is not done, because there was no room for its pieces.
-
-   thread_of, process_of: the number of the thread of each variant of call, and of the process of each thread whose calls
-   are in `ended`; -1 for other threads. ended, by: when calls ended, in order, and their thread; those of process p lie
-   from ended_first[p] to ended_first[p + 1]. near: where the last one of each process was found. */
-i64 blame(const i64 *start, const numbers *duration, const numbers *variant, const i32 *launch, const i32 *ender,
-          const i32 *before, i64 first, i64 stop, const i64 *call_start, const numbers *call_duration,
-          const numbers *call_variant, const i64 *thread_of, i64 variants, const i64 *process_of, const u8 *is_collective,
-          i64 kinds, const i64 *lost_ns, i64 lost, const i64 *held_first, const i64 *held_start, const i64 *held_end,
-          const i64 *held_cause, const i64 *held_call, i64 *cursor, const i64 *ended, const i32 *by,
-          const i64 *ended_first, i64 *near, i64 pick_up_ns, i64 *piece_start, const numbers *piece_duration, u8 *piece_cause,
-          i32 *piece_call, i64 capacity, i64 *state) {
-    numbers takes = *duration, kind_of = *variant, call_takes = *call_duration, its_variant = *call_variant;
-    const pieces to = {piece_start, (u8 *)piece_duration->at, piece_cause, piece_call, capacity, piece_duration->kind == 8, state};
-    const holds held = {held_first, held_start, held_end, held_cause, held_call, cursor};
-    i64 calls = call_takes.length, lost_near = 0;
-    for (i64 gap = first; gap < stop; gap++) {
-        i64 row = ender[gap], earlier = before[gap], filled = state[0], call = launch[row], its = -1;
-        i64 begin = start[earlier] + item(takes, earlier), end = start[row];
-        int known = (u64)call < (u64)calls;
-        if (known) {
-            its = item(its_variant, call);
-            known = (u64)its < (u64)variants;
-        }
-        i64 begun = known ? call_start[call] : end;
-        if (known && lost) {
-            i64 previous = launch[earlier], since = (u64)previous < (u64)calls ? call_start[previous] : begin;
-            lost_near = place_after(lost_ns, 0, lost, lost_near, begun);
-            known = since >= begun || place_after(lost_ns, 0, lost, lost_near, since) == lost_near;
-        }
-        i64 done = known ? begun + item(call_takes, call) : end;
-        if (!known) {
-            add_piece(&to, begin, end, OF_UNKNOWN, -1);
-        } else if (done <= begin) {
-            i64 kind = item(kind_of, row);
-            int joins = (u64)kind < (u64)kinds && is_collective[kind];
-            add_piece(&to, begin, end, joins ? OF_COLLECTIVE : OF_DEPENDENCY, -1);
-        } else {
-            i64 limit = done < end ? done : end, since = begin;
-            i64 thread = thread_of[its], giver = thread, process = process_of[thread];
-            if (process >= 0) {
-                i64 low = ended_first[process];
-                near[process] = place_after(ended, low, ended_first[process + 1], near[process], begun);
-                i64 at = near[process] - 1;
-                if (at >= low && ended[at] > begin && by[at] != thread) {
-                    i64 own = at - 1;
-                    while (own >= low && ended[own] > begin && by[own] != thread)
-                        own--;
-                    if (own < low || ended[own] <= begin) {
-                        giver = by[at];
-                        since = ended[at] < limit ? ended[at] : limit;
-                    }
-                }
-            }
-            state[BUDGET] = 0;
-            add_held(&to, &held, giver, begin, since, begin);
-            add_held(&to, &held, thread, since, limit, begin);
-            i64 picked = end - limit < pick_up_ns ? end : limit + pick_up_ns;
-            add_host(&to, limit, picked);
-            add_piece(&to, picked, end, OF_DEPENDENCY, -1);
-        }
-        if (state[0] > capacity) {
-            state[0] = filled;
-            return gap;
-        }
-        if (!known)
-            state[UNKNOWN + (launch[row] >= 0)] += end - begin;
-        sum_pieces(&to, filled);
-    }
-    return stop;
-}
-
-/* Do what measure_by_code in nsysprof/analysis/idle_time/intervals_within.py does.
-
-   order: the moments by time: those below `moments` are of `low`, and the others of `high`.
-   so_far: room for twice as many numbers as there are codes. total, number: zeros, one row for each code. */
-i64 measure_by_code(const i64 *start, const numbers *duration, const u8 *code, i64 codes, const i64 *low,
-                    const i64 *high, i64 moments, const i64 *order, i64 *so_far, i64 *total, i64 *number) {
-    numbers takes = *duration;
-    i64 rows = takes.length, row = 0, length = 0;
-    i64 *count = so_far + codes;
-    for (i64 each = 0; each < codes; each++)
-        so_far[each] = count[each] = 0;
-    for (i64 next = 0; next < 2 * moments; next++) {
-        i64 at = order[next];
-        int is_high = at >= moments;
-        at -= is_high ? moments : 0;
-        i64 time = is_high ? high[at] : low[at];
-        for (; row < rows && start[row] <= time; row++) {
-            i64 its = code[row];
-            length = item(takes, row);
-            if (its >= codes)
-                return -1;
-            so_far[its] += length;
-            count[its]++;
-        }
-        /* The last piece that began may go on, or begin just now. */
-        i64 last = row ? code[row - 1] : -1, begun = row ? start[row - 1] : 0;
-        i64 beyond = row && begun + length > time ? begun + length - time : 0;
-        for (i64 each = 0; each < codes; each++) {
-            if (!count[each])
-                continue;
-            i64 its = so_far[each] - (each == last ? beyond : 0);
-            if (is_high) {
-                total[each * moments + at] += its;
-                number[each * moments + at] += count[each] - (each == last && begun == time);
-            } else {
-                total[each * moments + at] -= its;
-                number[each * moments + at] -= count[each] - (each == last && beyond > 0);
-            }
-        }
-    }
-    return 0;
-}
-
-/* Sum up the durations of work by when its call began, or where that is unknown, when it began itself.
-
-   out[i] takes what began after times[i - 1] and up to times[i]; the last one takes the rest. times: in order. */
-i64 sum_between(const i32 *launch, const i64 *call_start, i64 calls, const i64 *start, const numbers *duration,
-                const i64 *times, i64 moments, i64 *out) {
-    numbers takes = *duration;
-    i64 near = 0;
-    for (i64 row = 0; row < takes.length; row++) {
-        i64 call = launch[row], begun = (u64)call < (u64)calls ? call_start[call] : start[row];
-        near = place_after(times, 0, moments, near, begun - 1);
-        out[near] += item(takes, row);
-    }
-    return 0;
-}
-
-/* Raise done[i + 1] to the last end of the work whose call began from issued[i] on and before issued[i + 1]; done[0] takes
-   what was launched before. chosen: whether the work of each variant counts. issued: in order. */
-i64 last_done(const i32 *launch, const i64 *call_start, i64 calls, const i64 *start, const numbers *duration,
-              const numbers *variant, const u8 *chosen, i64 variants, const i64 *issued, i64 moments, i64 *done) {
-    numbers takes = *duration, its_variant = *variant;
-    i64 near = 0;
-    for (i64 row = 0; row < takes.length; row++) {
-        i64 call = launch[row], its = item(its_variant, row);
-        if ((u64)call >= (u64)calls || (u64)its >= (u64)variants || !chosen[its])
-            continue;
-        i64 end = start[row] + item(takes, row);
-        near = place_after(issued, 0, moments, near, call_start[call]);
-        if (end > done[near])
-            done[near] = end;
-    }
-    return 0;
-}
-
-/* Write how long work of the categories 0 to k ran before each of the times (in order), as row k of `out`; return -1 where
-   the rows are not in order of start (see find_gaps).
-
-   category: of each variant of work; -1 for work that does not count. union_ns: room for two numbers of each category. */
-i64 measure_categories(i64 kernels, const i32 *others, i64 count, const i64 *start, const numbers *duration,
-                       const numbers *variant, const i64 *category, i64 variants, i64 categories, const i64 *times,
-                       i64 moments, i64 *union_ns, i64 *out) {
-    numbers takes = *duration, its_variant = *variant;
-    i64 *reached = union_ns, *total = union_ns + categories;
-    i64 kernel = 0, other = 0, last = NONE, moment = 0;
-    for (i64 each = 0; each < categories; each++) {
-        reached[each] = NONE;
-        total[each] = 0;
-    }
-    for (;;) {
-        i64 row = -1, begin = MOST;
-        if (kernel < kernels || other < count) {
-            if (other == count || (kernel < kernels && start[kernel] <= start[others[other]]))
-                row = kernel++;
-            else
-                row = others[other++];
-            begin = start[row];
-            if (begin < last)
-                return -1;
-            last = begin;
-        }
-        for (; moment < moments && (row < 0 || times[moment] <= begin); moment++)
-            for (i64 each = 0; each < categories; each++) {
-                i64 beyond = reached[each] > times[moment] ? reached[each] - times[moment] : 0;
-                out[each * moments + moment] = total[each] - beyond;
-            }
-        if (row < 0)
-            return 0;
-        i64 its = item(its_variant, row);
-        if ((u64)its >= (u64)variants || (u64)category[its] >= (u64)categories)
-            continue;
-        i64 end = begin + item(takes, row);
-        for (i64 each = category[its]; each < categories; each++)
-            if (end > reached[each]) {
-                total[each] += end - (reached[each] > begin ? reached[each] : begin);
-                reached[each] = end;
-            }
-    }
-}
-
-/* Sum up what each stream ran, and return how many rows count; -1 where the rows are not in order (see find_gaps).
-
-   stream_of, chosen: the number of the stream of each variant of work, and whether it counts. busy, first, reached: for each
-   stream, how long it worked, from when and until when. runs, took: for each variant, how often and how long. seen: whether
-   a variant of call launched work into a stream. */
-i64 sum_streams(i64 kernels, const i32 *others, i64 count, const i64 *start, const numbers *duration,
-                const numbers *variant, const i64 *stream_of, const u8 *chosen, i64 variants, const i32 *launch,
-                const numbers *call_variant, i64 call_variants, i64 *busy, i64 *first, i64 *reached, i64 *runs, i64 *took,
-                u8 *seen) {
-    numbers takes = *duration, its_variant = *variant, its_call = *call_variant;
-    i64 kernel = 0, other = 0, last = NONE, rows = 0;
-    while (kernel < kernels || other < count) {
-        i64 row;
-        if (other == count || (kernel < kernels && start[kernel] <= start[others[other]]))
-            row = kernel++;
-        else
-            row = others[other++];
-        i64 begin = start[row], length = item(takes, row), end = begin + length, its = item(its_variant, row);
-        if (begin < last)
-            return -1;
-        last = begin;
-        if ((u64)its >= (u64)variants)
-            continue;
-        i64 stream = stream_of[its], call = launch[row];
-        if ((u64)call < (u64)its_call.length) {
-            call = item(its_call, call);
-            if ((u64)call < (u64)call_variants)
-                seen[stream * call_variants + call] = 1;
-        }
-        if (!chosen[its])
-            continue;
-        rows++;
-        runs[its]++;
-        took[its] += length;
-        if (first[stream] > begin)
-            first[stream] = begin;
-        if (end > reached[stream]) {
-            busy[stream] += end - (reached[stream] > begin ? reached[stream] : begin);
-            reached[stream] = end;
-        }
-    }
-    return rows;
-}
-
 /* --- Work by range, for nsysprof/analysis/ranges/range_work -------------------------------------------------------- */
 
 /* Find the sets of ranges that work belongs to: places of `order` that follow each other often have the same. Return how
@@ -1788,4 +1331,478 @@ i64 find_turns(const i64 *starts, const numbers *lasted_, const i64 *points, con
         its[3] = at;
     }
     return 0;
+}
+
+/* --- Idle time, for nsysprof/analysis/idle_time ---------------------------------------------------------------------- */
+
+/* Find the gaps between the chosen rows of work: in `ender` the row that ended each gap, and in `before` the row that
+   had ended last. Return their number.
+
+   The rows are the first `kernels` ones and those of `others`, each in order of start; -1 where they are not. chosen: whether
+   the rows of each variant count. span: takes the first start, the last end, the time in gaps, how many rows count,
+   and the longest gap. */
+i64 find_gaps(i64 kernels, const i32 *others, i64 count, const i64 *start, const numbers *duration, const numbers *variant,
+              const u8 *chosen, i64 variants, i64 *span, i32 *ender, i32 *before) {
+    numbers takes = *duration, its_variant = *variant;
+    i64 kernel = 0, other = 0, found = 0, latest = -1, reached = 0, last = 0, idle = 0, rows = 0, longest = 0;
+    while (kernel < kernels || other < count) {
+        i64 row;
+        if (other == count || (kernel < kernels && start[kernel] <= start[others[other]]))
+            row = kernel++;
+        else
+            row = others[other++];
+        i64 its = item(its_variant, row);
+        if ((u64)its >= (u64)variants || !chosen[its])
+            continue;
+        i64 begin = start[row], end = begin + item(takes, row);
+        rows++;
+        if (latest < 0) {
+            span[0] = last = reached = begin;
+            latest = row;
+        }
+        if (begin < last)
+            return -1;
+        last = begin;
+        if (begin > reached) {
+            ender[found] = (i32)row;
+            before[found++] = (i32)latest;
+            idle += begin - reached;
+            longest = begin - reached > longest ? begin - reached : longest;
+        }
+        if (end > reached) {
+            reached = end;
+            latest = row;
+        }
+    }
+    span[1] = reached;
+    span[2] = idle;
+    span[3] = rows;
+    span[4] = longest;
+    return found;
+}
+
+/* Write when the first and the last call of each block of `block` calls ended. order: the calls of the blocks; none: all
+   in the order of the file. */
+i64 bound_ends(const i64 *start, const numbers *duration, const i32 *order, i64 ordered, i64 block, i64 *first,
+               i64 *last, i64 blocks) {
+    numbers takes = *duration;
+    i64 count = ordered ? ordered : takes.length;
+    for (i64 each = 0; each < blocks; each++) {
+        i64 low = MOST, high = NONE;
+        for (i64 at = each * block; at < (each + 1) * block && at < count; at++) {
+            i64 row = ordered ? order[at] : at;
+            i64 end = start[row] + item(takes, row);
+            low = end < low ? end : low;
+            high = end > high ? end : high;
+        }
+        first[each] = low;
+        last[each] = high;
+    }
+    return 0;
+}
+
+/* Write end and number of the thread of each call of some blocks that ended in (since, until]; return how many.
+
+   number_of: the number of the thread of each variant of call, -1 for those that do not count. */
+i64 list_ends(const i64 *start, const numbers *duration, const numbers *variant, const i32 *order, i64 ordered,
+              i64 block, const i64 *blocks, i64 count, const i64 *number_of, i64 variants, i64 since, i64 until,
+              i64 *ended, i32 *thread, i64 capacity) {
+    numbers takes = *duration, its_variant = *variant;
+    i64 calls = ordered ? ordered : takes.length, found = 0;
+    for (i64 each = 0; each < count; each++)
+        for (i64 at = blocks[each] * block; at < (blocks[each] + 1) * block && at < calls; at++) {
+            i64 row = ordered ? order[at] : at;
+            i64 end = start[row] + item(takes, row), its = item(its_variant, row);
+            if (end <= since || end > until || (u64)its >= (u64)variants || number_of[its] < 0)
+                continue;
+            if (found == capacity)
+                return found;
+            ended[found] = end;
+            thread[found++] = (i32)number_of[its];
+        }
+    return found;
+}
+
+/* Return how many of the values from `low` to `high`, which are in order, are at most `most`; `guess` is near it. */
+static i64 place_after(const i64 *values, i64 low, i64 high, i64 guess, i64 most) {
+    i64 step = 1;
+    guess = guess < low ? low : guess > high ? high : guess;
+    if (guess < high && values[guess] <= most) {
+        low = guess + 1;
+        while (low + step < high && values[low + step - 1] <= most) {
+            low += step;
+            step *= 2;
+        }
+        high = low + step < high ? low + step : high;
+    } else {
+        high = guess;
+        while (high - step > low && values[high - step] > most) {
+            high -= step;
+            step *= 2;
+        }
+        low = high - step > low ? high - step : low;
+    }
+    while (low < high) {
+        i64 middle = low + (high - low) / 2;
+        if (values[middle] <= most)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Return when the last of the calls began that launched the work at the end of some gaps; `least` where none did. */
+i64 last_begun(const i32 *launch, const i32 *ender, i64 first, i64 stop, const i64 *call_start, i64 calls, i64 least) {
+    for (i64 gap = first; gap < stop; gap++) {
+        i64 call = launch[ender[gap]];
+        if ((u64)call < (u64)calls && call_start[call] > least)
+            least = call_start[call];
+    }
+    return least;
+}
+
+/* In the order of CAUSES in nsysprof/results/column_registry/analysis_columns.py. */
+#define OF_HOST 1
+#define OF_DEPENDENCY 4
+#define OF_COLLECTIVE 5
+#define OF_UNKNOWN 7
+#define CAUSES 8
+
+
+/* The pieces of gaps. In `state`: how many there are, the time of each cause, the gaps with each cause, the unknown time
+   without and with a launch, what has held up the thread since before the gap (for how long, its cause and call), how many
+   pieces calls caused, and whether there was no room for these rather than for pieces. called, call: these pieces and
+   their calls. */
+typedef struct {
+    i64 *start;
+    u8 *duration, *cause;
+    i64 capacity, wide;
+    i32 *called, *call;
+    i64 calls;
+    i64 *state;
+} pieces;
+
+#define TOTALS 1
+#define COUNTS (TOTALS + CAUSES)
+#define UNKNOWN (COUNTS + CAUSES)
+#define BUDGET (UNKNOWN + 2)
+#define SOURCE (BUDGET + 1)
+#define CALLED (SOURCE + 2)
+#define FULL (CALLED + 1)
+
+static void add_piece(const pieces *to, i64 begin, i64 end, i64 cause, i64 call) {
+    if (end <= begin)
+        return;
+    i64 at = to->state[0]++;
+    if (at >= to->capacity)
+        return;
+    to->start[at] = begin;
+    if (to->wide)
+        ((i64 *)to->duration)[at] = end - begin;
+    else
+        ((u32 *)to->duration)[at] = (u32)(end - begin);
+    to->cause[at] = (u8)cause;
+    if (call < 0)
+        return;
+    i64 number = to->state[CALLED]++;
+    if (number < to->calls) {
+        to->called[number] = (i32)at;
+        to->call[number] = (i32)call;
+    }
+}
+
+/* Add time of the host. As much of it as is in the budget belongs to what has held up the thread since before the gap. */
+static void add_host(const pieces *to, i64 begin, i64 end) {
+    if (end <= begin)
+        return;
+    i64 *budget = to->state + BUDGET;
+    i64 given = end - begin < *budget ? end - begin : *budget;
+    *budget -= given;
+    add_piece(to, begin, begin + given, to->state[SOURCE], to->state[SOURCE + 1]);
+    add_piece(to, begin + given, end, OF_HOST, -1);
+}
+
+/* What held up the threads: the rows of thread t lie from first[t] to first[t + 1]. cursor: where each thread is. */
+typedef struct {
+    const i64 *first, *start, *end, *cause, *call;
+    i64 *cursor;
+} holds;
+
+/* Add the pieces of [begin, end), a part of the gap that began at `gap`, by what held up a thread. */
+static void add_held(const pieces *to, const holds *held, i64 thread, i64 begin, i64 end, i64 gap) {
+    if (end <= begin)
+        return;
+    i64 row = held->cursor[thread], stop = held->first[thread + 1];
+    while (row < stop && held->end[row] <= begin)
+        row++;
+    held->cursor[thread] = row;
+    for (; row < stop && held->start[row] < end; row++) {
+        i64 low = held->start[row] > begin ? held->start[row] : begin;
+        i64 high = held->end[row] < end ? held->end[row] : end;
+        add_host(to, begin, low);
+        if (low == gap && gap > held->start[row]) {
+            to->state[BUDGET] = gap - held->start[row];
+            to->state[SOURCE] = held->cause[row];
+            to->state[SOURCE + 1] = held->call[row];
+        }
+        add_piece(to, low, high, held->cause[row], held->call[row]);
+        begin = high;
+    }
+    add_host(to, begin, end);
+}
+
+/* Add what the pieces from `first` on, all of one gap, add to the sums. */
+static void sum_pieces(const pieces *of, i64 first) {
+    i64 seen = 0;
+    for (i64 at = first; at < of->state[0]; at++) {
+        i64 cause = of->cause[at] & (CAUSES - 1);
+        of->state[TOTALS + cause] += of->wide ? ((const i64 *)of->duration)[at] : ((const u32 *)of->duration)[at];
+        of->state[COUNTS + cause] += !(seen >> cause & 1);
+        seen |= (i64)1 << cause;
+    }
+}
+
+/* Do what blame_gaps in nsysprof/analysis/idle_time/blame.py does, for the gaps from `first` to `stop`. Return the first
+   gap that is not done, because there was no room for its pieces.
+
+   thread_of, process_of: the number of the thread of each variant of call, and of the process of each thread whose calls
+   are in `ended`; -1 for other threads. ended, by: when calls ended, in order, and their thread; those of process p lie
+   from ended_first[p] to ended_first[p + 1]. near: where the last one of each process was found. */
+i64 blame(const i64 *start, const numbers *duration, const numbers *variant, const i32 *launch, const i32 *ender,
+          const i32 *before, i64 first, i64 stop, const i64 *call_start, const numbers *call_duration,
+          const numbers *call_variant, const i64 *thread_of, i64 variants, const i64 *process_of, const u8 *is_collective,
+          i64 kinds, const i64 *lost_ns, i64 lost, const i64 *held_first, const i64 *held_start, const i64 *held_end,
+          const i64 *held_cause, const i64 *held_call, i64 *cursor, const i64 *ended, const i32 *by,
+          const i64 *ended_first, i64 *near, i64 pick_up_ns, i64 *piece_start, const numbers *piece_duration, u8 *piece_cause,
+          i64 capacity, i32 *called, i32 *piece_call, i64 called_capacity, i64 *state) {
+    numbers takes = *duration, kind_of = *variant, call_takes = *call_duration, its_variant = *call_variant;
+    const pieces to = {
+        piece_start, (u8 *)piece_duration->at, piece_cause, capacity, piece_duration->kind == 8, called, piece_call,
+        called_capacity, state,
+    };
+    const holds held = {held_first, held_start, held_end, held_cause, held_call, cursor};
+    i64 calls = call_takes.length, lost_near = 0;
+    for (i64 gap = first; gap < stop; gap++) {
+        i64 row = ender[gap], earlier = before[gap], filled = state[0], call = launch[row], its = -1;
+        i64 with_calls = state[CALLED];
+        i64 begin = start[earlier] + item(takes, earlier), end = start[row];
+        int known = (u64)call < (u64)calls;
+        if (known) {
+            its = item(its_variant, call);
+            known = (u64)its < (u64)variants;
+        }
+        i64 begun = known ? call_start[call] : end;
+        if (known && lost) {
+            i64 previous = launch[earlier], since = (u64)previous < (u64)calls ? call_start[previous] : begin;
+            lost_near = place_after(lost_ns, 0, lost, lost_near, begun);
+            known = since >= begun || place_after(lost_ns, 0, lost, lost_near, since) == lost_near;
+        }
+        i64 done = known ? begun + item(call_takes, call) : end;
+        if (!known) {
+            add_piece(&to, begin, end, OF_UNKNOWN, -1);
+        } else if (done <= begin) {
+            i64 kind = item(kind_of, row);
+            int joins = (u64)kind < (u64)kinds && is_collective[kind];
+            add_piece(&to, begin, end, joins ? OF_COLLECTIVE : OF_DEPENDENCY, -1);
+        } else {
+            i64 limit = done < end ? done : end, since = begin;
+            i64 thread = thread_of[its], giver = thread, process = process_of[thread];
+            if (process >= 0) {
+                i64 low = ended_first[process];
+                near[process] = place_after(ended, low, ended_first[process + 1], near[process], begun);
+                i64 at = near[process] - 1;
+                if (at >= low && ended[at] > begin && by[at] != thread) {
+                    i64 own = at - 1;
+                    while (own >= low && ended[own] > begin && by[own] != thread)
+                        own--;
+                    if (own < low || ended[own] <= begin) {
+                        giver = by[at];
+                        since = ended[at] < limit ? ended[at] : limit;
+                    }
+                }
+            }
+            state[BUDGET] = 0;
+            add_held(&to, &held, giver, begin, since, begin);
+            add_held(&to, &held, thread, since, limit, begin);
+            i64 picked = end - limit < pick_up_ns ? end : limit + pick_up_ns;
+            add_host(&to, limit, picked);
+            add_piece(&to, picked, end, OF_DEPENDENCY, -1);
+        }
+        if (state[0] > capacity || state[CALLED] > called_capacity) {
+            state[FULL] = state[0] <= capacity;
+            state[0] = filled;
+            state[CALLED] = with_calls;
+            return gap;
+        }
+        if (!known)
+            state[UNKNOWN + (launch[row] >= 0)] += end - begin;
+        sum_pieces(&to, filled);
+    }
+    return stop;
+}
+
+/* Do what measure_by_code in nsysprof/analysis/idle_time/intervals_within.py does.
+
+   order: the moments by time: those below `moments` are of `low`, and the others of `high`.
+   so_far: room for twice as many numbers as there are codes. total, number: zeros, one row for each code. */
+i64 measure_by_code(const i64 *start, const numbers *duration, const u8 *code, i64 codes, const i64 *low,
+                    const i64 *high, i64 moments, const i64 *order, i64 *so_far, i64 *total, i64 *number) {
+    numbers takes = *duration;
+    i64 rows = takes.length, row = 0, length = 0;
+    i64 *count = so_far + codes;
+    for (i64 each = 0; each < codes; each++)
+        so_far[each] = count[each] = 0;
+    for (i64 next = 0; next < 2 * moments; next++) {
+        i64 at = order[next];
+        int is_high = at >= moments;
+        at -= is_high ? moments : 0;
+        i64 time = is_high ? high[at] : low[at];
+        for (; row < rows && start[row] <= time; row++) {
+            i64 its = code[row];
+            length = item(takes, row);
+            if (its >= codes)
+                return -1;
+            so_far[its] += length;
+            count[its]++;
+        }
+        /* The last piece that began may go on, or begin just now. */
+        i64 last = row ? code[row - 1] : -1, begun = row ? start[row - 1] : 0;
+        i64 beyond = row && begun + length > time ? begun + length - time : 0;
+        for (i64 each = 0; each < codes; each++) {
+            if (!count[each])
+                continue;
+            i64 its = so_far[each] - (each == last ? beyond : 0);
+            if (is_high) {
+                total[each * moments + at] += its;
+                number[each * moments + at] += count[each] - (each == last && begun == time);
+            } else {
+                total[each * moments + at] -= its;
+                number[each * moments + at] -= count[each] - (each == last && beyond > 0);
+            }
+        }
+    }
+    return 0;
+}
+
+/* Sum up the durations of work by when its call began, or where that is unknown, when it began itself.
+
+   out[i] takes what began after times[i - 1] and up to times[i]; the last one takes the rest. times: in order. */
+i64 sum_between(const i32 *launch, const i64 *call_start, i64 calls, const i64 *start, const numbers *duration,
+                const i64 *times, i64 moments, i64 *out) {
+    numbers takes = *duration;
+    i64 near = 0;
+    for (i64 row = 0; row < takes.length; row++) {
+        i64 call = launch[row], begun = (u64)call < (u64)calls ? call_start[call] : start[row];
+        near = place_after(times, 0, moments, near, begun - 1);
+        out[near] += item(takes, row);
+    }
+    return 0;
+}
+
+/* Raise done[i + 1] to the last end of the work whose call began from issued[i] on and before issued[i + 1]; done[0] takes
+   what was launched before. chosen: whether the work of each variant counts. issued: in order. */
+i64 last_done(const i32 *launch, const i64 *call_start, i64 calls, const i64 *start, const numbers *duration,
+              const numbers *variant, const u8 *chosen, i64 variants, const i64 *issued, i64 moments, i64 *done) {
+    numbers takes = *duration, its_variant = *variant;
+    i64 near = 0;
+    for (i64 row = 0; row < takes.length; row++) {
+        i64 call = launch[row], its = item(its_variant, row);
+        if ((u64)call >= (u64)calls || (u64)its >= (u64)variants || !chosen[its])
+            continue;
+        i64 end = start[row] + item(takes, row);
+        near = place_after(issued, 0, moments, near, call_start[call]);
+        if (end > done[near])
+            done[near] = end;
+    }
+    return 0;
+}
+
+/* Write how long work of the categories 0 to k ran before each of the times (in order), as row k of `out`; return -1 where
+   the rows are not in order of start (see find_gaps).
+
+   category: of each variant of work; -1 for work that does not count. union_ns: room for two numbers of each category. */
+i64 measure_categories(i64 kernels, const i32 *others, i64 count, const i64 *start, const numbers *duration,
+                       const numbers *variant, const i64 *category, i64 variants, i64 categories, const i64 *times,
+                       i64 moments, i64 *union_ns, i64 *out) {
+    numbers takes = *duration, its_variant = *variant;
+    i64 *reached = union_ns, *total = union_ns + categories;
+    i64 kernel = 0, other = 0, last = NONE, moment = 0;
+    for (i64 each = 0; each < categories; each++) {
+        reached[each] = NONE;
+        total[each] = 0;
+    }
+    for (;;) {
+        i64 row = -1, begin = MOST;
+        if (kernel < kernels || other < count) {
+            if (other == count || (kernel < kernels && start[kernel] <= start[others[other]]))
+                row = kernel++;
+            else
+                row = others[other++];
+            begin = start[row];
+            if (begin < last)
+                return -1;
+            last = begin;
+        }
+        for (; moment < moments && (row < 0 || times[moment] <= begin); moment++)
+            for (i64 each = 0; each < categories; each++) {
+                i64 beyond = reached[each] > times[moment] ? reached[each] - times[moment] : 0;
+                out[each * moments + moment] = total[each] - beyond;
+            }
+        if (row < 0)
+            return 0;
+        i64 its = item(its_variant, row);
+        if ((u64)its >= (u64)variants || (u64)category[its] >= (u64)categories)
+            continue;
+        i64 end = begin + item(takes, row);
+        for (i64 each = category[its]; each < categories; each++)
+            if (end > reached[each]) {
+                total[each] += end - (reached[each] > begin ? reached[each] : begin);
+                reached[each] = end;
+            }
+    }
+}
+
+/* Sum up what each stream ran, and return how many rows count; -1 where the rows are not in order (see find_gaps).
+
+   stream_of, chosen: the number of the stream of each variant of work, and whether it counts. busy, first, reached: for each
+   stream, how long it worked, from when and until when. runs, took: for each variant, how often and how long. seen: whether
+   a variant of call launched work into a stream. */
+i64 sum_streams(i64 kernels, const i32 *others, i64 count, const i64 *start, const numbers *duration,
+                const numbers *variant, const i64 *stream_of, const u8 *chosen, i64 variants, const i32 *launch,
+                const numbers *call_variant, i64 call_variants, i64 *busy, i64 *first, i64 *reached, i64 *runs, i64 *took,
+                u8 *seen) {
+    numbers takes = *duration, its_variant = *variant, its_call = *call_variant;
+    i64 kernel = 0, other = 0, last = NONE, rows = 0;
+    while (kernel < kernels || other < count) {
+        i64 row;
+        if (other == count || (kernel < kernels && start[kernel] <= start[others[other]]))
+            row = kernel++;
+        else
+            row = others[other++];
+        i64 begin = start[row], length = item(takes, row), end = begin + length, its = item(its_variant, row);
+        if (begin < last)
+            return -1;
+        last = begin;
+        if ((u64)its >= (u64)variants)
+            continue;
+        i64 stream = stream_of[its], call = launch[row];
+        if ((u64)call < (u64)its_call.length) {
+            call = item(its_call, call);
+            if ((u64)call < (u64)call_variants)
+                seen[stream * call_variants + call] = 1;
+        }
+        if (!chosen[its])
+            continue;
+        rows++;
+        runs[its]++;
+        took[its] += length;
+        if (first[stream] > begin)
+            first[stream] = begin;
+        if (end > reached[stream]) {
+            busy[stream] += end - (reached[stream] > begin ? reached[stream] : begin);
+            reached[stream] = end;
+        }
+    }
+    return rows;
 }

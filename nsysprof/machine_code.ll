@@ -1,11 +1,11 @@
-; made by scripts/build_machine_code of machine_code.c with SHA-256 05ea680bbd7269db63ca92303e783800dd5ebe324286649062a750bbcaca63d5
+; made by scripts/build_machine_code of machine_code.c with SHA-256 17e3863a9724d199575002077bd918df78e4eb859446dac787f2db5e6a9f779f
 
 %struct.numbers = type { ptr, i64, i64 }
 %struct.open_ranges = type { i64, i64, i64, i64, i64, i64, i64 }
-%struct.pieces = type { ptr, ptr, ptr, ptr, i64, i64, ptr }
-%struct.holds = type { ptr, ptr, ptr, ptr, ptr, ptr }
 %struct.of_instance = type { i64, i64, i64, i64, i64, i64 }
 %struct.of_group = type { i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64 }
+%struct.pieces = type { ptr, ptr, ptr, i64, i64, ptr, ptr, i64, ptr }
+%struct.holds = type { ptr, ptr, ptr, ptr, ptr, ptr }
 
 @SIZES = internal constant [12 x i64] [i64 0, i64 1, i64 2, i64 3, i64 4, i64 6, i64 8, i64 8, i64 0, i64 0, i64 -1, i64 -1], align 16
 
@@ -4835,2879 +4835,6 @@ define i64 @match_ids(ptr %0, ptr %1, ptr %2) {
   ret i64 %115
 }
 
-define i64 @find_gaps(i64 %0, ptr %1, i64 %2, ptr %3, ptr %4, ptr %5, ptr %6, i64 %7, ptr %8, ptr %9, ptr %10) {
-  %12 = load ptr, ptr %4, align 8
-  %13 = getelementptr i8, ptr %4, i64 16
-  %14 = load i64, ptr %13, align 8
-  %15 = load ptr, ptr %5, align 8
-  %16 = getelementptr i8, ptr %5, i64 16
-  %17 = load i64, ptr %16, align 8
-  %18 = icmp sgt i64 %0, 0
-  %19 = icmp sgt i64 %2, 0
-  %20 = or i1 %18, %19
-  br i1 %20, label %21, label %143
-
-21:
-  %22 = phi i1 [ %140, %132 ], [ %18, %11 ]
-  %23 = phi i64 [ %55, %132 ], [ 0, %11 ]
-  %24 = phi i64 [ %54, %132 ], [ 0, %11 ]
-  %25 = phi i64 [ %139, %132 ], [ 0, %11 ]
-  %26 = phi i64 [ %138, %132 ], [ 0, %11 ]
-  %27 = phi i64 [ %137, %132 ], [ 0, %11 ]
-  %28 = phi i64 [ %136, %132 ], [ 0, %11 ]
-  %29 = phi i64 [ %135, %132 ], [ 0, %11 ]
-  %30 = phi i64 [ %134, %132 ], [ -1, %11 ]
-  %31 = phi i64 [ %133, %132 ], [ 0, %11 ]
-  %32 = icmp eq i64 %24, %2
-  br i1 %32, label %47, label %33
-
-33:
-  br i1 %22, label %38, label %34
-
-34:
-  %35 = getelementptr i32, ptr %1, i64 %24
-  %36 = load i32, ptr %35, align 4
-  %37 = sext i32 %36 to i64
-  br label %49
-
-38:
-  %39 = getelementptr i64, ptr %3, i64 %23
-  %40 = load i64, ptr %39, align 8
-  %41 = getelementptr i32, ptr %1, i64 %24
-  %42 = load i32, ptr %41, align 4
-  %43 = sext i32 %42 to i64
-  %44 = getelementptr i64, ptr %3, i64 %43
-  %45 = load i64, ptr %44, align 8
-  %46 = icmp sgt i64 %40, %45
-  br i1 %46, label %49, label %47
-
-47:
-  %48 = add i64 %23, 1
-  br label %52
-
-49:
-  %50 = phi i64 [ %37, %34 ], [ %43, %38 ]
-  %51 = add i64 %24, 1
-  br label %52
-
-52:
-  %53 = phi i64 [ %23, %47 ], [ %50, %49 ]
-  %54 = phi i64 [ %24, %47 ], [ %51, %49 ]
-  %55 = phi i64 [ %48, %47 ], [ %23, %49 ]
-  switch i64 %17, label %72 [
-    i64 1, label %56
-    i64 2, label %60
-    i64 4, label %64
-    i64 5, label %68
-  ]
-
-56:
-  %57 = getelementptr i8, ptr %15, i64 %53
-  %58 = load i8, ptr %57, align 1
-  %59 = zext i8 %58 to i64
-  br label %75
-
-60:
-  %61 = getelementptr i16, ptr %15, i64 %53
-  %62 = load i16, ptr %61, align 2
-  %63 = sext i16 %62 to i64
-  br label %75
-
-64:
-  %65 = getelementptr i32, ptr %15, i64 %53
-  %66 = load i32, ptr %65, align 4
-  %67 = sext i32 %66 to i64
-  br label %75
-
-68:
-  %69 = getelementptr i32, ptr %15, i64 %53
-  %70 = load i32, ptr %69, align 4
-  %71 = zext i32 %70 to i64
-  br label %75
-
-72:
-  %73 = getelementptr i64, ptr %15, i64 %53
-  %74 = load i64, ptr %73, align 8
-  br label %75
-
-75:
-  %76 = phi i64 [ %74, %72 ], [ %59, %56 ], [ %63, %60 ], [ %67, %64 ], [ %71, %68 ]
-  %77 = icmp ult i64 %76, %7
-  br i1 %77, label %78, label %132
-
-78:
-  %79 = getelementptr i8, ptr %6, i64 %76
-  %80 = load i8, ptr %79, align 1
-  %81 = icmp eq i8 %80, 0
-  br i1 %81, label %132, label %82
-
-82:
-  %83 = getelementptr i64, ptr %3, i64 %53
-  %84 = load i64, ptr %83, align 8
-  switch i64 %14, label %101 [
-    i64 1, label %85
-    i64 2, label %89
-    i64 4, label %93
-    i64 5, label %97
-  ]
-
-85:
-  %86 = getelementptr i8, ptr %12, i64 %53
-  %87 = load i8, ptr %86, align 1
-  %88 = zext i8 %87 to i64
-  br label %104
-
-89:
-  %90 = getelementptr i16, ptr %12, i64 %53
-  %91 = load i16, ptr %90, align 2
-  %92 = sext i16 %91 to i64
-  br label %104
-
-93:
-  %94 = getelementptr i32, ptr %12, i64 %53
-  %95 = load i32, ptr %94, align 4
-  %96 = sext i32 %95 to i64
-  br label %104
-
-97:
-  %98 = getelementptr i32, ptr %12, i64 %53
-  %99 = load i32, ptr %98, align 4
-  %100 = zext i32 %99 to i64
-  br label %104
-
-101:
-  %102 = getelementptr i64, ptr %12, i64 %53
-  %103 = load i64, ptr %102, align 8
-  br label %104
-
-104:
-  %105 = phi i64 [ %103, %101 ], [ %88, %85 ], [ %92, %89 ], [ %96, %93 ], [ %100, %97 ]
-  %106 = add i64 %105, %84
-  %107 = add i64 %26, 1
-  %108 = icmp slt i64 %30, 0
-  br i1 %108, label %109, label %110
-
-109:
-  store i64 %84, ptr %8, align 8
-  br label %123
-
-110:
-  %111 = icmp slt i64 %84, %28
-  br i1 %111, label %153, label %112
-
-112:
-  %113 = icmp sgt i64 %84, %29
-  br i1 %113, label %114, label %123
-
-114:
-  %115 = trunc i64 %53 to i32
-  %116 = getelementptr i32, ptr %9, i64 %31
-  store i32 %115, ptr %116, align 4
-  %117 = trunc i64 %30 to i32
-  %118 = add i64 %31, 1
-  %119 = getelementptr i32, ptr %10, i64 %31
-  store i32 %117, ptr %119, align 4
-  %120 = sub i64 %84, %29
-  %121 = add i64 %120, %27
-  %122 = call i64 @llvm.smax.i64(i64 %120, i64 %25)
-  br label %123
-
-123:
-  %124 = phi i64 [ %30, %114 ], [ %30, %112 ], [ %53, %109 ]
-  %125 = phi i64 [ %29, %114 ], [ %29, %112 ], [ %84, %109 ]
-  %126 = phi i64 [ %118, %114 ], [ %31, %112 ], [ %31, %109 ]
-  %127 = phi i64 [ %121, %114 ], [ %27, %112 ], [ %27, %109 ]
-  %128 = phi i64 [ %122, %114 ], [ %25, %112 ], [ %25, %109 ]
-  %129 = icmp sgt i64 %106, %125
-  %130 = select i1 %129, i64 %53, i64 %124
-  %131 = call i64 @llvm.smax.i64(i64 %106, i64 %125)
-  br label %132
-
-132:
-  %133 = phi i64 [ %31, %75 ], [ %31, %78 ], [ %126, %123 ]
-  %134 = phi i64 [ %30, %75 ], [ %30, %78 ], [ %130, %123 ]
-  %135 = phi i64 [ %29, %75 ], [ %29, %78 ], [ %131, %123 ]
-  %136 = phi i64 [ %28, %75 ], [ %28, %78 ], [ %84, %123 ]
-  %137 = phi i64 [ %27, %75 ], [ %27, %78 ], [ %127, %123 ]
-  %138 = phi i64 [ %26, %75 ], [ %26, %78 ], [ %107, %123 ]
-  %139 = phi i64 [ %25, %75 ], [ %25, %78 ], [ %128, %123 ]
-  %140 = icmp slt i64 %55, %0
-  %141 = icmp slt i64 %54, %2
-  %142 = or i1 %140, %141
-  br i1 %142, label %21, label %143
-
-143:
-  %144 = phi i64 [ 0, %11 ], [ %133, %132 ]
-  %145 = phi i64 [ 0, %11 ], [ %135, %132 ]
-  %146 = phi i64 [ 0, %11 ], [ %137, %132 ]
-  %147 = phi i64 [ 0, %11 ], [ %138, %132 ]
-  %148 = phi i64 [ 0, %11 ], [ %139, %132 ]
-  %149 = getelementptr i8, ptr %8, i64 8
-  store i64 %145, ptr %149, align 8
-  %150 = getelementptr i8, ptr %8, i64 16
-  store i64 %146, ptr %150, align 8
-  %151 = getelementptr i8, ptr %8, i64 24
-  store i64 %147, ptr %151, align 8
-  %152 = getelementptr i8, ptr %8, i64 32
-  store i64 %148, ptr %152, align 8
-  br label %153
-
-153:
-  %154 = phi i64 [ %144, %143 ], [ -1, %110 ]
-  ret i64 %154
-}
-
-define i64 @bound_ends(ptr %0, ptr %1, ptr %2, i64 %3, i64 %4, ptr %5, ptr %6, i64 %7) {
-  %9 = load ptr, ptr %1, align 8
-  %10 = getelementptr i8, ptr %1, i64 16
-  %11 = load i64, ptr %10, align 8
-  %12 = icmp eq i64 %3, 0
-  %13 = icmp sgt i64 %7, 0
-  br i1 %13, label %14, label %19
-
-14:
-  %15 = getelementptr i8, ptr %1, i64 8
-  %16 = load i64, ptr %15, align 8
-  %17 = freeze i64 %16
-  %18 = select i1 %12, i64 %17, i64 %3
-  br label %20
-
-19:
-  ret i64 0
-
-20:
-  %21 = phi i64 [ %4, %14 ], [ %34, %29 ]
-  %22 = phi i64 [ 0, %14 ], [ %25, %29 ]
-  %23 = call i64 @llvm.smin.i64(i64 %18, i64 %21)
-  %24 = mul i64 %22, %4
-  %25 = add i64 %22, 1
-  %26 = mul i64 %25, %4
-  %27 = call i64 @llvm.smin.i64(i64 %26, i64 %18)
-  %28 = icmp slt i64 %24, %27
-  br i1 %28, label %36, label %29
-
-29:
-  %30 = phi i64 [ 9223372036854775807, %20 ], [ %70, %67 ]
-  %31 = phi i64 [ -9223372036854775808, %20 ], [ %71, %67 ]
-  %32 = getelementptr i64, ptr %5, i64 %22
-  store i64 %30, ptr %32, align 8
-  %33 = getelementptr i64, ptr %6, i64 %22
-  store i64 %31, ptr %33, align 8
-  %34 = add i64 %21, %4
-  %35 = icmp eq i64 %25, %7
-  br i1 %35, label %19, label %20
-
-36:
-  %37 = phi i64 [ %72, %67 ], [ %24, %20 ]
-  %38 = phi i64 [ %71, %67 ], [ -9223372036854775808, %20 ]
-  %39 = phi i64 [ %70, %67 ], [ 9223372036854775807, %20 ]
-  br i1 %12, label %44, label %40
-
-40:
-  %41 = getelementptr i32, ptr %2, i64 %37
-  %42 = load i32, ptr %41, align 4
-  %43 = sext i32 %42 to i64
-  br label %44
-
-44:
-  %45 = phi i64 [ %43, %40 ], [ %37, %36 ]
-  %46 = getelementptr i64, ptr %0, i64 %45
-  %47 = load i64, ptr %46, align 8
-  switch i64 %11, label %64 [
-    i64 1, label %48
-    i64 2, label %52
-    i64 4, label %56
-    i64 5, label %60
-  ]
-
-48:
-  %49 = getelementptr i8, ptr %9, i64 %45
-  %50 = load i8, ptr %49, align 1
-  %51 = zext i8 %50 to i64
-  br label %67
-
-52:
-  %53 = getelementptr i16, ptr %9, i64 %45
-  %54 = load i16, ptr %53, align 2
-  %55 = sext i16 %54 to i64
-  br label %67
-
-56:
-  %57 = getelementptr i32, ptr %9, i64 %45
-  %58 = load i32, ptr %57, align 4
-  %59 = sext i32 %58 to i64
-  br label %67
-
-60:
-  %61 = getelementptr i32, ptr %9, i64 %45
-  %62 = load i32, ptr %61, align 4
-  %63 = zext i32 %62 to i64
-  br label %67
-
-64:
-  %65 = getelementptr i64, ptr %9, i64 %45
-  %66 = load i64, ptr %65, align 8
-  br label %67
-
-67:
-  %68 = phi i64 [ %66, %64 ], [ %51, %48 ], [ %55, %52 ], [ %59, %56 ], [ %63, %60 ]
-  %69 = add i64 %68, %47
-  %70 = call i64 @llvm.smin.i64(i64 %69, i64 %39)
-  %71 = call i64 @llvm.smax.i64(i64 %69, i64 %38)
-  %72 = add i64 %37, 1
-  %73 = icmp eq i64 %72, %23
-  br i1 %73, label %29, label %36
-}
-
-define i64 @list_ends(ptr %0, ptr %1, ptr %2, ptr %3, i64 %4, i64 %5, ptr %6, i64 %7, ptr %8, i64 %9, i64 %10, i64 %11, ptr %12, ptr %13, i64 %14) {
-  %16 = load ptr, ptr %1, align 8
-  %17 = getelementptr i8, ptr %1, i64 8
-  %18 = load i64, ptr %17, align 8
-  %19 = getelementptr i8, ptr %1, i64 16
-  %20 = load i64, ptr %19, align 8
-  %21 = load ptr, ptr %2, align 8
-  %22 = getelementptr i8, ptr %2, i64 16
-  %23 = load i64, ptr %22, align 8
-  %24 = icmp eq i64 %4, 0
-  %25 = select i1 %24, i64 %18, i64 %4
-  %26 = icmp sgt i64 %7, 0
-  br i1 %26, label %27, label %124
-
-27:
-  %28 = phi i64 [ %121, %120 ], [ 0, %15 ]
-  %29 = phi i64 [ %122, %120 ], [ 0, %15 ]
-  %30 = getelementptr i64, ptr %6, i64 %29
-  %31 = load i64, ptr %30, align 8
-  %32 = mul i64 %31, %5
-  %33 = add i64 %31, 1
-  %34 = mul i64 %33, %5
-  %35 = icmp sge i64 %32, %34
-  %36 = icmp sge i64 %32, %25
-  %37 = select i1 %35, i1 true, i1 %36
-  br i1 %37, label %120, label %38
-
-38:
-  %39 = phi i64 [ %112, %111 ], [ %31, %27 ]
-  %40 = phi i64 [ %113, %111 ], [ %28, %27 ]
-  %41 = phi i64 [ %114, %111 ], [ %32, %27 ]
-  br i1 %24, label %46, label %42
-
-42:
-  %43 = getelementptr i32, ptr %3, i64 %41
-  %44 = load i32, ptr %43, align 4
-  %45 = sext i32 %44 to i64
-  br label %46
-
-46:
-  %47 = phi i64 [ %45, %42 ], [ %41, %38 ]
-  %48 = getelementptr i64, ptr %0, i64 %47
-  %49 = load i64, ptr %48, align 8
-  switch i64 %20, label %66 [
-    i64 1, label %50
-    i64 2, label %54
-    i64 4, label %58
-    i64 5, label %62
-  ]
-
-50:
-  %51 = getelementptr i8, ptr %16, i64 %47
-  %52 = load i8, ptr %51, align 1
-  %53 = zext i8 %52 to i64
-  br label %69
-
-54:
-  %55 = getelementptr i16, ptr %16, i64 %47
-  %56 = load i16, ptr %55, align 2
-  %57 = sext i16 %56 to i64
-  br label %69
-
-58:
-  %59 = getelementptr i32, ptr %16, i64 %47
-  %60 = load i32, ptr %59, align 4
-  %61 = sext i32 %60 to i64
-  br label %69
-
-62:
-  %63 = getelementptr i32, ptr %16, i64 %47
-  %64 = load i32, ptr %63, align 4
-  %65 = zext i32 %64 to i64
-  br label %69
-
-66:
-  %67 = getelementptr i64, ptr %16, i64 %47
-  %68 = load i64, ptr %67, align 8
-  br label %69
-
-69:
-  %70 = phi i64 [ %68, %66 ], [ %53, %50 ], [ %57, %54 ], [ %61, %58 ], [ %65, %62 ]
-  %71 = add i64 %70, %49
-  switch i64 %23, label %88 [
-    i64 1, label %72
-    i64 2, label %76
-    i64 4, label %80
-    i64 5, label %84
-  ]
-
-72:
-  %73 = getelementptr i8, ptr %21, i64 %47
-  %74 = load i8, ptr %73, align 1
-  %75 = zext i8 %74 to i64
-  br label %91
-
-76:
-  %77 = getelementptr i16, ptr %21, i64 %47
-  %78 = load i16, ptr %77, align 2
-  %79 = sext i16 %78 to i64
-  br label %91
-
-80:
-  %81 = getelementptr i32, ptr %21, i64 %47
-  %82 = load i32, ptr %81, align 4
-  %83 = sext i32 %82 to i64
-  br label %91
-
-84:
-  %85 = getelementptr i32, ptr %21, i64 %47
-  %86 = load i32, ptr %85, align 4
-  %87 = zext i32 %86 to i64
-  br label %91
-
-88:
-  %89 = getelementptr i64, ptr %21, i64 %47
-  %90 = load i64, ptr %89, align 8
-  br label %91
-
-91:
-  %92 = phi i64 [ %90, %88 ], [ %75, %72 ], [ %79, %76 ], [ %83, %80 ], [ %87, %84 ]
-  %93 = icmp sgt i64 %71, %10
-  %94 = icmp sle i64 %71, %11
-  %95 = and i1 %93, %94
-  %96 = icmp ult i64 %92, %9
-  %97 = select i1 %95, i1 %96, i1 false
-  br i1 %97, label %98, label %111
-
-98:
-  %99 = getelementptr i64, ptr %8, i64 %92
-  %100 = load i64, ptr %99, align 8
-  %101 = icmp slt i64 %100, 0
-  br i1 %101, label %111, label %102
-
-102:
-  %103 = icmp eq i64 %40, %14
-  br i1 %103, label %124, label %104
-
-104:
-  %105 = getelementptr i64, ptr %12, i64 %40
-  store i64 %71, ptr %105, align 8
-  %106 = load i64, ptr %99, align 8
-  %107 = trunc i64 %106 to i32
-  %108 = add i64 %40, 1
-  %109 = getelementptr i32, ptr %13, i64 %40
-  store i32 %107, ptr %109, align 4
-  %110 = load i64, ptr %30, align 8
-  br label %111
-
-111:
-  %112 = phi i64 [ %39, %98 ], [ %39, %91 ], [ %110, %104 ]
-  %113 = phi i64 [ %40, %98 ], [ %40, %91 ], [ %108, %104 ]
-  %114 = add i64 %41, 1
-  %115 = add i64 %112, 1
-  %116 = mul i64 %115, %5
-  %117 = icmp sge i64 %114, %116
-  %118 = icmp sge i64 %114, %25
-  %119 = select i1 %117, i1 true, i1 %118
-  br i1 %119, label %120, label %38
-
-120:
-  %121 = phi i64 [ %28, %27 ], [ %113, %111 ]
-  %122 = add i64 %29, 1
-  %123 = icmp eq i64 %122, %7
-  br i1 %123, label %124, label %27
-
-124:
-  %125 = phi i64 [ %14, %102 ], [ 0, %15 ], [ %121, %120 ]
-  ret i64 %125
-}
-
-define i64 @last_begun(ptr %0, ptr %1, i64 %2, i64 %3, ptr %4, i64 %5, i64 %6) {
-  %8 = icmp slt i64 %2, %3
-  br i1 %8, label %11, label %9
-
-9:
-  %10 = phi i64 [ %6, %7 ], [ %26, %25 ]
-  ret i64 %10
-
-11:
-  %12 = phi i64 [ %26, %25 ], [ %6, %7 ]
-  %13 = phi i64 [ %27, %25 ], [ %2, %7 ]
-  %14 = getelementptr i32, ptr %1, i64 %13
-  %15 = load i32, ptr %14, align 4
-  %16 = sext i32 %15 to i64
-  %17 = getelementptr i32, ptr %0, i64 %16
-  %18 = load i32, ptr %17, align 4
-  %19 = sext i32 %18 to i64
-  %20 = icmp ugt i64 %5, %19
-  br i1 %20, label %21, label %25
-
-21:
-  %22 = getelementptr i64, ptr %4, i64 %19
-  %23 = load i64, ptr %22, align 8
-  %24 = call i64 @llvm.smax.i64(i64 %23, i64 %12)
-  br label %25
-
-25:
-  %26 = phi i64 [ %12, %11 ], [ %24, %21 ]
-  %27 = add i64 %13, 1
-  %28 = icmp eq i64 %27, %3
-  br i1 %28, label %9, label %11
-}
-
-define i64 @blame(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4, ptr %5, i64 %6, i64 %7, ptr %8, ptr %9, ptr %10, ptr %11, i64 %12, ptr %13, ptr %14, i64 %15, ptr %16, i64 %17, ptr %18, ptr %19, ptr %20, ptr %21, ptr %22, ptr %23, ptr %24, ptr %25, ptr %26, ptr %27, i64 %28, ptr %29, ptr %30, ptr %31, ptr %32, i64 %33, ptr %34) {
-  %36 = alloca %struct.pieces, align 8
-  %37 = alloca %struct.holds, align 8
-  %38 = load ptr, ptr %1, align 8
-  %39 = getelementptr i8, ptr %1, i64 16
-  %40 = load i64, ptr %39, align 8
-  %41 = load ptr, ptr %2, align 8
-  %42 = getelementptr i8, ptr %2, i64 16
-  %43 = load i64, ptr %42, align 8
-  %44 = load ptr, ptr %9, align 8
-  %45 = getelementptr i8, ptr %9, i64 8
-  %46 = load i64, ptr %45, align 8
-  %47 = getelementptr i8, ptr %9, i64 16
-  %48 = load i64, ptr %47, align 8
-  %49 = load ptr, ptr %10, align 8
-  %50 = getelementptr i8, ptr %10, i64 16
-  %51 = load i64, ptr %50, align 8
-  store ptr %29, ptr %36, align 8
-  %52 = getelementptr i8, ptr %36, i64 8
-  %53 = load ptr, ptr %30, align 8
-  store ptr %53, ptr %52, align 8
-  %54 = getelementptr i8, ptr %36, i64 16
-  store ptr %31, ptr %54, align 8
-  %55 = getelementptr i8, ptr %36, i64 24
-  store ptr %32, ptr %55, align 8
-  %56 = getelementptr i8, ptr %36, i64 32
-  store i64 %33, ptr %56, align 8
-  %57 = getelementptr i8, ptr %36, i64 40
-  %58 = getelementptr i8, ptr %30, i64 16
-  %59 = load i64, ptr %58, align 8
-  %60 = icmp eq i64 %59, 8
-  %61 = zext i1 %60 to i64
-  store i64 %61, ptr %57, align 8
-  %62 = getelementptr i8, ptr %36, i64 48
-  store ptr %34, ptr %62, align 8
-  store ptr %18, ptr %37, align 8
-  %63 = getelementptr i8, ptr %37, i64 8
-  store ptr %19, ptr %63, align 8
-  %64 = getelementptr i8, ptr %37, i64 16
-  store ptr %20, ptr %64, align 8
-  %65 = getelementptr i8, ptr %37, i64 24
-  store ptr %21, ptr %65, align 8
-  %66 = getelementptr i8, ptr %37, i64 32
-  store ptr %22, ptr %66, align 8
-  %67 = getelementptr i8, ptr %37, i64 40
-  store ptr %23, ptr %67, align 8
-  %68 = icmp slt i64 %6, %7
-  br i1 %68, label %69, label %621
-
-69:
-  %70 = icmp eq i64 %17, 0
-  %71 = getelementptr i8, ptr %34, i64 152
-  %72 = getelementptr i8, ptr %34, i64 160
-  %73 = getelementptr i8, ptr %34, i64 168
-  %74 = load i64, ptr %34, align 8
-  br label %75
-
-75:
-  %76 = phi i64 [ %74, %69 ], [ %574, %618 ]
-  %77 = phi i64 [ 0, %69 ], [ %572, %618 ]
-  %78 = phi i64 [ %6, %69 ], [ %619, %618 ]
-  %79 = getelementptr i32, ptr %4, i64 %78
-  %80 = load i32, ptr %79, align 4
-  %81 = sext i32 %80 to i64
-  %82 = getelementptr i32, ptr %5, i64 %78
-  %83 = load i32, ptr %82, align 4
-  %84 = sext i32 %83 to i64
-  %85 = getelementptr i32, ptr %3, i64 %81
-  %86 = load i32, ptr %85, align 4
-  %87 = sext i32 %86 to i64
-  %88 = getelementptr i64, ptr %0, i64 %84
-  %89 = load i64, ptr %88, align 8
-  switch i64 %40, label %106 [
-    i64 1, label %90
-    i64 2, label %94
-    i64 4, label %98
-    i64 5, label %102
-  ]
-
-90:
-  %91 = getelementptr i8, ptr %38, i64 %84
-  %92 = load i8, ptr %91, align 1
-  %93 = zext i8 %92 to i64
-  br label %109
-
-94:
-  %95 = getelementptr i16, ptr %38, i64 %84
-  %96 = load i16, ptr %95, align 2
-  %97 = sext i16 %96 to i64
-  br label %109
-
-98:
-  %99 = getelementptr i32, ptr %38, i64 %84
-  %100 = load i32, ptr %99, align 4
-  %101 = sext i32 %100 to i64
-  br label %109
-
-102:
-  %103 = getelementptr i32, ptr %38, i64 %84
-  %104 = load i32, ptr %103, align 4
-  %105 = zext i32 %104 to i64
-  br label %109
-
-106:
-  %107 = getelementptr i64, ptr %38, i64 %84
-  %108 = load i64, ptr %107, align 8
-  br label %109
-
-109:
-  %110 = phi i64 [ %108, %106 ], [ %93, %90 ], [ %97, %94 ], [ %101, %98 ], [ %105, %102 ]
-  %111 = add i64 %110, %89
-  %112 = getelementptr i64, ptr %0, i64 %81
-  %113 = load i64, ptr %112, align 8
-  %114 = icmp ugt i64 %46, %87
-  br i1 %114, label %115, label %327
-
-115:
-  switch i64 %51, label %132 [
-    i64 1, label %116
-    i64 2, label %120
-    i64 4, label %124
-    i64 5, label %128
-  ]
-
-116:
-  %117 = getelementptr i8, ptr %49, i64 %87
-  %118 = load i8, ptr %117, align 1
-  %119 = zext i8 %118 to i64
-  br label %135
-
-120:
-  %121 = getelementptr i16, ptr %49, i64 %87
-  %122 = load i16, ptr %121, align 2
-  %123 = sext i16 %122 to i64
-  br label %135
-
-124:
-  %125 = getelementptr i32, ptr %49, i64 %87
-  %126 = load i32, ptr %125, align 4
-  %127 = sext i32 %126 to i64
-  br label %135
-
-128:
-  %129 = getelementptr i32, ptr %49, i64 %87
-  %130 = load i32, ptr %129, align 4
-  %131 = zext i32 %130 to i64
-  br label %135
-
-132:
-  %133 = getelementptr i64, ptr %49, i64 %87
-  %134 = load i64, ptr %133, align 8
-  br label %135
-
-135:
-  %136 = phi i64 [ %134, %132 ], [ %119, %116 ], [ %123, %120 ], [ %127, %124 ], [ %131, %128 ]
-  %137 = icmp ult i64 %136, %12
-  br i1 %137, label %138, label %327
-
-138:
-  %139 = getelementptr i64, ptr %8, i64 %87
-  %140 = load i64, ptr %139, align 8
-  br i1 %70, label %302, label %141
-
-141:
-  %142 = getelementptr i32, ptr %3, i64 %84
-  %143 = load i32, ptr %142, align 4
-  %144 = sext i32 %143 to i64
-  %145 = icmp ugt i64 %46, %144
-  br i1 %145, label %146, label %149
-
-146:
-  %147 = getelementptr i64, ptr %8, i64 %144
-  %148 = load i64, ptr %147, align 8
-  br label %149
-
-149:
-  %150 = phi i64 [ %148, %146 ], [ %111, %141 ]
-  %151 = icmp slt i64 %77, 0
-  %152 = call i64 @llvm.smin.i64(i64 %77, i64 %17)
-  %153 = select i1 %151, i64 0, i64 %152
-  %154 = icmp slt i64 %153, %17
-  br i1 %154, label %155, label %184
-
-155:
-  %156 = getelementptr i64, ptr %16, i64 %153
-  %157 = load i64, ptr %156, align 8
-  %158 = icmp sgt i64 %157, %140
-  br i1 %158, label %184, label %159
-
-159:
-  %160 = add i64 %153, 1
-  %161 = add i64 %153, 2
-  %162 = icmp slt i64 %161, %17
-  br i1 %162, label %163, label %180
-
-163:
-  %164 = getelementptr i64, ptr %16, i64 %161
-  %165 = getelementptr i8, ptr %164, i64 -8
-  %166 = load i64, ptr %165, align 8
-  %167 = icmp sgt i64 %166, %140
-  br i1 %167, label %180, label %168
-
-168:
-  %169 = phi i64 [ %171, %174 ], [ 1, %163 ]
-  %170 = phi i64 [ %172, %174 ], [ %161, %163 ]
-  %171 = shl i64 %169, 1
-  %172 = add i64 %171, %170
-  %173 = icmp slt i64 %172, %17
-  br i1 %173, label %174, label %179
-
-174:
-  %175 = getelementptr i64, ptr %16, i64 %172
-  %176 = getelementptr i8, ptr %175, i64 -8
-  %177 = load i64, ptr %176, align 8
-  %178 = icmp sgt i64 %177, %140
-  br i1 %178, label %180, label %168
-
-179:
-  br label %180
-
-180:
-  %181 = phi i64 [ %160, %159 ], [ %160, %163 ], [ %170, %179 ], [ %170, %174 ]
-  %182 = phi i64 [ %161, %159 ], [ %161, %163 ], [ %172, %179 ], [ %172, %174 ]
-  %183 = call i64 @llvm.smin.i64(i64 %182, i64 %17)
-  br label %206
-
-184:
-  %185 = add i64 %153, -1
-  %186 = icmp sgt i64 %185, 0
-  br i1 %186, label %187, label %202
-
-187:
-  %188 = getelementptr i64, ptr %16, i64 %185
-  %189 = load i64, ptr %188, align 8
-  %190 = icmp sgt i64 %189, %140
-  br i1 %190, label %191, label %202
-
-191:
-  %192 = phi i64 [ %194, %197 ], [ 1, %187 ]
-  %193 = phi i64 [ %195, %197 ], [ %185, %187 ]
-  %194 = shl i64 %192, 1
-  %195 = sub i64 %193, %194
-  %196 = icmp sgt i64 %195, 0
-  br i1 %196, label %197, label %201
-
-197:
-  %198 = getelementptr i64, ptr %16, i64 %195
-  %199 = load i64, ptr %198, align 8
-  %200 = icmp sgt i64 %199, %140
-  br i1 %200, label %191, label %202
-
-201:
-  br label %202
-
-202:
-  %203 = phi i64 [ %153, %184 ], [ %152, %187 ], [ %193, %201 ], [ %193, %197 ]
-  %204 = phi i64 [ %185, %184 ], [ %185, %187 ], [ %195, %201 ], [ %195, %197 ]
-  %205 = call i64 @llvm.smax.i64(i64 %204, i64 0)
-  br label %206
-
-206:
-  %207 = phi i64 [ %183, %180 ], [ %203, %202 ]
-  %208 = phi i64 [ %181, %180 ], [ %205, %202 ]
-  %209 = icmp slt i64 %208, %207
-  br i1 %209, label %210, label %223
-
-210:
-  %211 = phi i64 [ %221, %210 ], [ %208, %206 ]
-  %212 = phi i64 [ %220, %210 ], [ %207, %206 ]
-  %213 = sub i64 %212, %211
-  %214 = sdiv i64 %213, 2
-  %215 = add i64 %214, %211
-  %216 = getelementptr i64, ptr %16, i64 %215
-  %217 = load i64, ptr %216, align 8
-  %218 = icmp sgt i64 %217, %140
-  %219 = add i64 %215, 1
-  %220 = select i1 %218, i64 %215, i64 %212
-  %221 = select i1 %218, i64 %211, i64 %219
-  %222 = icmp slt i64 %221, %220
-  br i1 %222, label %210, label %223
-
-223:
-  %224 = phi i64 [ %208, %206 ], [ %221, %210 ]
-  %225 = icmp slt i64 %150, %140
-  br i1 %225, label %226, label %302
-
-226:
-  %227 = icmp slt i64 %224, 0
-  %228 = call i64 @llvm.smin.i64(i64 %224, i64 %17)
-  %229 = select i1 %227, i64 0, i64 %228
-  %230 = icmp slt i64 %229, %17
-  br i1 %230, label %231, label %260
-
-231:
-  %232 = getelementptr i64, ptr %16, i64 %229
-  %233 = load i64, ptr %232, align 8
-  %234 = icmp sgt i64 %233, %150
-  br i1 %234, label %260, label %235
-
-235:
-  %236 = add i64 %229, 1
-  %237 = add i64 %229, 2
-  %238 = icmp slt i64 %237, %17
-  br i1 %238, label %239, label %256
-
-239:
-  %240 = getelementptr i64, ptr %16, i64 %237
-  %241 = getelementptr i8, ptr %240, i64 -8
-  %242 = load i64, ptr %241, align 8
-  %243 = icmp sgt i64 %242, %150
-  br i1 %243, label %256, label %244
-
-244:
-  %245 = phi i64 [ %247, %250 ], [ 1, %239 ]
-  %246 = phi i64 [ %248, %250 ], [ %237, %239 ]
-  %247 = shl i64 %245, 1
-  %248 = add i64 %247, %246
-  %249 = icmp slt i64 %248, %17
-  br i1 %249, label %250, label %255
-
-250:
-  %251 = getelementptr i64, ptr %16, i64 %248
-  %252 = getelementptr i8, ptr %251, i64 -8
-  %253 = load i64, ptr %252, align 8
-  %254 = icmp sgt i64 %253, %150
-  br i1 %254, label %256, label %244
-
-255:
-  br label %256
-
-256:
-  %257 = phi i64 [ %236, %235 ], [ %236, %239 ], [ %246, %255 ], [ %246, %250 ]
-  %258 = phi i64 [ %237, %235 ], [ %237, %239 ], [ %248, %255 ], [ %248, %250 ]
-  %259 = call i64 @llvm.smin.i64(i64 %258, i64 %17)
-  br label %282
-
-260:
-  %261 = add i64 %229, -1
-  %262 = icmp sgt i64 %261, 0
-  br i1 %262, label %263, label %278
-
-263:
-  %264 = getelementptr i64, ptr %16, i64 %261
-  %265 = load i64, ptr %264, align 8
-  %266 = icmp sgt i64 %265, %150
-  br i1 %266, label %267, label %278
-
-267:
-  %268 = phi i64 [ %270, %273 ], [ 1, %263 ]
-  %269 = phi i64 [ %271, %273 ], [ %261, %263 ]
-  %270 = shl i64 %268, 1
-  %271 = sub i64 %269, %270
-  %272 = icmp sgt i64 %271, 0
-  br i1 %272, label %273, label %277
-
-273:
-  %274 = getelementptr i64, ptr %16, i64 %271
-  %275 = load i64, ptr %274, align 8
-  %276 = icmp sgt i64 %275, %150
-  br i1 %276, label %267, label %278
-
-277:
-  br label %278
-
-278:
-  %279 = phi i64 [ %229, %260 ], [ %228, %263 ], [ %269, %277 ], [ %269, %273 ]
-  %280 = phi i64 [ %261, %260 ], [ %261, %263 ], [ %271, %277 ], [ %271, %273 ]
-  %281 = call i64 @llvm.smax.i64(i64 %280, i64 0)
-  br label %282
-
-282:
-  %283 = phi i64 [ %259, %256 ], [ %279, %278 ]
-  %284 = phi i64 [ %257, %256 ], [ %281, %278 ]
-  %285 = icmp slt i64 %284, %283
-  br i1 %285, label %286, label %299
-
-286:
-  %287 = phi i64 [ %297, %286 ], [ %284, %282 ]
-  %288 = phi i64 [ %296, %286 ], [ %283, %282 ]
-  %289 = sub i64 %288, %287
-  %290 = sdiv i64 %289, 2
-  %291 = add i64 %290, %287
-  %292 = getelementptr i64, ptr %16, i64 %291
-  %293 = load i64, ptr %292, align 8
-  %294 = icmp sgt i64 %293, %150
-  %295 = add i64 %291, 1
-  %296 = select i1 %294, i64 %291, i64 %288
-  %297 = select i1 %294, i64 %287, i64 %295
-  %298 = icmp slt i64 %297, %296
-  br i1 %298, label %286, label %299
-
-299:
-  %300 = phi i64 [ %284, %282 ], [ %297, %286 ]
-  %301 = icmp eq i64 %300, %224
-  br i1 %301, label %302, label %327
-
-302:
-  %303 = phi i64 [ %224, %299 ], [ %224, %223 ], [ %77, %138 ]
-  switch i64 %48, label %320 [
-    i64 1, label %304
-    i64 2, label %308
-    i64 4, label %312
-    i64 5, label %316
-  ]
-
-304:
-  %305 = getelementptr i8, ptr %44, i64 %87
-  %306 = load i8, ptr %305, align 1
-  %307 = zext i8 %306 to i64
-  br label %323
-
-308:
-  %309 = getelementptr i16, ptr %44, i64 %87
-  %310 = load i16, ptr %309, align 2
-  %311 = sext i16 %310 to i64
-  br label %323
-
-312:
-  %313 = getelementptr i32, ptr %44, i64 %87
-  %314 = load i32, ptr %313, align 4
-  %315 = sext i32 %314 to i64
-  br label %323
-
-316:
-  %317 = getelementptr i32, ptr %44, i64 %87
-  %318 = load i32, ptr %317, align 4
-  %319 = zext i32 %318 to i64
-  br label %323
-
-320:
-  %321 = getelementptr i64, ptr %44, i64 %87
-  %322 = load i64, ptr %321, align 8
-  br label %323
-
-323:
-  %324 = phi i64 [ %322, %320 ], [ %307, %304 ], [ %311, %308 ], [ %315, %312 ], [ %319, %316 ]
-  %325 = add i64 %324, %140
-  %326 = icmp sgt i64 %325, %111
-  br i1 %326, label %383, label %341
-
-327:
-  %328 = phi i64 [ %224, %299 ], [ %77, %109 ], [ %77, %135 ]
-  %329 = icmp sgt i64 %113, %111
-  br i1 %329, label %330, label %571
-
-330:
-  %331 = add i64 %76, 1
-  store i64 %331, ptr %34, align 8
-  %332 = icmp slt i64 %76, %33
-  br i1 %332, label %333, label %571
-
-333:
-  %334 = getelementptr i64, ptr %29, i64 %76
-  store i64 %111, ptr %334, align 8
-  %335 = sub i64 %113, %111
-  br i1 %60, label %336, label %338
-
-336:
-  %337 = getelementptr i64, ptr %53, i64 %76
-  store i64 %335, ptr %337, align 8
-  br label %564
-
-338:
-  %339 = trunc i64 %335 to i32
-  %340 = getelementptr i32, ptr %53, i64 %76
-  store i32 %339, ptr %340, align 4
-  br label %564
-
-341:
-  switch i64 %43, label %358 [
-    i64 1, label %342
-    i64 2, label %346
-    i64 4, label %350
-    i64 5, label %354
-  ]
-
-342:
-  %343 = getelementptr i8, ptr %41, i64 %81
-  %344 = load i8, ptr %343, align 1
-  %345 = zext i8 %344 to i64
-  br label %361
-
-346:
-  %347 = getelementptr i16, ptr %41, i64 %81
-  %348 = load i16, ptr %347, align 2
-  %349 = sext i16 %348 to i64
-  br label %361
-
-350:
-  %351 = getelementptr i32, ptr %41, i64 %81
-  %352 = load i32, ptr %351, align 4
-  %353 = sext i32 %352 to i64
-  br label %361
-
-354:
-  %355 = getelementptr i32, ptr %41, i64 %81
-  %356 = load i32, ptr %355, align 4
-  %357 = zext i32 %356 to i64
-  br label %361
-
-358:
-  %359 = getelementptr i64, ptr %41, i64 %81
-  %360 = load i64, ptr %359, align 8
-  br label %361
-
-361:
-  %362 = phi i64 [ %360, %358 ], [ %345, %342 ], [ %349, %346 ], [ %353, %350 ], [ %357, %354 ]
-  %363 = icmp ult i64 %362, %15
-  br i1 %363, label %364, label %369
-
-364:
-  %365 = getelementptr i8, ptr %14, i64 %362
-  %366 = load i8, ptr %365, align 1
-  %367 = icmp eq i8 %366, 0
-  %368 = select i1 %367, i8 4, i8 5
-  br label %369
-
-369:
-  %370 = phi i8 [ 4, %361 ], [ %368, %364 ]
-  %371 = icmp sgt i64 %113, %111
-  br i1 %371, label %372, label %571
-
-372:
-  %373 = add i64 %76, 1
-  store i64 %373, ptr %34, align 8
-  %374 = icmp slt i64 %76, %33
-  br i1 %374, label %375, label %571
-
-375:
-  %376 = getelementptr i64, ptr %29, i64 %76
-  store i64 %111, ptr %376, align 8
-  %377 = sub i64 %113, %111
-  br i1 %60, label %378, label %380
-
-378:
-  %379 = getelementptr i64, ptr %53, i64 %76
-  store i64 %377, ptr %379, align 8
-  br label %564
-
-380:
-  %381 = trunc i64 %377 to i32
-  %382 = getelementptr i32, ptr %53, i64 %76
-  store i32 %381, ptr %382, align 4
-  br label %564
-
-383:
-  %384 = call i64 @llvm.smin.i64(i64 %325, i64 %113)
-  %385 = getelementptr i64, ptr %11, i64 %136
-  %386 = load i64, ptr %385, align 8
-  %387 = getelementptr i64, ptr %13, i64 %386
-  %388 = load i64, ptr %387, align 8
-  %389 = icmp sgt i64 %388, -1
-  br i1 %389, label %390, label %500
-
-390:
-  %391 = getelementptr i64, ptr %26, i64 %388
-  %392 = load i64, ptr %391, align 8
-  %393 = getelementptr i8, ptr %391, i64 8
-  %394 = load i64, ptr %393, align 8
-  %395 = getelementptr i64, ptr %27, i64 %388
-  %396 = load i64, ptr %395, align 8
-  %397 = icmp slt i64 %396, %392
-  %398 = call i64 @llvm.smin.i64(i64 %396, i64 %394)
-  %399 = select i1 %397, i64 %392, i64 %398
-  %400 = icmp slt i64 %399, %394
-  br i1 %400, label %401, label %430
-
-401:
-  %402 = getelementptr i64, ptr %24, i64 %399
-  %403 = load i64, ptr %402, align 8
-  %404 = icmp sgt i64 %403, %140
-  br i1 %404, label %430, label %405
-
-405:
-  %406 = add i64 %399, 1
-  %407 = add i64 %399, 2
-  %408 = icmp slt i64 %407, %394
-  br i1 %408, label %409, label %426
-
-409:
-  %410 = getelementptr i64, ptr %24, i64 %407
-  %411 = getelementptr i8, ptr %410, i64 -8
-  %412 = load i64, ptr %411, align 8
-  %413 = icmp sgt i64 %412, %140
-  br i1 %413, label %426, label %414
-
-414:
-  %415 = phi i64 [ %417, %420 ], [ 1, %409 ]
-  %416 = phi i64 [ %418, %420 ], [ %407, %409 ]
-  %417 = shl i64 %415, 1
-  %418 = add i64 %417, %416
-  %419 = icmp slt i64 %418, %394
-  br i1 %419, label %420, label %425
-
-420:
-  %421 = getelementptr i64, ptr %24, i64 %418
-  %422 = getelementptr i8, ptr %421, i64 -8
-  %423 = load i64, ptr %422, align 8
-  %424 = icmp sgt i64 %423, %140
-  br i1 %424, label %426, label %414
-
-425:
-  br label %426
-
-426:
-  %427 = phi i64 [ %406, %405 ], [ %406, %409 ], [ %416, %425 ], [ %416, %420 ]
-  %428 = phi i64 [ %407, %405 ], [ %407, %409 ], [ %418, %425 ], [ %418, %420 ]
-  %429 = call i64 @llvm.smin.i64(i64 %428, i64 %394)
-  br label %452
-
-430:
-  %431 = add i64 %399, -1
-  %432 = icmp sgt i64 %431, %392
-  br i1 %432, label %433, label %448
-
-433:
-  %434 = getelementptr i64, ptr %24, i64 %431
-  %435 = load i64, ptr %434, align 8
-  %436 = icmp sgt i64 %435, %140
-  br i1 %436, label %437, label %448
-
-437:
-  %438 = phi i64 [ %440, %443 ], [ 1, %433 ]
-  %439 = phi i64 [ %441, %443 ], [ %431, %433 ]
-  %440 = shl i64 %438, 1
-  %441 = sub i64 %439, %440
-  %442 = icmp sgt i64 %441, %392
-  br i1 %442, label %443, label %447
-
-443:
-  %444 = getelementptr i64, ptr %24, i64 %441
-  %445 = load i64, ptr %444, align 8
-  %446 = icmp sgt i64 %445, %140
-  br i1 %446, label %437, label %448
-
-447:
-  br label %448
-
-448:
-  %449 = phi i64 [ %399, %430 ], [ %399, %433 ], [ %439, %447 ], [ %439, %443 ]
-  %450 = phi i64 [ %431, %430 ], [ %431, %433 ], [ %441, %447 ], [ %441, %443 ]
-  %451 = call i64 @llvm.smax.i64(i64 %450, i64 %392)
-  br label %452
-
-452:
-  %453 = phi i64 [ %429, %426 ], [ %449, %448 ]
-  %454 = phi i64 [ %427, %426 ], [ %451, %448 ]
-  %455 = icmp slt i64 %454, %453
-  br i1 %455, label %456, label %469
-
-456:
-  %457 = phi i64 [ %467, %456 ], [ %454, %452 ]
-  %458 = phi i64 [ %466, %456 ], [ %453, %452 ]
-  %459 = sub i64 %458, %457
-  %460 = sdiv i64 %459, 2
-  %461 = add i64 %460, %457
-  %462 = getelementptr i64, ptr %24, i64 %461
-  %463 = load i64, ptr %462, align 8
-  %464 = icmp sgt i64 %463, %140
-  %465 = add i64 %461, 1
-  %466 = select i1 %464, i64 %461, i64 %458
-  %467 = select i1 %464, i64 %457, i64 %465
-  %468 = icmp slt i64 %467, %466
-  br i1 %468, label %456, label %469
-
-469:
-  %470 = phi i64 [ %454, %452 ], [ %467, %456 ]
-  store i64 %470, ptr %395, align 8
-  %471 = add i64 %470, -1
-  %472 = icmp slt i64 %471, %392
-  br i1 %472, label %500, label %473
-
-473:
-  %474 = getelementptr i64, ptr %24, i64 %471
-  %475 = load i64, ptr %474, align 8
-  %476 = icmp sgt i64 %475, %111
-  br i1 %476, label %477, label %500
-
-477:
-  %478 = getelementptr i32, ptr %25, i64 %471
-  %479 = load i32, ptr %478, align 4
-  %480 = sext i32 %479 to i64
-  %481 = icmp eq i64 %386, %480
-  br i1 %481, label %500, label %482
-
-482:
-  %483 = add i64 %470, -2
-  %484 = icmp slt i64 %483, %392
-  br i1 %484, label %498, label %485
-
-485:
-  %486 = phi i64 [ %496, %495 ], [ %483, %482 ]
-  %487 = getelementptr i64, ptr %24, i64 %486
-  %488 = load i64, ptr %487, align 8
-  %489 = icmp sgt i64 %488, %111
-  br i1 %489, label %490, label %498
-
-490:
-  %491 = getelementptr i32, ptr %25, i64 %486
-  %492 = load i32, ptr %491, align 4
-  %493 = sext i32 %492 to i64
-  %494 = icmp eq i64 %386, %493
-  br i1 %494, label %500, label %495
-
-495:
-  %496 = add i64 %486, -1
-  %497 = icmp slt i64 %496, %392
-  br i1 %497, label %498, label %485
-
-498:
-  %499 = call i64 @llvm.smin.i64(i64 %475, i64 %384)
-  br label %500
-
-500:
-  %501 = phi i64 [ %111, %383 ], [ %111, %469 ], [ %111, %477 ], [ %111, %473 ], [ %499, %498 ], [ %111, %490 ]
-  %502 = phi i64 [ %386, %383 ], [ %386, %469 ], [ %386, %477 ], [ %386, %473 ], [ %480, %498 ], [ %386, %490 ]
-  store i64 0, ptr %71, align 8
-  call fastcc void @add_held(ptr %36, ptr %37, i64 %502, i64 %111, i64 %501, i64 %111)
-  call fastcc void @add_held(ptr %36, ptr %37, i64 %386, i64 %501, i64 %384, i64 %111)
-  %503 = sub i64 %113, %384
-  %504 = icmp slt i64 %503, %28
-  %505 = add i64 %384, %28
-  %506 = select i1 %504, i64 %113, i64 %505
-  %507 = icmp sgt i64 %506, %384
-  br i1 %507, label %508, label %550
-
-508:
-  %509 = sub i64 %506, %384
-  %510 = load i64, ptr %71, align 8
-  %511 = call i64 @llvm.smin.i64(i64 %509, i64 %510)
-  %512 = sub i64 %510, %511
-  store i64 %512, ptr %71, align 8
-  %513 = add i64 %511, %384
-  %514 = load i64, ptr %72, align 8
-  %515 = load i64, ptr %73, align 8
-  %516 = icmp sgt i64 %513, %384
-  br i1 %516, label %517, label %533
-
-517:
-  %518 = load i64, ptr %34, align 8
-  %519 = add i64 %518, 1
-  store i64 %519, ptr %34, align 8
-  %520 = icmp slt i64 %518, %33
-  br i1 %520, label %521, label %533
-
-521:
-  %522 = getelementptr i64, ptr %29, i64 %518
-  store i64 %384, ptr %522, align 8
-  br i1 %60, label %523, label %525
-
-523:
-  %524 = getelementptr i64, ptr %53, i64 %518
-  store i64 %511, ptr %524, align 8
-  br label %528
-
-525:
-  %526 = trunc i64 %511 to i32
-  %527 = getelementptr i32, ptr %53, i64 %518
-  store i32 %526, ptr %527, align 4
-  br label %528
-
-528:
-  %529 = trunc i64 %514 to i8
-  %530 = getelementptr i8, ptr %31, i64 %518
-  store i8 %529, ptr %530, align 1
-  %531 = trunc i64 %515 to i32
-  %532 = getelementptr i32, ptr %32, i64 %518
-  store i32 %531, ptr %532, align 4
-  br label %533
-
-533:
-  %534 = icmp sgt i64 %506, %513
-  br i1 %534, label %535, label %550
-
-535:
-  %536 = load i64, ptr %34, align 8
-  %537 = add i64 %536, 1
-  store i64 %537, ptr %34, align 8
-  %538 = icmp slt i64 %536, %33
-  br i1 %538, label %539, label %550
-
-539:
-  %540 = getelementptr i64, ptr %29, i64 %536
-  store i64 %513, ptr %540, align 8
-  %541 = sub i64 %506, %513
-  br i1 %60, label %542, label %544
-
-542:
-  %543 = getelementptr i64, ptr %53, i64 %536
-  store i64 %541, ptr %543, align 8
-  br label %547
-
-544:
-  %545 = trunc i64 %541 to i32
-  %546 = getelementptr i32, ptr %53, i64 %536
-  store i32 %545, ptr %546, align 4
-  br label %547
-
-547:
-  %548 = getelementptr i8, ptr %31, i64 %536
-  store i8 1, ptr %548, align 1
-  %549 = getelementptr i32, ptr %32, i64 %536
-  store i32 -1, ptr %549, align 4
-  br label %550
-
-550:
-  %551 = icmp sgt i64 %113, %506
-  br i1 %551, label %552, label %571
-
-552:
-  %553 = load i64, ptr %34, align 8
-  %554 = add i64 %553, 1
-  store i64 %554, ptr %34, align 8
-  %555 = icmp slt i64 %553, %33
-  br i1 %555, label %556, label %571
-
-556:
-  %557 = getelementptr i64, ptr %29, i64 %553
-  store i64 %506, ptr %557, align 8
-  %558 = sub i64 %113, %506
-  br i1 %60, label %559, label %561
-
-559:
-  %560 = getelementptr i64, ptr %53, i64 %553
-  store i64 %558, ptr %560, align 8
-  br label %564
-
-561:
-  %562 = trunc i64 %558 to i32
-  %563 = getelementptr i32, ptr %53, i64 %553
-  store i32 %562, ptr %563, align 4
-  br label %564
-
-564:
-  %565 = phi i64 [ %76, %378 ], [ %76, %336 ], [ %76, %338 ], [ %76, %380 ], [ %553, %561 ], [ %553, %559 ]
-  %566 = phi i8 [ %370, %378 ], [ 7, %336 ], [ 7, %338 ], [ %370, %380 ], [ 4, %561 ], [ 4, %559 ]
-  %567 = phi i64 [ %303, %378 ], [ %328, %336 ], [ %328, %338 ], [ %303, %380 ], [ %303, %561 ], [ %303, %559 ]
-  %568 = phi i1 [ false, %378 ], [ true, %336 ], [ true, %338 ], [ false, %380 ], [ false, %561 ], [ false, %559 ]
-  %569 = getelementptr i8, ptr %31, i64 %565
-  store i8 %566, ptr %569, align 1
-  %570 = getelementptr i32, ptr %32, i64 %565
-  store i32 -1, ptr %570, align 4
-  br label %571
-
-571:
-  %572 = phi i64 [ %303, %550 ], [ %303, %552 ], [ %328, %327 ], [ %328, %330 ], [ %303, %369 ], [ %303, %372 ], [ %567, %564 ]
-  %573 = phi i1 [ false, %550 ], [ false, %552 ], [ true, %327 ], [ true, %330 ], [ false, %369 ], [ false, %372 ], [ %568, %564 ]
-  %574 = load i64, ptr %34, align 8
-  %575 = icmp sgt i64 %574, %33
-  br i1 %575, label %576, label %577
-
-576:
-  store i64 %76, ptr %34, align 8
-  br label %621
-
-577:
-  br i1 %573, label %578, label %586
-
-578:
-  %579 = sub i64 %113, %111
-  %580 = load i32, ptr %85, align 4
-  %581 = icmp sgt i32 %580, -1
-  %582 = select i1 %581, i64 18, i64 17
-  %583 = getelementptr i64, ptr %34, i64 %582
-  %584 = load i64, ptr %583, align 8
-  %585 = add i64 %579, %584
-  store i64 %585, ptr %583, align 8
-  br label %586
-
-586:
-  %587 = icmp slt i64 %76, %574
-  br i1 %587, label %588, label %618
-
-588:
-  %589 = phi i64 [ %615, %602 ], [ 0, %586 ]
-  %590 = phi i64 [ %616, %602 ], [ %76, %586 ]
-  %591 = getelementptr i8, ptr %31, i64 %590
-  %592 = load i8, ptr %591, align 1
-  %593 = and i8 %592, 7
-  %594 = zext i8 %593 to i64
-  br i1 %60, label %595, label %598
-
-595:
-  %596 = getelementptr i64, ptr %53, i64 %590
-  %597 = load i64, ptr %596, align 8
-  br label %602
-
-598:
-  %599 = getelementptr i32, ptr %53, i64 %590
-  %600 = load i32, ptr %599, align 4
-  %601 = zext i32 %600 to i64
-  br label %602
-
-602:
-  %603 = phi i64 [ %597, %595 ], [ %601, %598 ]
-  %604 = getelementptr i64, ptr %34, i64 %594
-  %605 = getelementptr i8, ptr %604, i64 8
-  %606 = load i64, ptr %605, align 8
-  %607 = add i64 %606, %603
-  store i64 %607, ptr %605, align 8
-  %608 = xor i64 %589, -1
-  %609 = lshr i64 %608, %594
-  %610 = and i64 %609, 1
-  %611 = getelementptr i8, ptr %604, i64 72
-  %612 = load i64, ptr %611, align 8
-  %613 = add i64 %612, %610
-  store i64 %613, ptr %611, align 8
-  %614 = shl i64 1, %594
-  %615 = or i64 %614, %589
-  %616 = add i64 %590, 1
-  %617 = icmp eq i64 %616, %574
-  br i1 %617, label %618, label %588
-
-618:
-  %619 = add i64 %78, 1
-  %620 = icmp eq i64 %619, %7
-  br i1 %620, label %621, label %75
-
-621:
-  %622 = phi i64 [ %78, %576 ], [ %6, %35 ], [ %7, %618 ]
-  %623 = call i64 @llvm.smin.i64(i64 %622, i64 %7)
-  ret i64 %623
-}
-
-define internal fastcc void @add_held(ptr %0, ptr %1, i64 %2, i64 %3, i64 %4, i64 %5) {
-  %7 = icmp sgt i64 %4, %3
-  br i1 %7, label %8, label %117
-
-8:
-  %9 = getelementptr i8, ptr %1, i64 40
-  %10 = load ptr, ptr %9, align 8
-  %11 = getelementptr i64, ptr %10, i64 %2
-  %12 = load i64, ptr %11, align 8
-  %13 = load ptr, ptr %1, align 8
-  %14 = getelementptr i64, ptr %13, i64 %2
-  %15 = getelementptr i8, ptr %14, i64 8
-  %16 = load i64, ptr %15, align 8
-  %17 = icmp slt i64 %12, %16
-  br i1 %17, label %18, label %30
-
-18:
-  %19 = getelementptr i8, ptr %1, i64 16
-  %20 = load ptr, ptr %19, align 8
-  br label %21
-
-21:
-  %22 = phi i64 [ %12, %18 ], [ %27, %26 ]
-  %23 = getelementptr i64, ptr %20, i64 %22
-  %24 = load i64, ptr %23, align 8
-  %25 = icmp sgt i64 %24, %3
-  br i1 %25, label %30, label %26
-
-26:
-  %27 = add i64 %22, 1
-  %28 = icmp eq i64 %27, %16
-  br i1 %28, label %29, label %21
-
-29:
-  store i64 %16, ptr %11, align 8
-  br label %115
-
-30:
-  %31 = phi i64 [ %12, %8 ], [ %22, %21 ]
-  store i64 %31, ptr %11, align 8
-  %32 = getelementptr i8, ptr %1, i64 8
-  %33 = icmp slt i64 %31, %16
-  br i1 %33, label %34, label %115
-
-34:
-  %35 = getelementptr i8, ptr %1, i64 16
-  %36 = getelementptr i8, ptr %0, i64 48
-  %37 = getelementptr i8, ptr %1, i64 24
-  %38 = getelementptr i8, ptr %1, i64 32
-  %39 = getelementptr i8, ptr %0, i64 32
-  %40 = getelementptr i8, ptr %0, i64 40
-  %41 = getelementptr i8, ptr %0, i64 8
-  %42 = getelementptr i8, ptr %0, i64 16
-  %43 = getelementptr i8, ptr %0, i64 24
-  br label %44
-
-44:
-  %45 = phi i64 [ %3, %34 ], [ %56, %112 ]
-  %46 = phi i64 [ %31, %34 ], [ %113, %112 ]
-  %47 = load ptr, ptr %32, align 8
-  %48 = getelementptr i64, ptr %47, i64 %46
-  %49 = load i64, ptr %48, align 8
-  %50 = icmp slt i64 %49, %4
-  br i1 %50, label %51, label %115
-
-51:
-  %52 = call i64 @llvm.smax.i64(i64 %49, i64 %45)
-  %53 = load ptr, ptr %35, align 8
-  %54 = getelementptr i64, ptr %53, i64 %46
-  %55 = load i64, ptr %54, align 8
-  %56 = call i64 @llvm.smin.i64(i64 %55, i64 %4)
-  call fastcc void @add_host(ptr %0, i64 %45, i64 %52)
-  %57 = icmp eq i64 %52, %5
-  br i1 %57, label %61, label %58
-
-58:
-  %59 = load ptr, ptr %37, align 8
-  %60 = load ptr, ptr %38, align 8
-  br label %78
-
-61:
-  %62 = load ptr, ptr %32, align 8
-  %63 = getelementptr i64, ptr %62, i64 %46
-  %64 = load i64, ptr %63, align 8
-  %65 = icmp sgt i64 %5, %64
-  %66 = load ptr, ptr %37, align 8
-  %67 = load ptr, ptr %38, align 8
-  br i1 %65, label %68, label %78
-
-68:
-  %69 = sub i64 %5, %64
-  %70 = load ptr, ptr %36, align 8
-  %71 = getelementptr i8, ptr %70, i64 152
-  store i64 %69, ptr %71, align 8
-  %72 = getelementptr i64, ptr %66, i64 %46
-  %73 = load i64, ptr %72, align 8
-  %74 = getelementptr i8, ptr %70, i64 160
-  store i64 %73, ptr %74, align 8
-  %75 = getelementptr i64, ptr %67, i64 %46
-  %76 = load i64, ptr %75, align 8
-  %77 = getelementptr i8, ptr %70, i64 168
-  store i64 %76, ptr %77, align 8
-  br label %78
-
-78:
-  %79 = phi ptr [ %60, %58 ], [ %67, %68 ], [ %67, %61 ]
-  %80 = phi ptr [ %59, %58 ], [ %66, %68 ], [ %66, %61 ]
-  %81 = getelementptr i64, ptr %80, i64 %46
-  %82 = load i64, ptr %81, align 8
-  %83 = getelementptr i64, ptr %79, i64 %46
-  %84 = load i64, ptr %83, align 8
-  %85 = icmp sgt i64 %56, %52
-  br i1 %85, label %86, label %112
-
-86:
-  %87 = load ptr, ptr %36, align 8
-  %88 = load i64, ptr %87, align 8
-  %89 = add i64 %88, 1
-  store i64 %89, ptr %87, align 8
-  %90 = load i64, ptr %39, align 8
-  %91 = icmp slt i64 %88, %90
-  br i1 %91, label %92, label %112
-
-92:
-  %93 = load ptr, ptr %0, align 8
-  %94 = getelementptr i64, ptr %93, i64 %88
-  store i64 %52, ptr %94, align 8
-  %95 = load i64, ptr %40, align 8
-  %96 = icmp eq i64 %95, 0
-  %97 = sub i64 %56, %52
-  br i1 %96, label %101, label %98
-
-98:
-  %99 = load ptr, ptr %41, align 8
-  %100 = getelementptr i64, ptr %99, i64 %88
-  store i64 %97, ptr %100, align 8
-  br label %105
-
-101:
-  %102 = trunc i64 %97 to i32
-  %103 = load ptr, ptr %41, align 8
-  %104 = getelementptr i32, ptr %103, i64 %88
-  store i32 %102, ptr %104, align 4
-  br label %105
-
-105:
-  %106 = trunc i64 %82 to i8
-  %107 = load ptr, ptr %42, align 8
-  %108 = getelementptr i8, ptr %107, i64 %88
-  store i8 %106, ptr %108, align 1
-  %109 = trunc i64 %84 to i32
-  %110 = load ptr, ptr %43, align 8
-  %111 = getelementptr i32, ptr %110, i64 %88
-  store i32 %109, ptr %111, align 4
-  br label %112
-
-112:
-  %113 = add i64 %46, 1
-  %114 = icmp eq i64 %113, %16
-  br i1 %114, label %115, label %44
-
-115:
-  %116 = phi i64 [ %3, %30 ], [ %3, %29 ], [ %56, %112 ], [ %45, %44 ]
-  call fastcc void @add_host(ptr %0, i64 %116, i64 %4)
-  br label %117
-
-117:
-  ret void
-}
-
-define internal fastcc void @add_host(ptr %0, i64 %1, i64 %2) {
-  %4 = icmp sgt i64 %2, %1
-  br i1 %4, label %5, label %81
-
-5:
-  %6 = getelementptr i8, ptr %0, i64 48
-  %7 = load ptr, ptr %6, align 8
-  %8 = getelementptr i8, ptr %7, i64 152
-  %9 = sub i64 %2, %1
-  %10 = load i64, ptr %8, align 8
-  %11 = call i64 @llvm.smin.i64(i64 %9, i64 %10)
-  %12 = sub i64 %10, %11
-  store i64 %12, ptr %8, align 8
-  %13 = add i64 %11, %1
-  %14 = getelementptr i8, ptr %7, i64 160
-  %15 = load i64, ptr %14, align 8
-  %16 = getelementptr i8, ptr %7, i64 168
-  %17 = load i64, ptr %16, align 8
-  %18 = icmp sgt i64 %13, %1
-  br i1 %18, label %19, label %49
-
-19:
-  %20 = load i64, ptr %7, align 8
-  %21 = add i64 %20, 1
-  store i64 %21, ptr %7, align 8
-  %22 = getelementptr i8, ptr %0, i64 32
-  %23 = load i64, ptr %22, align 8
-  %24 = icmp slt i64 %20, %23
-  br i1 %24, label %25, label %49
-
-25:
-  %26 = load ptr, ptr %0, align 8
-  %27 = getelementptr i64, ptr %26, i64 %20
-  store i64 %1, ptr %27, align 8
-  %28 = getelementptr i8, ptr %0, i64 40
-  %29 = load i64, ptr %28, align 8
-  %30 = icmp eq i64 %29, 0
-  br i1 %30, label %35, label %31
-
-31:
-  %32 = getelementptr i8, ptr %0, i64 8
-  %33 = load ptr, ptr %32, align 8
-  %34 = getelementptr i64, ptr %33, i64 %20
-  store i64 %11, ptr %34, align 8
-  br label %40
-
-35:
-  %36 = trunc i64 %11 to i32
-  %37 = getelementptr i8, ptr %0, i64 8
-  %38 = load ptr, ptr %37, align 8
-  %39 = getelementptr i32, ptr %38, i64 %20
-  store i32 %36, ptr %39, align 4
-  br label %40
-
-40:
-  %41 = trunc i64 %15 to i8
-  %42 = getelementptr i8, ptr %0, i64 16
-  %43 = load ptr, ptr %42, align 8
-  %44 = getelementptr i8, ptr %43, i64 %20
-  store i8 %41, ptr %44, align 1
-  %45 = trunc i64 %17 to i32
-  %46 = getelementptr i8, ptr %0, i64 24
-  %47 = load ptr, ptr %46, align 8
-  %48 = getelementptr i32, ptr %47, i64 %20
-  store i32 %45, ptr %48, align 4
-  br label %49
-
-49:
-  %50 = icmp sgt i64 %2, %13
-  br i1 %50, label %51, label %81
-
-51:
-  %52 = load ptr, ptr %6, align 8
-  %53 = load i64, ptr %52, align 8
-  %54 = add i64 %53, 1
-  store i64 %54, ptr %52, align 8
-  %55 = getelementptr i8, ptr %0, i64 32
-  %56 = load i64, ptr %55, align 8
-  %57 = icmp slt i64 %53, %56
-  br i1 %57, label %58, label %81
-
-58:
-  %59 = load ptr, ptr %0, align 8
-  %60 = getelementptr i64, ptr %59, i64 %53
-  store i64 %13, ptr %60, align 8
-  %61 = getelementptr i8, ptr %0, i64 40
-  %62 = load i64, ptr %61, align 8
-  %63 = icmp eq i64 %62, 0
-  %64 = sub i64 %2, %13
-  br i1 %63, label %69, label %65
-
-65:
-  %66 = getelementptr i8, ptr %0, i64 8
-  %67 = load ptr, ptr %66, align 8
-  %68 = getelementptr i64, ptr %67, i64 %53
-  store i64 %64, ptr %68, align 8
-  br label %74
-
-69:
-  %70 = trunc i64 %64 to i32
-  %71 = getelementptr i8, ptr %0, i64 8
-  %72 = load ptr, ptr %71, align 8
-  %73 = getelementptr i32, ptr %72, i64 %53
-  store i32 %70, ptr %73, align 4
-  br label %74
-
-74:
-  %75 = getelementptr i8, ptr %0, i64 16
-  %76 = load ptr, ptr %75, align 8
-  %77 = getelementptr i8, ptr %76, i64 %53
-  store i8 1, ptr %77, align 1
-  %78 = getelementptr i8, ptr %0, i64 24
-  %79 = load ptr, ptr %78, align 8
-  %80 = getelementptr i32, ptr %79, i64 %53
-  store i32 -1, ptr %80, align 4
-  br label %81
-
-81:
-  ret void
-}
-
-define i64 @measure_by_code(ptr %0, ptr %1, ptr %2, i64 %3, ptr %4, ptr %5, i64 %6, ptr %7, ptr %8, ptr %9, ptr %10) {
-  %12 = load ptr, ptr %1, align 8
-  %13 = getelementptr i8, ptr %1, i64 8
-  %14 = load i64, ptr %13, align 8
-  %15 = getelementptr i8, ptr %1, i64 16
-  %16 = load i64, ptr %15, align 8
-  %17 = getelementptr i64, ptr %8, i64 %3
-  %18 = icmp sgt i64 %3, 0
-  br i1 %18, label %22, label %19
-
-19:
-  %20 = shl i64 %6, 1
-  %21 = icmp sgt i64 %20, 0
-  br i1 %21, label %28, label %148
-
-22:
-  %23 = phi i64 [ %26, %22 ], [ 0, %11 ]
-  %24 = getelementptr i64, ptr %17, i64 %23
-  store i64 0, ptr %24, align 8
-  %25 = getelementptr i64, ptr %8, i64 %23
-  store i64 0, ptr %25, align 8
-  %26 = add i64 %23, 1
-  %27 = icmp eq i64 %26, %3
-  br i1 %27, label %19, label %22
-
-28:
-  %29 = phi i64 [ %88, %145 ], [ 0, %19 ]
-  %30 = phi i64 [ %87, %145 ], [ 0, %19 ]
-  %31 = phi i64 [ %146, %145 ], [ 0, %19 ]
-  %32 = getelementptr i64, ptr %7, i64 %31
-  %33 = load i64, ptr %32, align 8
-  %34 = icmp slt i64 %33, %6
-  %35 = select i1 %34, i64 0, i64 %6
-  %36 = sub i64 %33, %35
-  %37 = select i1 %34, ptr %4, ptr %5
-  %38 = getelementptr i64, ptr %37, i64 %36
-  %39 = load i64, ptr %38, align 8
-  %40 = icmp slt i64 %29, %14
-  br i1 %40, label %41, label %86
-
-41:
-  %42 = getelementptr i64, ptr %0, i64 %29
-  %43 = load i64, ptr %42, align 8
-  %44 = icmp sgt i64 %43, %39
-  br i1 %44, label %86, label %49
-
-45:
-  %46 = getelementptr i64, ptr %0, i64 %83
-  %47 = load i64, ptr %46, align 8
-  %48 = icmp sgt i64 %47, %39
-  br i1 %48, label %86, label %49
-
-49:
-  %50 = phi i64 [ %83, %45 ], [ %29, %41 ]
-  %51 = getelementptr i8, ptr %2, i64 %50
-  %52 = load i8, ptr %51, align 1
-  %53 = zext i8 %52 to i64
-  switch i64 %16, label %70 [
-    i64 1, label %54
-    i64 2, label %58
-    i64 4, label %62
-    i64 5, label %66
-  ]
-
-54:
-  %55 = getelementptr i8, ptr %12, i64 %50
-  %56 = load i8, ptr %55, align 1
-  %57 = zext i8 %56 to i64
-  br label %73
-
-58:
-  %59 = getelementptr i16, ptr %12, i64 %50
-  %60 = load i16, ptr %59, align 2
-  %61 = sext i16 %60 to i64
-  br label %73
-
-62:
-  %63 = getelementptr i32, ptr %12, i64 %50
-  %64 = load i32, ptr %63, align 4
-  %65 = sext i32 %64 to i64
-  br label %73
-
-66:
-  %67 = getelementptr i32, ptr %12, i64 %50
-  %68 = load i32, ptr %67, align 4
-  %69 = zext i32 %68 to i64
-  br label %73
-
-70:
-  %71 = getelementptr i64, ptr %12, i64 %50
-  %72 = load i64, ptr %71, align 8
-  br label %73
-
-73:
-  %74 = phi i64 [ %72, %70 ], [ %57, %54 ], [ %61, %58 ], [ %65, %62 ], [ %69, %66 ]
-  %75 = icmp sgt i64 %3, %53
-  br i1 %75, label %76, label %148
-
-76:
-  %77 = getelementptr i64, ptr %8, i64 %53
-  %78 = load i64, ptr %77, align 8
-  %79 = add i64 %78, %74
-  store i64 %79, ptr %77, align 8
-  %80 = getelementptr i64, ptr %17, i64 %53
-  %81 = load i64, ptr %80, align 8
-  %82 = add i64 %81, 1
-  store i64 %82, ptr %80, align 8
-  %83 = add i64 %50, 1
-  %84 = icmp eq i64 %83, %14
-  br i1 %84, label %85, label %45
-
-85:
-  br label %86
-
-86:
-  %87 = phi i64 [ %30, %28 ], [ %30, %41 ], [ %74, %85 ], [ %74, %45 ]
-  %88 = phi i64 [ %29, %28 ], [ %29, %41 ], [ %14, %85 ], [ %83, %45 ]
-  %89 = icmp eq i64 %88, 0
-  br i1 %89, label %98, label %90
-
-90:
-  %91 = getelementptr i8, ptr %2, i64 %88
-  %92 = getelementptr i8, ptr %91, i64 -1
-  %93 = load i8, ptr %92, align 1
-  %94 = zext i8 %93 to i64
-  %95 = getelementptr i64, ptr %0, i64 %88
-  %96 = getelementptr i8, ptr %95, i64 -8
-  %97 = load i64, ptr %96, align 8
-  br label %98
-
-98:
-  %99 = phi i64 [ %94, %90 ], [ -1, %86 ]
-  %100 = phi i64 [ %97, %90 ], [ 0, %86 ]
-  %101 = add i64 %100, %87
-  %102 = icmp sgt i64 %101, %39
-  %103 = sub i64 %101, %39
-  %104 = select i1 %102, i64 %103, i64 0
-  %105 = select i1 %89, i64 0, i64 %104
-  br i1 %18, label %106, label %145
-
-106:
-  %107 = icmp eq i64 %100, %39
-  %108 = icmp sgt i64 %105, 0
-  br label %109
-
-109:
-  %110 = phi i64 [ 0, %106 ], [ %143, %142 ]
-  %111 = getelementptr i64, ptr %17, i64 %110
-  %112 = load i64, ptr %111, align 8
-  %113 = icmp eq i64 %112, 0
-  br i1 %113, label %142, label %114
-
-114:
-  %115 = getelementptr i64, ptr %8, i64 %110
-  %116 = load i64, ptr %115, align 8
-  %117 = icmp eq i64 %110, %99
-  %118 = select i1 %117, i64 %105, i64 0
-  %119 = sub i64 %116, %118
-  %120 = mul i64 %110, %6
-  %121 = add i64 %120, %36
-  %122 = getelementptr i64, ptr %9, i64 %121
-  %123 = load i64, ptr %122, align 8
-  br i1 %34, label %133, label %124
-
-124:
-  %125 = add i64 %123, %119
-  store i64 %125, ptr %122, align 8
-  %126 = load i64, ptr %111, align 8
-  %127 = select i1 %117, i1 %107, i1 false
-  %128 = sext i1 %127 to i64
-  %129 = add i64 %126, %128
-  %130 = getelementptr i64, ptr %10, i64 %121
-  %131 = load i64, ptr %130, align 8
-  %132 = add i64 %129, %131
-  store i64 %132, ptr %130, align 8
-  br label %142
-
-133:
-  %134 = sub i64 %123, %119
-  store i64 %134, ptr %122, align 8
-  %135 = load i64, ptr %111, align 8
-  %136 = select i1 %117, i1 %108, i1 false
-  %137 = zext i1 %136 to i64
-  %138 = getelementptr i64, ptr %10, i64 %121
-  %139 = load i64, ptr %138, align 8
-  %140 = sub i64 %137, %135
-  %141 = add i64 %140, %139
-  store i64 %141, ptr %138, align 8
-  br label %142
-
-142:
-  %143 = add i64 %110, 1
-  %144 = icmp eq i64 %143, %3
-  br i1 %144, label %145, label %109
-
-145:
-  %146 = add i64 %31, 1
-  %147 = icmp eq i64 %146, %20
-  br i1 %147, label %148, label %28
-
-148:
-  %149 = phi i64 [ -1, %73 ], [ 0, %19 ], [ 0, %145 ]
-  ret i64 %149
-}
-
-define i64 @sum_between(ptr %0, ptr %1, i64 %2, ptr %3, ptr %4, ptr %5, i64 %6, ptr %7) {
-  %9 = load ptr, ptr %4, align 8
-  %10 = getelementptr i8, ptr %4, i64 8
-  %11 = load i64, ptr %10, align 8
-  %12 = getelementptr i8, ptr %4, i64 16
-  %13 = load i64, ptr %12, align 8
-  %14 = icmp sgt i64 %11, 0
-  br i1 %14, label %16, label %15
-
-15:
-  ret i64 0
-
-16:
-  %17 = phi i64 [ %101, %121 ], [ 0, %8 ]
-  %18 = phi i64 [ %126, %121 ], [ 0, %8 ]
-  %19 = getelementptr i32, ptr %0, i64 %18
-  %20 = load i32, ptr %19, align 4
-  %21 = sext i32 %20 to i64
-  %22 = icmp ugt i64 %2, %21
-  %23 = getelementptr i64, ptr %1, i64 %21
-  %24 = getelementptr i64, ptr %3, i64 %18
-  %25 = select i1 %22, ptr %23, ptr %24
-  %26 = load i64, ptr %25, align 8
-  %27 = add i64 %26, -1
-  %28 = icmp slt i64 %17, 0
-  %29 = call i64 @llvm.smin.i64(i64 %17, i64 %6)
-  %30 = select i1 %28, i64 0, i64 %29
-  %31 = icmp slt i64 %30, %6
-  br i1 %31, label %32, label %61
-
-32:
-  %33 = getelementptr i64, ptr %5, i64 %30
-  %34 = load i64, ptr %33, align 8
-  %35 = icmp sgt i64 %34, %27
-  br i1 %35, label %61, label %36
-
-36:
-  %37 = add i64 %30, 1
-  %38 = add i64 %30, 2
-  %39 = icmp slt i64 %38, %6
-  br i1 %39, label %40, label %57
-
-40:
-  %41 = getelementptr i64, ptr %5, i64 %38
-  %42 = getelementptr i8, ptr %41, i64 -8
-  %43 = load i64, ptr %42, align 8
-  %44 = icmp sgt i64 %43, %27
-  br i1 %44, label %57, label %45
-
-45:
-  %46 = phi i64 [ %48, %51 ], [ 1, %40 ]
-  %47 = phi i64 [ %49, %51 ], [ %38, %40 ]
-  %48 = shl i64 %46, 1
-  %49 = add i64 %48, %47
-  %50 = icmp slt i64 %49, %6
-  br i1 %50, label %51, label %56
-
-51:
-  %52 = getelementptr i64, ptr %5, i64 %49
-  %53 = getelementptr i8, ptr %52, i64 -8
-  %54 = load i64, ptr %53, align 8
-  %55 = icmp sgt i64 %54, %27
-  br i1 %55, label %57, label %45
-
-56:
-  br label %57
-
-57:
-  %58 = phi i64 [ %37, %36 ], [ %37, %40 ], [ %47, %56 ], [ %47, %51 ]
-  %59 = phi i64 [ %38, %36 ], [ %38, %40 ], [ %49, %56 ], [ %49, %51 ]
-  %60 = call i64 @llvm.smin.i64(i64 %59, i64 %6)
-  br label %83
-
-61:
-  %62 = add i64 %30, -1
-  %63 = icmp sgt i64 %62, 0
-  br i1 %63, label %64, label %79
-
-64:
-  %65 = getelementptr i64, ptr %5, i64 %62
-  %66 = load i64, ptr %65, align 8
-  %67 = icmp sgt i64 %66, %27
-  br i1 %67, label %68, label %79
-
-68:
-  %69 = phi i64 [ %71, %74 ], [ 1, %64 ]
-  %70 = phi i64 [ %72, %74 ], [ %62, %64 ]
-  %71 = shl i64 %69, 1
-  %72 = sub i64 %70, %71
-  %73 = icmp sgt i64 %72, 0
-  br i1 %73, label %74, label %78
-
-74:
-  %75 = getelementptr i64, ptr %5, i64 %72
-  %76 = load i64, ptr %75, align 8
-  %77 = icmp sgt i64 %76, %27
-  br i1 %77, label %68, label %79
-
-78:
-  br label %79
-
-79:
-  %80 = phi i64 [ %30, %61 ], [ %29, %64 ], [ %70, %78 ], [ %70, %74 ]
-  %81 = phi i64 [ %62, %61 ], [ %62, %64 ], [ %72, %78 ], [ %72, %74 ]
-  %82 = call i64 @llvm.smax.i64(i64 %81, i64 0)
-  br label %83
-
-83:
-  %84 = phi i64 [ %60, %57 ], [ %80, %79 ]
-  %85 = phi i64 [ %58, %57 ], [ %82, %79 ]
-  %86 = icmp slt i64 %85, %84
-  br i1 %86, label %87, label %100
-
-87:
-  %88 = phi i64 [ %98, %87 ], [ %85, %83 ]
-  %89 = phi i64 [ %97, %87 ], [ %84, %83 ]
-  %90 = sub i64 %89, %88
-  %91 = sdiv i64 %90, 2
-  %92 = add i64 %91, %88
-  %93 = getelementptr i64, ptr %5, i64 %92
-  %94 = load i64, ptr %93, align 8
-  %95 = icmp sgt i64 %94, %27
-  %96 = add i64 %92, 1
-  %97 = select i1 %95, i64 %92, i64 %89
-  %98 = select i1 %95, i64 %88, i64 %96
-  %99 = icmp slt i64 %98, %97
-  br i1 %99, label %87, label %100
-
-100:
-  %101 = phi i64 [ %85, %83 ], [ %98, %87 ]
-  switch i64 %13, label %118 [
-    i64 1, label %102
-    i64 2, label %106
-    i64 4, label %110
-    i64 5, label %114
-  ]
-
-102:
-  %103 = getelementptr i8, ptr %9, i64 %18
-  %104 = load i8, ptr %103, align 1
-  %105 = zext i8 %104 to i64
-  br label %121
-
-106:
-  %107 = getelementptr i16, ptr %9, i64 %18
-  %108 = load i16, ptr %107, align 2
-  %109 = sext i16 %108 to i64
-  br label %121
-
-110:
-  %111 = getelementptr i32, ptr %9, i64 %18
-  %112 = load i32, ptr %111, align 4
-  %113 = sext i32 %112 to i64
-  br label %121
-
-114:
-  %115 = getelementptr i32, ptr %9, i64 %18
-  %116 = load i32, ptr %115, align 4
-  %117 = zext i32 %116 to i64
-  br label %121
-
-118:
-  %119 = getelementptr i64, ptr %9, i64 %18
-  %120 = load i64, ptr %119, align 8
-  br label %121
-
-121:
-  %122 = phi i64 [ %120, %118 ], [ %105, %102 ], [ %109, %106 ], [ %113, %110 ], [ %117, %114 ]
-  %123 = getelementptr i64, ptr %7, i64 %101
-  %124 = load i64, ptr %123, align 8
-  %125 = add i64 %124, %122
-  store i64 %125, ptr %123, align 8
-  %126 = add i64 %18, 1
-  %127 = icmp eq i64 %126, %11
-  br i1 %127, label %15, label %16
-}
-
-define i64 @last_done(ptr %0, ptr %1, i64 %2, ptr %3, ptr %4, ptr %5, ptr %6, i64 %7, ptr %8, i64 %9, ptr %10) {
-  %12 = load ptr, ptr %4, align 8
-  %13 = getelementptr i8, ptr %4, i64 8
-  %14 = load i64, ptr %13, align 8
-  %15 = getelementptr i8, ptr %4, i64 16
-  %16 = load i64, ptr %15, align 8
-  %17 = load ptr, ptr %5, align 8
-  %18 = getelementptr i8, ptr %5, i64 16
-  %19 = load i64, ptr %18, align 8
-  %20 = icmp sgt i64 %14, 0
-  br i1 %20, label %22, label %21
-
-21:
-  ret i64 0
-
-22:
-  %23 = phi i64 [ %162, %161 ], [ 0, %11 ]
-  %24 = phi i64 [ %163, %161 ], [ 0, %11 ]
-  %25 = getelementptr i32, ptr %0, i64 %24
-  %26 = load i32, ptr %25, align 4
-  %27 = sext i32 %26 to i64
-  switch i64 %19, label %44 [
-    i64 1, label %28
-    i64 2, label %32
-    i64 4, label %36
-    i64 5, label %40
-  ]
-
-28:
-  %29 = getelementptr i8, ptr %17, i64 %24
-  %30 = load i8, ptr %29, align 1
-  %31 = zext i8 %30 to i64
-  br label %47
-
-32:
-  %33 = getelementptr i16, ptr %17, i64 %24
-  %34 = load i16, ptr %33, align 2
-  %35 = sext i16 %34 to i64
-  br label %47
-
-36:
-  %37 = getelementptr i32, ptr %17, i64 %24
-  %38 = load i32, ptr %37, align 4
-  %39 = sext i32 %38 to i64
-  br label %47
-
-40:
-  %41 = getelementptr i32, ptr %17, i64 %24
-  %42 = load i32, ptr %41, align 4
-  %43 = zext i32 %42 to i64
-  br label %47
-
-44:
-  %45 = getelementptr i64, ptr %17, i64 %24
-  %46 = load i64, ptr %45, align 8
-  br label %47
-
-47:
-  %48 = phi i64 [ %46, %44 ], [ %31, %28 ], [ %35, %32 ], [ %39, %36 ], [ %43, %40 ]
-  %49 = icmp ugt i64 %2, %27
-  %50 = icmp ult i64 %48, %7
-  %51 = select i1 %49, i1 %50, i1 false
-  br i1 %51, label %52, label %161
-
-52:
-  %53 = getelementptr i8, ptr %6, i64 %48
-  %54 = load i8, ptr %53, align 1
-  %55 = icmp eq i8 %54, 0
-  br i1 %55, label %161, label %56
-
-56:
-  %57 = getelementptr i64, ptr %3, i64 %24
-  %58 = load i64, ptr %57, align 8
-  switch i64 %16, label %75 [
-    i64 1, label %59
-    i64 2, label %63
-    i64 4, label %67
-    i64 5, label %71
-  ]
-
-59:
-  %60 = getelementptr i8, ptr %12, i64 %24
-  %61 = load i8, ptr %60, align 1
-  %62 = zext i8 %61 to i64
-  br label %78
-
-63:
-  %64 = getelementptr i16, ptr %12, i64 %24
-  %65 = load i16, ptr %64, align 2
-  %66 = sext i16 %65 to i64
-  br label %78
-
-67:
-  %68 = getelementptr i32, ptr %12, i64 %24
-  %69 = load i32, ptr %68, align 4
-  %70 = sext i32 %69 to i64
-  br label %78
-
-71:
-  %72 = getelementptr i32, ptr %12, i64 %24
-  %73 = load i32, ptr %72, align 4
-  %74 = zext i32 %73 to i64
-  br label %78
-
-75:
-  %76 = getelementptr i64, ptr %12, i64 %24
-  %77 = load i64, ptr %76, align 8
-  br label %78
-
-78:
-  %79 = phi i64 [ %77, %75 ], [ %62, %59 ], [ %66, %63 ], [ %70, %67 ], [ %74, %71 ]
-  %80 = add i64 %79, %58
-  %81 = getelementptr i64, ptr %1, i64 %27
-  %82 = load i64, ptr %81, align 8
-  %83 = icmp slt i64 %23, 0
-  %84 = call i64 @llvm.smin.i64(i64 %23, i64 %9)
-  %85 = select i1 %83, i64 0, i64 %84
-  %86 = icmp slt i64 %85, %9
-  br i1 %86, label %87, label %116
-
-87:
-  %88 = getelementptr i64, ptr %8, i64 %85
-  %89 = load i64, ptr %88, align 8
-  %90 = icmp sgt i64 %89, %82
-  br i1 %90, label %116, label %91
-
-91:
-  %92 = add i64 %85, 1
-  %93 = add i64 %85, 2
-  %94 = icmp slt i64 %93, %9
-  br i1 %94, label %95, label %112
-
-95:
-  %96 = getelementptr i64, ptr %8, i64 %93
-  %97 = getelementptr i8, ptr %96, i64 -8
-  %98 = load i64, ptr %97, align 8
-  %99 = icmp sgt i64 %98, %82
-  br i1 %99, label %112, label %100
-
-100:
-  %101 = phi i64 [ %103, %106 ], [ 1, %95 ]
-  %102 = phi i64 [ %104, %106 ], [ %93, %95 ]
-  %103 = shl i64 %101, 1
-  %104 = add i64 %103, %102
-  %105 = icmp slt i64 %104, %9
-  br i1 %105, label %106, label %111
-
-106:
-  %107 = getelementptr i64, ptr %8, i64 %104
-  %108 = getelementptr i8, ptr %107, i64 -8
-  %109 = load i64, ptr %108, align 8
-  %110 = icmp sgt i64 %109, %82
-  br i1 %110, label %112, label %100
-
-111:
-  br label %112
-
-112:
-  %113 = phi i64 [ %92, %91 ], [ %92, %95 ], [ %102, %111 ], [ %102, %106 ]
-  %114 = phi i64 [ %93, %91 ], [ %93, %95 ], [ %104, %111 ], [ %104, %106 ]
-  %115 = call i64 @llvm.smin.i64(i64 %114, i64 %9)
-  br label %138
-
-116:
-  %117 = add i64 %85, -1
-  %118 = icmp sgt i64 %117, 0
-  br i1 %118, label %119, label %134
-
-119:
-  %120 = getelementptr i64, ptr %8, i64 %117
-  %121 = load i64, ptr %120, align 8
-  %122 = icmp sgt i64 %121, %82
-  br i1 %122, label %123, label %134
-
-123:
-  %124 = phi i64 [ %126, %129 ], [ 1, %119 ]
-  %125 = phi i64 [ %127, %129 ], [ %117, %119 ]
-  %126 = shl i64 %124, 1
-  %127 = sub i64 %125, %126
-  %128 = icmp sgt i64 %127, 0
-  br i1 %128, label %129, label %133
-
-129:
-  %130 = getelementptr i64, ptr %8, i64 %127
-  %131 = load i64, ptr %130, align 8
-  %132 = icmp sgt i64 %131, %82
-  br i1 %132, label %123, label %134
-
-133:
-  br label %134
-
-134:
-  %135 = phi i64 [ %85, %116 ], [ %84, %119 ], [ %125, %133 ], [ %125, %129 ]
-  %136 = phi i64 [ %117, %116 ], [ %117, %119 ], [ %127, %133 ], [ %127, %129 ]
-  %137 = call i64 @llvm.smax.i64(i64 %136, i64 0)
-  br label %138
-
-138:
-  %139 = phi i64 [ %115, %112 ], [ %135, %134 ]
-  %140 = phi i64 [ %113, %112 ], [ %137, %134 ]
-  %141 = icmp slt i64 %140, %139
-  br i1 %141, label %142, label %155
-
-142:
-  %143 = phi i64 [ %153, %142 ], [ %140, %138 ]
-  %144 = phi i64 [ %152, %142 ], [ %139, %138 ]
-  %145 = sub i64 %144, %143
-  %146 = sdiv i64 %145, 2
-  %147 = add i64 %146, %143
-  %148 = getelementptr i64, ptr %8, i64 %147
-  %149 = load i64, ptr %148, align 8
-  %150 = icmp sgt i64 %149, %82
-  %151 = add i64 %147, 1
-  %152 = select i1 %150, i64 %147, i64 %144
-  %153 = select i1 %150, i64 %143, i64 %151
-  %154 = icmp slt i64 %153, %152
-  br i1 %154, label %142, label %155
-
-155:
-  %156 = phi i64 [ %140, %138 ], [ %153, %142 ]
-  %157 = getelementptr i64, ptr %10, i64 %156
-  %158 = load i64, ptr %157, align 8
-  %159 = icmp sgt i64 %80, %158
-  br i1 %159, label %160, label %161
-
-160:
-  store i64 %80, ptr %157, align 8
-  br label %161
-
-161:
-  %162 = phi i64 [ %23, %47 ], [ %23, %52 ], [ %156, %160 ], [ %156, %155 ]
-  %163 = add i64 %24, 1
-  %164 = icmp eq i64 %163, %14
-  br i1 %164, label %21, label %22
-}
-
-define i64 @measure_categories(i64 %0, ptr %1, i64 %2, ptr %3, ptr %4, ptr %5, ptr %6, i64 %7, i64 %8, ptr %9, i64 %10, ptr %11, ptr %12) {
-  %14 = load ptr, ptr %4, align 8
-  %15 = getelementptr i8, ptr %4, i64 16
-  %16 = load i64, ptr %15, align 8
-  %17 = load ptr, ptr %5, align 8
-  %18 = getelementptr i8, ptr %5, i64 16
-  %19 = load i64, ptr %18, align 8
-  %20 = getelementptr i64, ptr %11, i64 %8
-  %21 = icmp sgt i64 %8, 0
-  br i1 %21, label %22, label %28
-
-22:
-  %23 = phi i64 [ %26, %22 ], [ 0, %13 ]
-  %24 = getelementptr i64, ptr %11, i64 %23
-  store i64 -9223372036854775808, ptr %24, align 8
-  %25 = getelementptr i64, ptr %20, i64 %23
-  store i64 0, ptr %25, align 8
-  %26 = add i64 %23, 1
-  %27 = icmp eq i64 %26, %8
-  br i1 %27, label %28, label %22
-
-28:
-  br label %29
-
-29:
-  %30 = phi i64 [ -9223372036854775808, %28 ], [ %66, %157 ]
-  %31 = phi i64 [ 0, %28 ], [ %106, %157 ]
-  %32 = phi i64 [ 0, %28 ], [ %69, %157 ]
-  %33 = phi i64 [ 0, %28 ], [ %70, %157 ]
-  %34 = icmp slt i64 %33, %0
-  %35 = icmp slt i64 %32, %2
-  %36 = select i1 %34, i1 true, i1 %35
-  br i1 %36, label %37, label %65
-
-37:
-  %38 = icmp eq i64 %32, %2
-  br i1 %38, label %53, label %39
-
-39:
-  br i1 %34, label %44, label %40
-
-40:
-  %41 = getelementptr i32, ptr %1, i64 %32
-  %42 = load i32, ptr %41, align 4
-  %43 = sext i32 %42 to i64
-  br label %55
-
-44:
-  %45 = getelementptr i64, ptr %3, i64 %33
-  %46 = load i64, ptr %45, align 8
-  %47 = getelementptr i32, ptr %1, i64 %32
-  %48 = load i32, ptr %47, align 4
-  %49 = sext i32 %48 to i64
-  %50 = getelementptr i64, ptr %3, i64 %49
-  %51 = load i64, ptr %50, align 8
-  %52 = icmp sgt i64 %46, %51
-  br i1 %52, label %55, label %53
-
-53:
-  %54 = add i64 %33, 1
-  br label %58
-
-55:
-  %56 = phi i64 [ %43, %40 ], [ %49, %44 ]
-  %57 = add i64 %32, 1
-  br label %58
-
-58:
-  %59 = phi i64 [ %33, %53 ], [ %56, %55 ]
-  %60 = phi i64 [ %32, %53 ], [ %57, %55 ]
-  %61 = phi i64 [ %54, %53 ], [ %33, %55 ]
-  %62 = getelementptr i64, ptr %3, i64 %59
-  %63 = load i64, ptr %62, align 8
-  %64 = icmp slt i64 %63, %30
-  br i1 %64, label %172, label %65
-
-65:
-  %66 = phi i64 [ %30, %29 ], [ %63, %58 ]
-  %67 = phi i64 [ -1, %29 ], [ %59, %58 ]
-  %68 = phi i64 [ 9223372036854775807, %29 ], [ %63, %58 ]
-  %69 = phi i64 [ %32, %29 ], [ %60, %58 ]
-  %70 = phi i64 [ %33, %29 ], [ %61, %58 ]
-  %71 = icmp slt i64 %31, %10
-  br i1 %71, label %72, label %102
-
-72:
-  %73 = icmp slt i64 %67, 0
-  br label %74
-
-74:
-  %75 = phi i64 [ %31, %72 ], [ %85, %84 ]
-  br i1 %73, label %80, label %76
-
-76:
-  %77 = getelementptr i64, ptr %9, i64 %75
-  %78 = load i64, ptr %77, align 8
-  %79 = icmp sgt i64 %78, %68
-  br i1 %79, label %105, label %80
-
-80:
-  %81 = getelementptr i64, ptr %12, i64 %75
-  br i1 %21, label %82, label %84
-
-82:
-  %83 = getelementptr i64, ptr %9, i64 %75
-  br label %87
-
-84:
-  %85 = add i64 %75, 1
-  %86 = icmp eq i64 %85, %10
-  br i1 %86, label %102, label %74
-
-87:
-  %88 = phi i64 [ 0, %82 ], [ %100, %87 ]
-  %89 = getelementptr i64, ptr %11, i64 %88
-  %90 = load i64, ptr %89, align 8
-  %91 = load i64, ptr %83, align 8
-  %92 = icmp sgt i64 %90, %91
-  %93 = sub i64 %91, %90
-  %94 = select i1 %92, i64 %93, i64 0
-  %95 = getelementptr i64, ptr %20, i64 %88
-  %96 = load i64, ptr %95, align 8
-  %97 = add i64 %94, %96
-  %98 = mul i64 %88, %10
-  %99 = getelementptr i64, ptr %81, i64 %98
-  store i64 %97, ptr %99, align 8
-  %100 = add i64 %88, 1
-  %101 = icmp eq i64 %100, %8
-  br i1 %101, label %84, label %87
-
-102:
-  %103 = phi i64 [ %31, %65 ], [ %10, %84 ]
-  %104 = icmp slt i64 %67, 0
-  br i1 %104, label %172, label %105
-
-105:
-  %106 = phi i64 [ %103, %102 ], [ %75, %76 ]
-  switch i64 %19, label %123 [
-    i64 1, label %107
-    i64 2, label %111
-    i64 4, label %115
-    i64 5, label %119
-  ]
-
-107:
-  %108 = getelementptr i8, ptr %17, i64 %67
-  %109 = load i8, ptr %108, align 1
-  %110 = zext i8 %109 to i64
-  br label %126
-
-111:
-  %112 = getelementptr i16, ptr %17, i64 %67
-  %113 = load i16, ptr %112, align 2
-  %114 = sext i16 %113 to i64
-  br label %126
-
-115:
-  %116 = getelementptr i32, ptr %17, i64 %67
-  %117 = load i32, ptr %116, align 4
-  %118 = sext i32 %117 to i64
-  br label %126
-
-119:
-  %120 = getelementptr i32, ptr %17, i64 %67
-  %121 = load i32, ptr %120, align 4
-  %122 = zext i32 %121 to i64
-  br label %126
-
-123:
-  %124 = getelementptr i64, ptr %17, i64 %67
-  %125 = load i64, ptr %124, align 8
-  br label %126
-
-126:
-  %127 = phi i64 [ %125, %123 ], [ %110, %107 ], [ %114, %111 ], [ %118, %115 ], [ %122, %119 ]
-  %128 = icmp ult i64 %127, %7
-  br i1 %128, label %129, label %157
-
-129:
-  %130 = getelementptr i64, ptr %6, i64 %127
-  %131 = load i64, ptr %130, align 8
-  %132 = icmp ult i64 %131, %8
-  br i1 %132, label %133, label %157
-
-133:
-  switch i64 %16, label %150 [
-    i64 1, label %134
-    i64 2, label %138
-    i64 4, label %142
-    i64 5, label %146
-  ]
-
-134:
-  %135 = getelementptr i8, ptr %14, i64 %67
-  %136 = load i8, ptr %135, align 1
-  %137 = zext i8 %136 to i64
-  br label %153
-
-138:
-  %139 = getelementptr i16, ptr %14, i64 %67
-  %140 = load i16, ptr %139, align 2
-  %141 = sext i16 %140 to i64
-  br label %153
-
-142:
-  %143 = getelementptr i32, ptr %14, i64 %67
-  %144 = load i32, ptr %143, align 4
-  %145 = sext i32 %144 to i64
-  br label %153
-
-146:
-  %147 = getelementptr i32, ptr %14, i64 %67
-  %148 = load i32, ptr %147, align 4
-  %149 = zext i32 %148 to i64
-  br label %153
-
-150:
-  %151 = getelementptr i64, ptr %14, i64 %67
-  %152 = load i64, ptr %151, align 8
-  br label %153
-
-153:
-  %154 = phi i64 [ %152, %150 ], [ %137, %134 ], [ %141, %138 ], [ %145, %142 ], [ %149, %146 ]
-  %155 = add i64 %154, %68
-  %156 = icmp slt i64 %131, %8
-  br i1 %156, label %158, label %157
-
-157:
-  br label %29
-
-158:
-  %159 = phi i64 [ %170, %169 ], [ %131, %153 ]
-  %160 = getelementptr i64, ptr %11, i64 %159
-  %161 = load i64, ptr %160, align 8
-  %162 = icmp sgt i64 %155, %161
-  br i1 %162, label %163, label %169
-
-163:
-  %164 = call i64 @llvm.smax.i64(i64 %161, i64 %68)
-  %165 = sub i64 %155, %164
-  %166 = getelementptr i64, ptr %20, i64 %159
-  %167 = load i64, ptr %166, align 8
-  %168 = add i64 %165, %167
-  store i64 %168, ptr %166, align 8
-  store i64 %155, ptr %160, align 8
-  br label %169
-
-169:
-  %170 = add i64 %159, 1
-  %171 = icmp eq i64 %170, %8
-  br i1 %171, label %157, label %158
-
-172:
-  %173 = phi i64 [ -1, %58 ], [ 0, %102 ]
-  ret i64 %173
-}
-
-define i64 @sum_streams(i64 %0, ptr %1, i64 %2, ptr %3, ptr %4, ptr %5, ptr %6, ptr %7, i64 %8, ptr %9, ptr %10, i64 %11, ptr %12, ptr %13, ptr %14, ptr %15, ptr %16, ptr %17) {
-  %19 = load ptr, ptr %4, align 8
-  %20 = getelementptr i8, ptr %4, i64 16
-  %21 = load i64, ptr %20, align 8
-  %22 = load ptr, ptr %5, align 8
-  %23 = getelementptr i8, ptr %5, i64 16
-  %24 = load i64, ptr %23, align 8
-  %25 = load ptr, ptr %10, align 8
-  %26 = getelementptr i8, ptr %10, i64 8
-  %27 = load i64, ptr %26, align 8
-  %28 = getelementptr i8, ptr %10, i64 16
-  %29 = load i64, ptr %28, align 8
-  %30 = icmp sgt i64 %0, 0
-  %31 = icmp sgt i64 %2, 0
-  %32 = or i1 %30, %31
-  br i1 %32, label %33, label %176
-
-33:
-  %34 = phi i1 [ %173, %171 ], [ %30, %18 ]
-  %35 = phi i64 [ %62, %171 ], [ 0, %18 ]
-  %36 = phi i64 [ %61, %171 ], [ 0, %18 ]
-  %37 = phi i64 [ %64, %171 ], [ -9223372036854775808, %18 ]
-  %38 = phi i64 [ %172, %171 ], [ 0, %18 ]
-  %39 = icmp eq i64 %36, %2
-  br i1 %39, label %54, label %40
-
-40:
-  br i1 %34, label %45, label %41
-
-41:
-  %42 = getelementptr i32, ptr %1, i64 %36
-  %43 = load i32, ptr %42, align 4
-  %44 = sext i32 %43 to i64
-  br label %56
-
-45:
-  %46 = getelementptr i64, ptr %3, i64 %35
-  %47 = load i64, ptr %46, align 8
-  %48 = getelementptr i32, ptr %1, i64 %36
-  %49 = load i32, ptr %48, align 4
-  %50 = sext i32 %49 to i64
-  %51 = getelementptr i64, ptr %3, i64 %50
-  %52 = load i64, ptr %51, align 8
-  %53 = icmp sgt i64 %47, %52
-  br i1 %53, label %56, label %54
-
-54:
-  %55 = add i64 %35, 1
-  br label %59
-
-56:
-  %57 = phi i64 [ %44, %41 ], [ %50, %45 ]
-  %58 = add i64 %36, 1
-  br label %59
-
-59:
-  %60 = phi i64 [ %35, %54 ], [ %57, %56 ]
-  %61 = phi i64 [ %36, %54 ], [ %58, %56 ]
-  %62 = phi i64 [ %55, %54 ], [ %35, %56 ]
-  %63 = getelementptr i64, ptr %3, i64 %60
-  %64 = load i64, ptr %63, align 8
-  switch i64 %21, label %81 [
-    i64 1, label %65
-    i64 2, label %69
-    i64 4, label %73
-    i64 5, label %77
-  ]
-
-65:
-  %66 = getelementptr i8, ptr %19, i64 %60
-  %67 = load i8, ptr %66, align 1
-  %68 = zext i8 %67 to i64
-  br label %84
-
-69:
-  %70 = getelementptr i16, ptr %19, i64 %60
-  %71 = load i16, ptr %70, align 2
-  %72 = sext i16 %71 to i64
-  br label %84
-
-73:
-  %74 = getelementptr i32, ptr %19, i64 %60
-  %75 = load i32, ptr %74, align 4
-  %76 = sext i32 %75 to i64
-  br label %84
-
-77:
-  %78 = getelementptr i32, ptr %19, i64 %60
-  %79 = load i32, ptr %78, align 4
-  %80 = zext i32 %79 to i64
-  br label %84
-
-81:
-  %82 = getelementptr i64, ptr %19, i64 %60
-  %83 = load i64, ptr %82, align 8
-  br label %84
-
-84:
-  %85 = phi i64 [ %83, %81 ], [ %68, %65 ], [ %72, %69 ], [ %76, %73 ], [ %80, %77 ]
-  %86 = add i64 %85, %64
-  switch i64 %24, label %103 [
-    i64 1, label %87
-    i64 2, label %91
-    i64 4, label %95
-    i64 5, label %99
-  ]
-
-87:
-  %88 = getelementptr i8, ptr %22, i64 %60
-  %89 = load i8, ptr %88, align 1
-  %90 = zext i8 %89 to i64
-  br label %106
-
-91:
-  %92 = getelementptr i16, ptr %22, i64 %60
-  %93 = load i16, ptr %92, align 2
-  %94 = sext i16 %93 to i64
-  br label %106
-
-95:
-  %96 = getelementptr i32, ptr %22, i64 %60
-  %97 = load i32, ptr %96, align 4
-  %98 = sext i32 %97 to i64
-  br label %106
-
-99:
-  %100 = getelementptr i32, ptr %22, i64 %60
-  %101 = load i32, ptr %100, align 4
-  %102 = zext i32 %101 to i64
-  br label %106
-
-103:
-  %104 = getelementptr i64, ptr %22, i64 %60
-  %105 = load i64, ptr %104, align 8
-  br label %106
-
-106:
-  %107 = phi i64 [ %105, %103 ], [ %90, %87 ], [ %94, %91 ], [ %98, %95 ], [ %102, %99 ]
-  %108 = icmp slt i64 %64, %37
-  br i1 %108, label %176, label %109
-
-109:
-  %110 = icmp ult i64 %107, %8
-  br i1 %110, label %111, label %171
-
-111:
-  %112 = getelementptr i64, ptr %6, i64 %107
-  %113 = load i64, ptr %112, align 8
-  %114 = getelementptr i32, ptr %9, i64 %60
-  %115 = load i32, ptr %114, align 4
-  %116 = sext i32 %115 to i64
-  %117 = icmp ugt i64 %27, %116
-  br i1 %117, label %118, label %145
-
-118:
-  switch i64 %29, label %135 [
-    i64 1, label %119
-    i64 2, label %123
-    i64 4, label %127
-    i64 5, label %131
-  ]
-
-119:
-  %120 = getelementptr i8, ptr %25, i64 %116
-  %121 = load i8, ptr %120, align 1
-  %122 = zext i8 %121 to i64
-  br label %138
-
-123:
-  %124 = getelementptr i16, ptr %25, i64 %116
-  %125 = load i16, ptr %124, align 2
-  %126 = sext i16 %125 to i64
-  br label %138
-
-127:
-  %128 = getelementptr i32, ptr %25, i64 %116
-  %129 = load i32, ptr %128, align 4
-  %130 = sext i32 %129 to i64
-  br label %138
-
-131:
-  %132 = getelementptr i32, ptr %25, i64 %116
-  %133 = load i32, ptr %132, align 4
-  %134 = zext i32 %133 to i64
-  br label %138
-
-135:
-  %136 = getelementptr i64, ptr %25, i64 %116
-  %137 = load i64, ptr %136, align 8
-  br label %138
-
-138:
-  %139 = phi i64 [ %137, %135 ], [ %122, %119 ], [ %126, %123 ], [ %130, %127 ], [ %134, %131 ]
-  %140 = icmp ult i64 %139, %11
-  br i1 %140, label %141, label %145
-
-141:
-  %142 = mul i64 %113, %11
-  %143 = getelementptr i8, ptr %17, i64 %142
-  %144 = getelementptr i8, ptr %143, i64 %139
-  store i8 1, ptr %144, align 1
-  br label %145
-
-145:
-  %146 = getelementptr i8, ptr %7, i64 %107
-  %147 = load i8, ptr %146, align 1
-  %148 = icmp eq i8 %147, 0
-  br i1 %148, label %171, label %149
-
-149:
-  %150 = add i64 %38, 1
-  %151 = getelementptr i64, ptr %15, i64 %107
-  %152 = load i64, ptr %151, align 8
-  %153 = add i64 %152, 1
-  store i64 %153, ptr %151, align 8
-  %154 = getelementptr i64, ptr %16, i64 %107
-  %155 = load i64, ptr %154, align 8
-  %156 = add i64 %155, %85
-  store i64 %156, ptr %154, align 8
-  %157 = getelementptr i64, ptr %13, i64 %113
-  %158 = load i64, ptr %157, align 8
-  %159 = icmp sgt i64 %158, %64
-  br i1 %159, label %160, label %161
-
-160:
-  store i64 %64, ptr %157, align 8
-  br label %161
-
-161:
-  %162 = getelementptr i64, ptr %14, i64 %113
-  %163 = load i64, ptr %162, align 8
-  %164 = icmp sgt i64 %86, %163
-  br i1 %164, label %165, label %171
-
-165:
-  %166 = call i64 @llvm.smax.i64(i64 %163, i64 %64)
-  %167 = sub i64 %86, %166
-  %168 = getelementptr i64, ptr %12, i64 %113
-  %169 = load i64, ptr %168, align 8
-  %170 = add i64 %167, %169
-  store i64 %170, ptr %168, align 8
-  store i64 %86, ptr %162, align 8
-  br label %171
-
-171:
-  %172 = phi i64 [ %38, %109 ], [ %150, %161 ], [ %38, %145 ], [ %150, %165 ]
-  %173 = icmp slt i64 %62, %0
-  %174 = icmp slt i64 %61, %2
-  %175 = or i1 %173, %174
-  br i1 %175, label %33, label %176
-
-176:
-  %177 = phi i64 [ 0, %18 ], [ -1, %106 ], [ %172, %171 ]
-  ret i64 %177
-}
-
 define i64 @find_sets(ptr %0, i64 %1, ptr %2, ptr %3, ptr %4, ptr %5, ptr %6, i64 %7, ptr %8, ptr %9, ptr %10, ptr %11, ptr %12, ptr %13, ptr %14, ptr %15, ptr %16, i64 %17, i64 %18) {
   %20 = icmp sgt i64 %1, 0
   br i1 %20, label %21, label %173
@@ -9389,6 +6516,2942 @@ define i64 @find_turns(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4, i64 %5, ptr %6) {
 121:
   %122 = phi i64 [ 0, %7 ], [ -1, %46 ], [ -1, %41 ], [ 0, %118 ]
   ret i64 %122
+}
+
+define i64 @find_gaps(i64 %0, ptr %1, i64 %2, ptr %3, ptr %4, ptr %5, ptr %6, i64 %7, ptr %8, ptr %9, ptr %10) {
+  %12 = load ptr, ptr %4, align 8
+  %13 = getelementptr i8, ptr %4, i64 16
+  %14 = load i64, ptr %13, align 8
+  %15 = load ptr, ptr %5, align 8
+  %16 = getelementptr i8, ptr %5, i64 16
+  %17 = load i64, ptr %16, align 8
+  %18 = icmp sgt i64 %0, 0
+  %19 = icmp sgt i64 %2, 0
+  %20 = or i1 %18, %19
+  br i1 %20, label %21, label %143
+
+21:
+  %22 = phi i1 [ %140, %132 ], [ %18, %11 ]
+  %23 = phi i64 [ %55, %132 ], [ 0, %11 ]
+  %24 = phi i64 [ %54, %132 ], [ 0, %11 ]
+  %25 = phi i64 [ %139, %132 ], [ 0, %11 ]
+  %26 = phi i64 [ %138, %132 ], [ 0, %11 ]
+  %27 = phi i64 [ %137, %132 ], [ 0, %11 ]
+  %28 = phi i64 [ %136, %132 ], [ 0, %11 ]
+  %29 = phi i64 [ %135, %132 ], [ 0, %11 ]
+  %30 = phi i64 [ %134, %132 ], [ -1, %11 ]
+  %31 = phi i64 [ %133, %132 ], [ 0, %11 ]
+  %32 = icmp eq i64 %24, %2
+  br i1 %32, label %47, label %33
+
+33:
+  br i1 %22, label %38, label %34
+
+34:
+  %35 = getelementptr i32, ptr %1, i64 %24
+  %36 = load i32, ptr %35, align 4
+  %37 = sext i32 %36 to i64
+  br label %49
+
+38:
+  %39 = getelementptr i64, ptr %3, i64 %23
+  %40 = load i64, ptr %39, align 8
+  %41 = getelementptr i32, ptr %1, i64 %24
+  %42 = load i32, ptr %41, align 4
+  %43 = sext i32 %42 to i64
+  %44 = getelementptr i64, ptr %3, i64 %43
+  %45 = load i64, ptr %44, align 8
+  %46 = icmp sgt i64 %40, %45
+  br i1 %46, label %49, label %47
+
+47:
+  %48 = add i64 %23, 1
+  br label %52
+
+49:
+  %50 = phi i64 [ %37, %34 ], [ %43, %38 ]
+  %51 = add i64 %24, 1
+  br label %52
+
+52:
+  %53 = phi i64 [ %23, %47 ], [ %50, %49 ]
+  %54 = phi i64 [ %24, %47 ], [ %51, %49 ]
+  %55 = phi i64 [ %48, %47 ], [ %23, %49 ]
+  switch i64 %17, label %72 [
+    i64 1, label %56
+    i64 2, label %60
+    i64 4, label %64
+    i64 5, label %68
+  ]
+
+56:
+  %57 = getelementptr i8, ptr %15, i64 %53
+  %58 = load i8, ptr %57, align 1
+  %59 = zext i8 %58 to i64
+  br label %75
+
+60:
+  %61 = getelementptr i16, ptr %15, i64 %53
+  %62 = load i16, ptr %61, align 2
+  %63 = sext i16 %62 to i64
+  br label %75
+
+64:
+  %65 = getelementptr i32, ptr %15, i64 %53
+  %66 = load i32, ptr %65, align 4
+  %67 = sext i32 %66 to i64
+  br label %75
+
+68:
+  %69 = getelementptr i32, ptr %15, i64 %53
+  %70 = load i32, ptr %69, align 4
+  %71 = zext i32 %70 to i64
+  br label %75
+
+72:
+  %73 = getelementptr i64, ptr %15, i64 %53
+  %74 = load i64, ptr %73, align 8
+  br label %75
+
+75:
+  %76 = phi i64 [ %74, %72 ], [ %59, %56 ], [ %63, %60 ], [ %67, %64 ], [ %71, %68 ]
+  %77 = icmp ult i64 %76, %7
+  br i1 %77, label %78, label %132
+
+78:
+  %79 = getelementptr i8, ptr %6, i64 %76
+  %80 = load i8, ptr %79, align 1
+  %81 = icmp eq i8 %80, 0
+  br i1 %81, label %132, label %82
+
+82:
+  %83 = getelementptr i64, ptr %3, i64 %53
+  %84 = load i64, ptr %83, align 8
+  switch i64 %14, label %101 [
+    i64 1, label %85
+    i64 2, label %89
+    i64 4, label %93
+    i64 5, label %97
+  ]
+
+85:
+  %86 = getelementptr i8, ptr %12, i64 %53
+  %87 = load i8, ptr %86, align 1
+  %88 = zext i8 %87 to i64
+  br label %104
+
+89:
+  %90 = getelementptr i16, ptr %12, i64 %53
+  %91 = load i16, ptr %90, align 2
+  %92 = sext i16 %91 to i64
+  br label %104
+
+93:
+  %94 = getelementptr i32, ptr %12, i64 %53
+  %95 = load i32, ptr %94, align 4
+  %96 = sext i32 %95 to i64
+  br label %104
+
+97:
+  %98 = getelementptr i32, ptr %12, i64 %53
+  %99 = load i32, ptr %98, align 4
+  %100 = zext i32 %99 to i64
+  br label %104
+
+101:
+  %102 = getelementptr i64, ptr %12, i64 %53
+  %103 = load i64, ptr %102, align 8
+  br label %104
+
+104:
+  %105 = phi i64 [ %103, %101 ], [ %88, %85 ], [ %92, %89 ], [ %96, %93 ], [ %100, %97 ]
+  %106 = add i64 %105, %84
+  %107 = add i64 %26, 1
+  %108 = icmp slt i64 %30, 0
+  br i1 %108, label %109, label %110
+
+109:
+  store i64 %84, ptr %8, align 8
+  br label %123
+
+110:
+  %111 = icmp slt i64 %84, %28
+  br i1 %111, label %153, label %112
+
+112:
+  %113 = icmp sgt i64 %84, %29
+  br i1 %113, label %114, label %123
+
+114:
+  %115 = trunc i64 %53 to i32
+  %116 = getelementptr i32, ptr %9, i64 %31
+  store i32 %115, ptr %116, align 4
+  %117 = trunc i64 %30 to i32
+  %118 = add i64 %31, 1
+  %119 = getelementptr i32, ptr %10, i64 %31
+  store i32 %117, ptr %119, align 4
+  %120 = sub i64 %84, %29
+  %121 = add i64 %120, %27
+  %122 = call i64 @llvm.smax.i64(i64 %120, i64 %25)
+  br label %123
+
+123:
+  %124 = phi i64 [ %30, %114 ], [ %30, %112 ], [ %53, %109 ]
+  %125 = phi i64 [ %29, %114 ], [ %29, %112 ], [ %84, %109 ]
+  %126 = phi i64 [ %118, %114 ], [ %31, %112 ], [ %31, %109 ]
+  %127 = phi i64 [ %121, %114 ], [ %27, %112 ], [ %27, %109 ]
+  %128 = phi i64 [ %122, %114 ], [ %25, %112 ], [ %25, %109 ]
+  %129 = icmp sgt i64 %106, %125
+  %130 = select i1 %129, i64 %53, i64 %124
+  %131 = call i64 @llvm.smax.i64(i64 %106, i64 %125)
+  br label %132
+
+132:
+  %133 = phi i64 [ %31, %75 ], [ %31, %78 ], [ %126, %123 ]
+  %134 = phi i64 [ %30, %75 ], [ %30, %78 ], [ %130, %123 ]
+  %135 = phi i64 [ %29, %75 ], [ %29, %78 ], [ %131, %123 ]
+  %136 = phi i64 [ %28, %75 ], [ %28, %78 ], [ %84, %123 ]
+  %137 = phi i64 [ %27, %75 ], [ %27, %78 ], [ %127, %123 ]
+  %138 = phi i64 [ %26, %75 ], [ %26, %78 ], [ %107, %123 ]
+  %139 = phi i64 [ %25, %75 ], [ %25, %78 ], [ %128, %123 ]
+  %140 = icmp slt i64 %55, %0
+  %141 = icmp slt i64 %54, %2
+  %142 = or i1 %140, %141
+  br i1 %142, label %21, label %143
+
+143:
+  %144 = phi i64 [ 0, %11 ], [ %133, %132 ]
+  %145 = phi i64 [ 0, %11 ], [ %135, %132 ]
+  %146 = phi i64 [ 0, %11 ], [ %137, %132 ]
+  %147 = phi i64 [ 0, %11 ], [ %138, %132 ]
+  %148 = phi i64 [ 0, %11 ], [ %139, %132 ]
+  %149 = getelementptr i8, ptr %8, i64 8
+  store i64 %145, ptr %149, align 8
+  %150 = getelementptr i8, ptr %8, i64 16
+  store i64 %146, ptr %150, align 8
+  %151 = getelementptr i8, ptr %8, i64 24
+  store i64 %147, ptr %151, align 8
+  %152 = getelementptr i8, ptr %8, i64 32
+  store i64 %148, ptr %152, align 8
+  br label %153
+
+153:
+  %154 = phi i64 [ %144, %143 ], [ -1, %110 ]
+  ret i64 %154
+}
+
+define i64 @bound_ends(ptr %0, ptr %1, ptr %2, i64 %3, i64 %4, ptr %5, ptr %6, i64 %7) {
+  %9 = load ptr, ptr %1, align 8
+  %10 = getelementptr i8, ptr %1, i64 16
+  %11 = load i64, ptr %10, align 8
+  %12 = icmp eq i64 %3, 0
+  %13 = icmp sgt i64 %7, 0
+  br i1 %13, label %14, label %19
+
+14:
+  %15 = getelementptr i8, ptr %1, i64 8
+  %16 = load i64, ptr %15, align 8
+  %17 = freeze i64 %16
+  %18 = select i1 %12, i64 %17, i64 %3
+  br label %20
+
+19:
+  ret i64 0
+
+20:
+  %21 = phi i64 [ %4, %14 ], [ %34, %29 ]
+  %22 = phi i64 [ 0, %14 ], [ %25, %29 ]
+  %23 = call i64 @llvm.smin.i64(i64 %18, i64 %21)
+  %24 = mul i64 %22, %4
+  %25 = add i64 %22, 1
+  %26 = mul i64 %25, %4
+  %27 = call i64 @llvm.smin.i64(i64 %26, i64 %18)
+  %28 = icmp slt i64 %24, %27
+  br i1 %28, label %36, label %29
+
+29:
+  %30 = phi i64 [ 9223372036854775807, %20 ], [ %70, %67 ]
+  %31 = phi i64 [ -9223372036854775808, %20 ], [ %71, %67 ]
+  %32 = getelementptr i64, ptr %5, i64 %22
+  store i64 %30, ptr %32, align 8
+  %33 = getelementptr i64, ptr %6, i64 %22
+  store i64 %31, ptr %33, align 8
+  %34 = add i64 %21, %4
+  %35 = icmp eq i64 %25, %7
+  br i1 %35, label %19, label %20
+
+36:
+  %37 = phi i64 [ %72, %67 ], [ %24, %20 ]
+  %38 = phi i64 [ %71, %67 ], [ -9223372036854775808, %20 ]
+  %39 = phi i64 [ %70, %67 ], [ 9223372036854775807, %20 ]
+  br i1 %12, label %44, label %40
+
+40:
+  %41 = getelementptr i32, ptr %2, i64 %37
+  %42 = load i32, ptr %41, align 4
+  %43 = sext i32 %42 to i64
+  br label %44
+
+44:
+  %45 = phi i64 [ %43, %40 ], [ %37, %36 ]
+  %46 = getelementptr i64, ptr %0, i64 %45
+  %47 = load i64, ptr %46, align 8
+  switch i64 %11, label %64 [
+    i64 1, label %48
+    i64 2, label %52
+    i64 4, label %56
+    i64 5, label %60
+  ]
+
+48:
+  %49 = getelementptr i8, ptr %9, i64 %45
+  %50 = load i8, ptr %49, align 1
+  %51 = zext i8 %50 to i64
+  br label %67
+
+52:
+  %53 = getelementptr i16, ptr %9, i64 %45
+  %54 = load i16, ptr %53, align 2
+  %55 = sext i16 %54 to i64
+  br label %67
+
+56:
+  %57 = getelementptr i32, ptr %9, i64 %45
+  %58 = load i32, ptr %57, align 4
+  %59 = sext i32 %58 to i64
+  br label %67
+
+60:
+  %61 = getelementptr i32, ptr %9, i64 %45
+  %62 = load i32, ptr %61, align 4
+  %63 = zext i32 %62 to i64
+  br label %67
+
+64:
+  %65 = getelementptr i64, ptr %9, i64 %45
+  %66 = load i64, ptr %65, align 8
+  br label %67
+
+67:
+  %68 = phi i64 [ %66, %64 ], [ %51, %48 ], [ %55, %52 ], [ %59, %56 ], [ %63, %60 ]
+  %69 = add i64 %68, %47
+  %70 = call i64 @llvm.smin.i64(i64 %69, i64 %39)
+  %71 = call i64 @llvm.smax.i64(i64 %69, i64 %38)
+  %72 = add i64 %37, 1
+  %73 = icmp eq i64 %72, %23
+  br i1 %73, label %29, label %36
+}
+
+define i64 @list_ends(ptr %0, ptr %1, ptr %2, ptr %3, i64 %4, i64 %5, ptr %6, i64 %7, ptr %8, i64 %9, i64 %10, i64 %11, ptr %12, ptr %13, i64 %14) {
+  %16 = load ptr, ptr %1, align 8
+  %17 = getelementptr i8, ptr %1, i64 8
+  %18 = load i64, ptr %17, align 8
+  %19 = getelementptr i8, ptr %1, i64 16
+  %20 = load i64, ptr %19, align 8
+  %21 = load ptr, ptr %2, align 8
+  %22 = getelementptr i8, ptr %2, i64 16
+  %23 = load i64, ptr %22, align 8
+  %24 = icmp eq i64 %4, 0
+  %25 = select i1 %24, i64 %18, i64 %4
+  %26 = icmp sgt i64 %7, 0
+  br i1 %26, label %27, label %124
+
+27:
+  %28 = phi i64 [ %121, %120 ], [ 0, %15 ]
+  %29 = phi i64 [ %122, %120 ], [ 0, %15 ]
+  %30 = getelementptr i64, ptr %6, i64 %29
+  %31 = load i64, ptr %30, align 8
+  %32 = mul i64 %31, %5
+  %33 = add i64 %31, 1
+  %34 = mul i64 %33, %5
+  %35 = icmp sge i64 %32, %34
+  %36 = icmp sge i64 %32, %25
+  %37 = select i1 %35, i1 true, i1 %36
+  br i1 %37, label %120, label %38
+
+38:
+  %39 = phi i64 [ %112, %111 ], [ %31, %27 ]
+  %40 = phi i64 [ %113, %111 ], [ %28, %27 ]
+  %41 = phi i64 [ %114, %111 ], [ %32, %27 ]
+  br i1 %24, label %46, label %42
+
+42:
+  %43 = getelementptr i32, ptr %3, i64 %41
+  %44 = load i32, ptr %43, align 4
+  %45 = sext i32 %44 to i64
+  br label %46
+
+46:
+  %47 = phi i64 [ %45, %42 ], [ %41, %38 ]
+  %48 = getelementptr i64, ptr %0, i64 %47
+  %49 = load i64, ptr %48, align 8
+  switch i64 %20, label %66 [
+    i64 1, label %50
+    i64 2, label %54
+    i64 4, label %58
+    i64 5, label %62
+  ]
+
+50:
+  %51 = getelementptr i8, ptr %16, i64 %47
+  %52 = load i8, ptr %51, align 1
+  %53 = zext i8 %52 to i64
+  br label %69
+
+54:
+  %55 = getelementptr i16, ptr %16, i64 %47
+  %56 = load i16, ptr %55, align 2
+  %57 = sext i16 %56 to i64
+  br label %69
+
+58:
+  %59 = getelementptr i32, ptr %16, i64 %47
+  %60 = load i32, ptr %59, align 4
+  %61 = sext i32 %60 to i64
+  br label %69
+
+62:
+  %63 = getelementptr i32, ptr %16, i64 %47
+  %64 = load i32, ptr %63, align 4
+  %65 = zext i32 %64 to i64
+  br label %69
+
+66:
+  %67 = getelementptr i64, ptr %16, i64 %47
+  %68 = load i64, ptr %67, align 8
+  br label %69
+
+69:
+  %70 = phi i64 [ %68, %66 ], [ %53, %50 ], [ %57, %54 ], [ %61, %58 ], [ %65, %62 ]
+  %71 = add i64 %70, %49
+  switch i64 %23, label %88 [
+    i64 1, label %72
+    i64 2, label %76
+    i64 4, label %80
+    i64 5, label %84
+  ]
+
+72:
+  %73 = getelementptr i8, ptr %21, i64 %47
+  %74 = load i8, ptr %73, align 1
+  %75 = zext i8 %74 to i64
+  br label %91
+
+76:
+  %77 = getelementptr i16, ptr %21, i64 %47
+  %78 = load i16, ptr %77, align 2
+  %79 = sext i16 %78 to i64
+  br label %91
+
+80:
+  %81 = getelementptr i32, ptr %21, i64 %47
+  %82 = load i32, ptr %81, align 4
+  %83 = sext i32 %82 to i64
+  br label %91
+
+84:
+  %85 = getelementptr i32, ptr %21, i64 %47
+  %86 = load i32, ptr %85, align 4
+  %87 = zext i32 %86 to i64
+  br label %91
+
+88:
+  %89 = getelementptr i64, ptr %21, i64 %47
+  %90 = load i64, ptr %89, align 8
+  br label %91
+
+91:
+  %92 = phi i64 [ %90, %88 ], [ %75, %72 ], [ %79, %76 ], [ %83, %80 ], [ %87, %84 ]
+  %93 = icmp sgt i64 %71, %10
+  %94 = icmp sle i64 %71, %11
+  %95 = and i1 %93, %94
+  %96 = icmp ult i64 %92, %9
+  %97 = select i1 %95, i1 %96, i1 false
+  br i1 %97, label %98, label %111
+
+98:
+  %99 = getelementptr i64, ptr %8, i64 %92
+  %100 = load i64, ptr %99, align 8
+  %101 = icmp slt i64 %100, 0
+  br i1 %101, label %111, label %102
+
+102:
+  %103 = icmp eq i64 %40, %14
+  br i1 %103, label %124, label %104
+
+104:
+  %105 = getelementptr i64, ptr %12, i64 %40
+  store i64 %71, ptr %105, align 8
+  %106 = load i64, ptr %99, align 8
+  %107 = trunc i64 %106 to i32
+  %108 = add i64 %40, 1
+  %109 = getelementptr i32, ptr %13, i64 %40
+  store i32 %107, ptr %109, align 4
+  %110 = load i64, ptr %30, align 8
+  br label %111
+
+111:
+  %112 = phi i64 [ %39, %98 ], [ %39, %91 ], [ %110, %104 ]
+  %113 = phi i64 [ %40, %98 ], [ %40, %91 ], [ %108, %104 ]
+  %114 = add i64 %41, 1
+  %115 = add i64 %112, 1
+  %116 = mul i64 %115, %5
+  %117 = icmp sge i64 %114, %116
+  %118 = icmp sge i64 %114, %25
+  %119 = select i1 %117, i1 true, i1 %118
+  br i1 %119, label %120, label %38
+
+120:
+  %121 = phi i64 [ %28, %27 ], [ %113, %111 ]
+  %122 = add i64 %29, 1
+  %123 = icmp eq i64 %122, %7
+  br i1 %123, label %124, label %27
+
+124:
+  %125 = phi i64 [ %14, %102 ], [ 0, %15 ], [ %121, %120 ]
+  ret i64 %125
+}
+
+define i64 @last_begun(ptr %0, ptr %1, i64 %2, i64 %3, ptr %4, i64 %5, i64 %6) {
+  %8 = icmp slt i64 %2, %3
+  br i1 %8, label %11, label %9
+
+9:
+  %10 = phi i64 [ %6, %7 ], [ %26, %25 ]
+  ret i64 %10
+
+11:
+  %12 = phi i64 [ %26, %25 ], [ %6, %7 ]
+  %13 = phi i64 [ %27, %25 ], [ %2, %7 ]
+  %14 = getelementptr i32, ptr %1, i64 %13
+  %15 = load i32, ptr %14, align 4
+  %16 = sext i32 %15 to i64
+  %17 = getelementptr i32, ptr %0, i64 %16
+  %18 = load i32, ptr %17, align 4
+  %19 = sext i32 %18 to i64
+  %20 = icmp ugt i64 %5, %19
+  br i1 %20, label %21, label %25
+
+21:
+  %22 = getelementptr i64, ptr %4, i64 %19
+  %23 = load i64, ptr %22, align 8
+  %24 = call i64 @llvm.smax.i64(i64 %23, i64 %12)
+  br label %25
+
+25:
+  %26 = phi i64 [ %12, %11 ], [ %24, %21 ]
+  %27 = add i64 %13, 1
+  %28 = icmp eq i64 %27, %3
+  br i1 %28, label %9, label %11
+}
+
+define i64 @blame(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4, ptr %5, i64 %6, i64 %7, ptr %8, ptr %9, ptr %10, ptr %11, i64 %12, ptr %13, ptr %14, i64 %15, ptr %16, i64 %17, ptr %18, ptr %19, ptr %20, ptr %21, ptr %22, ptr %23, ptr %24, ptr %25, ptr %26, ptr %27, i64 %28, ptr %29, ptr %30, ptr %31, i64 %32, ptr %33, ptr %34, i64 %35, ptr %36) {
+  %38 = alloca %struct.pieces, align 8
+  %39 = alloca %struct.holds, align 8
+  %40 = load ptr, ptr %1, align 8
+  %41 = getelementptr i8, ptr %1, i64 16
+  %42 = load i64, ptr %41, align 8
+  %43 = load ptr, ptr %2, align 8
+  %44 = getelementptr i8, ptr %2, i64 16
+  %45 = load i64, ptr %44, align 8
+  %46 = load ptr, ptr %9, align 8
+  %47 = getelementptr i8, ptr %9, i64 8
+  %48 = load i64, ptr %47, align 8
+  %49 = getelementptr i8, ptr %9, i64 16
+  %50 = load i64, ptr %49, align 8
+  %51 = load ptr, ptr %10, align 8
+  %52 = getelementptr i8, ptr %10, i64 16
+  %53 = load i64, ptr %52, align 8
+  store ptr %29, ptr %38, align 8
+  %54 = getelementptr i8, ptr %38, i64 8
+  %55 = load ptr, ptr %30, align 8
+  store ptr %55, ptr %54, align 8
+  %56 = getelementptr i8, ptr %38, i64 16
+  store ptr %31, ptr %56, align 8
+  %57 = getelementptr i8, ptr %38, i64 24
+  store i64 %32, ptr %57, align 8
+  %58 = getelementptr i8, ptr %38, i64 32
+  %59 = getelementptr i8, ptr %30, i64 16
+  %60 = load i64, ptr %59, align 8
+  %61 = icmp eq i64 %60, 8
+  %62 = zext i1 %61 to i64
+  store i64 %62, ptr %58, align 8
+  %63 = getelementptr i8, ptr %38, i64 40
+  store ptr %33, ptr %63, align 8
+  %64 = getelementptr i8, ptr %38, i64 48
+  store ptr %34, ptr %64, align 8
+  %65 = getelementptr i8, ptr %38, i64 56
+  store i64 %35, ptr %65, align 8
+  %66 = getelementptr i8, ptr %38, i64 64
+  store ptr %36, ptr %66, align 8
+  store ptr %18, ptr %39, align 8
+  %67 = getelementptr i8, ptr %39, i64 8
+  store ptr %19, ptr %67, align 8
+  %68 = getelementptr i8, ptr %39, i64 16
+  store ptr %20, ptr %68, align 8
+  %69 = getelementptr i8, ptr %39, i64 24
+  store ptr %21, ptr %69, align 8
+  %70 = getelementptr i8, ptr %39, i64 32
+  store ptr %22, ptr %70, align 8
+  %71 = getelementptr i8, ptr %39, i64 40
+  store ptr %23, ptr %71, align 8
+  %72 = icmp slt i64 %6, %7
+  br i1 %72, label %73, label %640
+
+73:
+  %74 = getelementptr i8, ptr %36, i64 176
+  %75 = icmp eq i64 %17, 0
+  %76 = getelementptr i8, ptr %36, i64 152
+  %77 = getelementptr i8, ptr %36, i64 160
+  %78 = getelementptr i8, ptr %36, i64 168
+  %79 = load i64, ptr %36, align 8
+  %80 = load i64, ptr %74, align 8
+  br label %81
+
+81:
+  %82 = phi i64 [ %80, %73 ], [ %590, %637 ]
+  %83 = phi i64 [ %79, %73 ], [ %587, %637 ]
+  %84 = phi i64 [ 0, %73 ], [ %585, %637 ]
+  %85 = phi i64 [ %6, %73 ], [ %638, %637 ]
+  %86 = getelementptr i32, ptr %4, i64 %85
+  %87 = load i32, ptr %86, align 4
+  %88 = sext i32 %87 to i64
+  %89 = getelementptr i32, ptr %5, i64 %85
+  %90 = load i32, ptr %89, align 4
+  %91 = sext i32 %90 to i64
+  %92 = getelementptr i32, ptr %3, i64 %88
+  %93 = load i32, ptr %92, align 4
+  %94 = sext i32 %93 to i64
+  %95 = getelementptr i64, ptr %0, i64 %91
+  %96 = load i64, ptr %95, align 8
+  switch i64 %42, label %113 [
+    i64 1, label %97
+    i64 2, label %101
+    i64 4, label %105
+    i64 5, label %109
+  ]
+
+97:
+  %98 = getelementptr i8, ptr %40, i64 %91
+  %99 = load i8, ptr %98, align 1
+  %100 = zext i8 %99 to i64
+  br label %116
+
+101:
+  %102 = getelementptr i16, ptr %40, i64 %91
+  %103 = load i16, ptr %102, align 2
+  %104 = sext i16 %103 to i64
+  br label %116
+
+105:
+  %106 = getelementptr i32, ptr %40, i64 %91
+  %107 = load i32, ptr %106, align 4
+  %108 = sext i32 %107 to i64
+  br label %116
+
+109:
+  %110 = getelementptr i32, ptr %40, i64 %91
+  %111 = load i32, ptr %110, align 4
+  %112 = zext i32 %111 to i64
+  br label %116
+
+113:
+  %114 = getelementptr i64, ptr %40, i64 %91
+  %115 = load i64, ptr %114, align 8
+  br label %116
+
+116:
+  %117 = phi i64 [ %115, %113 ], [ %100, %97 ], [ %104, %101 ], [ %108, %105 ], [ %112, %109 ]
+  %118 = add i64 %117, %96
+  %119 = getelementptr i64, ptr %0, i64 %88
+  %120 = load i64, ptr %119, align 8
+  %121 = icmp ugt i64 %48, %94
+  br i1 %121, label %122, label %334
+
+122:
+  switch i64 %53, label %139 [
+    i64 1, label %123
+    i64 2, label %127
+    i64 4, label %131
+    i64 5, label %135
+  ]
+
+123:
+  %124 = getelementptr i8, ptr %51, i64 %94
+  %125 = load i8, ptr %124, align 1
+  %126 = zext i8 %125 to i64
+  br label %142
+
+127:
+  %128 = getelementptr i16, ptr %51, i64 %94
+  %129 = load i16, ptr %128, align 2
+  %130 = sext i16 %129 to i64
+  br label %142
+
+131:
+  %132 = getelementptr i32, ptr %51, i64 %94
+  %133 = load i32, ptr %132, align 4
+  %134 = sext i32 %133 to i64
+  br label %142
+
+135:
+  %136 = getelementptr i32, ptr %51, i64 %94
+  %137 = load i32, ptr %136, align 4
+  %138 = zext i32 %137 to i64
+  br label %142
+
+139:
+  %140 = getelementptr i64, ptr %51, i64 %94
+  %141 = load i64, ptr %140, align 8
+  br label %142
+
+142:
+  %143 = phi i64 [ %141, %139 ], [ %126, %123 ], [ %130, %127 ], [ %134, %131 ], [ %138, %135 ]
+  %144 = icmp ult i64 %143, %12
+  br i1 %144, label %145, label %334
+
+145:
+  %146 = getelementptr i64, ptr %8, i64 %94
+  %147 = load i64, ptr %146, align 8
+  br i1 %75, label %309, label %148
+
+148:
+  %149 = getelementptr i32, ptr %3, i64 %91
+  %150 = load i32, ptr %149, align 4
+  %151 = sext i32 %150 to i64
+  %152 = icmp ugt i64 %48, %151
+  br i1 %152, label %153, label %156
+
+153:
+  %154 = getelementptr i64, ptr %8, i64 %151
+  %155 = load i64, ptr %154, align 8
+  br label %156
+
+156:
+  %157 = phi i64 [ %155, %153 ], [ %118, %148 ]
+  %158 = icmp slt i64 %84, 0
+  %159 = call i64 @llvm.smin.i64(i64 %84, i64 %17)
+  %160 = select i1 %158, i64 0, i64 %159
+  %161 = icmp slt i64 %160, %17
+  br i1 %161, label %162, label %191
+
+162:
+  %163 = getelementptr i64, ptr %16, i64 %160
+  %164 = load i64, ptr %163, align 8
+  %165 = icmp sgt i64 %164, %147
+  br i1 %165, label %191, label %166
+
+166:
+  %167 = add i64 %160, 1
+  %168 = add i64 %160, 2
+  %169 = icmp slt i64 %168, %17
+  br i1 %169, label %170, label %187
+
+170:
+  %171 = getelementptr i64, ptr %16, i64 %168
+  %172 = getelementptr i8, ptr %171, i64 -8
+  %173 = load i64, ptr %172, align 8
+  %174 = icmp sgt i64 %173, %147
+  br i1 %174, label %187, label %175
+
+175:
+  %176 = phi i64 [ %178, %181 ], [ 1, %170 ]
+  %177 = phi i64 [ %179, %181 ], [ %168, %170 ]
+  %178 = shl i64 %176, 1
+  %179 = add i64 %178, %177
+  %180 = icmp slt i64 %179, %17
+  br i1 %180, label %181, label %186
+
+181:
+  %182 = getelementptr i64, ptr %16, i64 %179
+  %183 = getelementptr i8, ptr %182, i64 -8
+  %184 = load i64, ptr %183, align 8
+  %185 = icmp sgt i64 %184, %147
+  br i1 %185, label %187, label %175
+
+186:
+  br label %187
+
+187:
+  %188 = phi i64 [ %167, %166 ], [ %167, %170 ], [ %177, %186 ], [ %177, %181 ]
+  %189 = phi i64 [ %168, %166 ], [ %168, %170 ], [ %179, %186 ], [ %179, %181 ]
+  %190 = call i64 @llvm.smin.i64(i64 %189, i64 %17)
+  br label %213
+
+191:
+  %192 = add i64 %160, -1
+  %193 = icmp sgt i64 %192, 0
+  br i1 %193, label %194, label %209
+
+194:
+  %195 = getelementptr i64, ptr %16, i64 %192
+  %196 = load i64, ptr %195, align 8
+  %197 = icmp sgt i64 %196, %147
+  br i1 %197, label %198, label %209
+
+198:
+  %199 = phi i64 [ %201, %204 ], [ 1, %194 ]
+  %200 = phi i64 [ %202, %204 ], [ %192, %194 ]
+  %201 = shl i64 %199, 1
+  %202 = sub i64 %200, %201
+  %203 = icmp sgt i64 %202, 0
+  br i1 %203, label %204, label %208
+
+204:
+  %205 = getelementptr i64, ptr %16, i64 %202
+  %206 = load i64, ptr %205, align 8
+  %207 = icmp sgt i64 %206, %147
+  br i1 %207, label %198, label %209
+
+208:
+  br label %209
+
+209:
+  %210 = phi i64 [ %160, %191 ], [ %159, %194 ], [ %200, %208 ], [ %200, %204 ]
+  %211 = phi i64 [ %192, %191 ], [ %192, %194 ], [ %202, %208 ], [ %202, %204 ]
+  %212 = call i64 @llvm.smax.i64(i64 %211, i64 0)
+  br label %213
+
+213:
+  %214 = phi i64 [ %190, %187 ], [ %210, %209 ]
+  %215 = phi i64 [ %188, %187 ], [ %212, %209 ]
+  %216 = icmp slt i64 %215, %214
+  br i1 %216, label %217, label %230
+
+217:
+  %218 = phi i64 [ %228, %217 ], [ %215, %213 ]
+  %219 = phi i64 [ %227, %217 ], [ %214, %213 ]
+  %220 = sub i64 %219, %218
+  %221 = sdiv i64 %220, 2
+  %222 = add i64 %221, %218
+  %223 = getelementptr i64, ptr %16, i64 %222
+  %224 = load i64, ptr %223, align 8
+  %225 = icmp sgt i64 %224, %147
+  %226 = add i64 %222, 1
+  %227 = select i1 %225, i64 %222, i64 %219
+  %228 = select i1 %225, i64 %218, i64 %226
+  %229 = icmp slt i64 %228, %227
+  br i1 %229, label %217, label %230
+
+230:
+  %231 = phi i64 [ %215, %213 ], [ %228, %217 ]
+  %232 = icmp slt i64 %157, %147
+  br i1 %232, label %233, label %309
+
+233:
+  %234 = icmp slt i64 %231, 0
+  %235 = call i64 @llvm.smin.i64(i64 %231, i64 %17)
+  %236 = select i1 %234, i64 0, i64 %235
+  %237 = icmp slt i64 %236, %17
+  br i1 %237, label %238, label %267
+
+238:
+  %239 = getelementptr i64, ptr %16, i64 %236
+  %240 = load i64, ptr %239, align 8
+  %241 = icmp sgt i64 %240, %157
+  br i1 %241, label %267, label %242
+
+242:
+  %243 = add i64 %236, 1
+  %244 = add i64 %236, 2
+  %245 = icmp slt i64 %244, %17
+  br i1 %245, label %246, label %263
+
+246:
+  %247 = getelementptr i64, ptr %16, i64 %244
+  %248 = getelementptr i8, ptr %247, i64 -8
+  %249 = load i64, ptr %248, align 8
+  %250 = icmp sgt i64 %249, %157
+  br i1 %250, label %263, label %251
+
+251:
+  %252 = phi i64 [ %254, %257 ], [ 1, %246 ]
+  %253 = phi i64 [ %255, %257 ], [ %244, %246 ]
+  %254 = shl i64 %252, 1
+  %255 = add i64 %254, %253
+  %256 = icmp slt i64 %255, %17
+  br i1 %256, label %257, label %262
+
+257:
+  %258 = getelementptr i64, ptr %16, i64 %255
+  %259 = getelementptr i8, ptr %258, i64 -8
+  %260 = load i64, ptr %259, align 8
+  %261 = icmp sgt i64 %260, %157
+  br i1 %261, label %263, label %251
+
+262:
+  br label %263
+
+263:
+  %264 = phi i64 [ %243, %242 ], [ %243, %246 ], [ %253, %262 ], [ %253, %257 ]
+  %265 = phi i64 [ %244, %242 ], [ %244, %246 ], [ %255, %262 ], [ %255, %257 ]
+  %266 = call i64 @llvm.smin.i64(i64 %265, i64 %17)
+  br label %289
+
+267:
+  %268 = add i64 %236, -1
+  %269 = icmp sgt i64 %268, 0
+  br i1 %269, label %270, label %285
+
+270:
+  %271 = getelementptr i64, ptr %16, i64 %268
+  %272 = load i64, ptr %271, align 8
+  %273 = icmp sgt i64 %272, %157
+  br i1 %273, label %274, label %285
+
+274:
+  %275 = phi i64 [ %277, %280 ], [ 1, %270 ]
+  %276 = phi i64 [ %278, %280 ], [ %268, %270 ]
+  %277 = shl i64 %275, 1
+  %278 = sub i64 %276, %277
+  %279 = icmp sgt i64 %278, 0
+  br i1 %279, label %280, label %284
+
+280:
+  %281 = getelementptr i64, ptr %16, i64 %278
+  %282 = load i64, ptr %281, align 8
+  %283 = icmp sgt i64 %282, %157
+  br i1 %283, label %274, label %285
+
+284:
+  br label %285
+
+285:
+  %286 = phi i64 [ %236, %267 ], [ %235, %270 ], [ %276, %284 ], [ %276, %280 ]
+  %287 = phi i64 [ %268, %267 ], [ %268, %270 ], [ %278, %284 ], [ %278, %280 ]
+  %288 = call i64 @llvm.smax.i64(i64 %287, i64 0)
+  br label %289
+
+289:
+  %290 = phi i64 [ %266, %263 ], [ %286, %285 ]
+  %291 = phi i64 [ %264, %263 ], [ %288, %285 ]
+  %292 = icmp slt i64 %291, %290
+  br i1 %292, label %293, label %306
+
+293:
+  %294 = phi i64 [ %304, %293 ], [ %291, %289 ]
+  %295 = phi i64 [ %303, %293 ], [ %290, %289 ]
+  %296 = sub i64 %295, %294
+  %297 = sdiv i64 %296, 2
+  %298 = add i64 %297, %294
+  %299 = getelementptr i64, ptr %16, i64 %298
+  %300 = load i64, ptr %299, align 8
+  %301 = icmp sgt i64 %300, %157
+  %302 = add i64 %298, 1
+  %303 = select i1 %301, i64 %298, i64 %295
+  %304 = select i1 %301, i64 %294, i64 %302
+  %305 = icmp slt i64 %304, %303
+  br i1 %305, label %293, label %306
+
+306:
+  %307 = phi i64 [ %291, %289 ], [ %304, %293 ]
+  %308 = icmp eq i64 %307, %231
+  br i1 %308, label %309, label %334
+
+309:
+  %310 = phi i64 [ %231, %306 ], [ %231, %230 ], [ %84, %145 ]
+  switch i64 %50, label %327 [
+    i64 1, label %311
+    i64 2, label %315
+    i64 4, label %319
+    i64 5, label %323
+  ]
+
+311:
+  %312 = getelementptr i8, ptr %46, i64 %94
+  %313 = load i8, ptr %312, align 1
+  %314 = zext i8 %313 to i64
+  br label %330
+
+315:
+  %316 = getelementptr i16, ptr %46, i64 %94
+  %317 = load i16, ptr %316, align 2
+  %318 = sext i16 %317 to i64
+  br label %330
+
+319:
+  %320 = getelementptr i32, ptr %46, i64 %94
+  %321 = load i32, ptr %320, align 4
+  %322 = sext i32 %321 to i64
+  br label %330
+
+323:
+  %324 = getelementptr i32, ptr %46, i64 %94
+  %325 = load i32, ptr %324, align 4
+  %326 = zext i32 %325 to i64
+  br label %330
+
+327:
+  %328 = getelementptr i64, ptr %46, i64 %94
+  %329 = load i64, ptr %328, align 8
+  br label %330
+
+330:
+  %331 = phi i64 [ %329, %327 ], [ %314, %311 ], [ %318, %315 ], [ %322, %319 ], [ %326, %323 ]
+  %332 = add i64 %331, %147
+  %333 = icmp sgt i64 %332, %118
+  br i1 %333, label %390, label %348
+
+334:
+  %335 = phi i64 [ %231, %306 ], [ %84, %116 ], [ %84, %142 ]
+  %336 = icmp sgt i64 %120, %118
+  br i1 %336, label %337, label %584
+
+337:
+  %338 = add i64 %83, 1
+  store i64 %338, ptr %36, align 8
+  %339 = icmp slt i64 %83, %32
+  br i1 %339, label %340, label %584
+
+340:
+  %341 = getelementptr i64, ptr %29, i64 %83
+  store i64 %118, ptr %341, align 8
+  %342 = sub i64 %120, %118
+  br i1 %61, label %343, label %345
+
+343:
+  %344 = getelementptr i64, ptr %55, i64 %83
+  store i64 %342, ptr %344, align 8
+  br label %578
+
+345:
+  %346 = trunc i64 %342 to i32
+  %347 = getelementptr i32, ptr %55, i64 %83
+  store i32 %346, ptr %347, align 4
+  br label %578
+
+348:
+  switch i64 %45, label %365 [
+    i64 1, label %349
+    i64 2, label %353
+    i64 4, label %357
+    i64 5, label %361
+  ]
+
+349:
+  %350 = getelementptr i8, ptr %43, i64 %88
+  %351 = load i8, ptr %350, align 1
+  %352 = zext i8 %351 to i64
+  br label %368
+
+353:
+  %354 = getelementptr i16, ptr %43, i64 %88
+  %355 = load i16, ptr %354, align 2
+  %356 = sext i16 %355 to i64
+  br label %368
+
+357:
+  %358 = getelementptr i32, ptr %43, i64 %88
+  %359 = load i32, ptr %358, align 4
+  %360 = sext i32 %359 to i64
+  br label %368
+
+361:
+  %362 = getelementptr i32, ptr %43, i64 %88
+  %363 = load i32, ptr %362, align 4
+  %364 = zext i32 %363 to i64
+  br label %368
+
+365:
+  %366 = getelementptr i64, ptr %43, i64 %88
+  %367 = load i64, ptr %366, align 8
+  br label %368
+
+368:
+  %369 = phi i64 [ %367, %365 ], [ %352, %349 ], [ %356, %353 ], [ %360, %357 ], [ %364, %361 ]
+  %370 = icmp ult i64 %369, %15
+  br i1 %370, label %371, label %376
+
+371:
+  %372 = getelementptr i8, ptr %14, i64 %369
+  %373 = load i8, ptr %372, align 1
+  %374 = icmp eq i8 %373, 0
+  %375 = select i1 %374, i8 4, i8 5
+  br label %376
+
+376:
+  %377 = phi i8 [ 4, %368 ], [ %375, %371 ]
+  %378 = icmp sgt i64 %120, %118
+  br i1 %378, label %379, label %584
+
+379:
+  %380 = add i64 %83, 1
+  store i64 %380, ptr %36, align 8
+  %381 = icmp slt i64 %83, %32
+  br i1 %381, label %382, label %584
+
+382:
+  %383 = getelementptr i64, ptr %29, i64 %83
+  store i64 %118, ptr %383, align 8
+  %384 = sub i64 %120, %118
+  br i1 %61, label %385, label %387
+
+385:
+  %386 = getelementptr i64, ptr %55, i64 %83
+  store i64 %384, ptr %386, align 8
+  br label %578
+
+387:
+  %388 = trunc i64 %384 to i32
+  %389 = getelementptr i32, ptr %55, i64 %83
+  store i32 %388, ptr %389, align 4
+  br label %578
+
+390:
+  %391 = call i64 @llvm.smin.i64(i64 %332, i64 %120)
+  %392 = getelementptr i64, ptr %11, i64 %143
+  %393 = load i64, ptr %392, align 8
+  %394 = getelementptr i64, ptr %13, i64 %393
+  %395 = load i64, ptr %394, align 8
+  %396 = icmp sgt i64 %395, -1
+  br i1 %396, label %397, label %507
+
+397:
+  %398 = getelementptr i64, ptr %26, i64 %395
+  %399 = load i64, ptr %398, align 8
+  %400 = getelementptr i8, ptr %398, i64 8
+  %401 = load i64, ptr %400, align 8
+  %402 = getelementptr i64, ptr %27, i64 %395
+  %403 = load i64, ptr %402, align 8
+  %404 = icmp slt i64 %403, %399
+  %405 = call i64 @llvm.smin.i64(i64 %403, i64 %401)
+  %406 = select i1 %404, i64 %399, i64 %405
+  %407 = icmp slt i64 %406, %401
+  br i1 %407, label %408, label %437
+
+408:
+  %409 = getelementptr i64, ptr %24, i64 %406
+  %410 = load i64, ptr %409, align 8
+  %411 = icmp sgt i64 %410, %147
+  br i1 %411, label %437, label %412
+
+412:
+  %413 = add i64 %406, 1
+  %414 = add i64 %406, 2
+  %415 = icmp slt i64 %414, %401
+  br i1 %415, label %416, label %433
+
+416:
+  %417 = getelementptr i64, ptr %24, i64 %414
+  %418 = getelementptr i8, ptr %417, i64 -8
+  %419 = load i64, ptr %418, align 8
+  %420 = icmp sgt i64 %419, %147
+  br i1 %420, label %433, label %421
+
+421:
+  %422 = phi i64 [ %424, %427 ], [ 1, %416 ]
+  %423 = phi i64 [ %425, %427 ], [ %414, %416 ]
+  %424 = shl i64 %422, 1
+  %425 = add i64 %424, %423
+  %426 = icmp slt i64 %425, %401
+  br i1 %426, label %427, label %432
+
+427:
+  %428 = getelementptr i64, ptr %24, i64 %425
+  %429 = getelementptr i8, ptr %428, i64 -8
+  %430 = load i64, ptr %429, align 8
+  %431 = icmp sgt i64 %430, %147
+  br i1 %431, label %433, label %421
+
+432:
+  br label %433
+
+433:
+  %434 = phi i64 [ %413, %412 ], [ %413, %416 ], [ %423, %432 ], [ %423, %427 ]
+  %435 = phi i64 [ %414, %412 ], [ %414, %416 ], [ %425, %432 ], [ %425, %427 ]
+  %436 = call i64 @llvm.smin.i64(i64 %435, i64 %401)
+  br label %459
+
+437:
+  %438 = add i64 %406, -1
+  %439 = icmp sgt i64 %438, %399
+  br i1 %439, label %440, label %455
+
+440:
+  %441 = getelementptr i64, ptr %24, i64 %438
+  %442 = load i64, ptr %441, align 8
+  %443 = icmp sgt i64 %442, %147
+  br i1 %443, label %444, label %455
+
+444:
+  %445 = phi i64 [ %447, %450 ], [ 1, %440 ]
+  %446 = phi i64 [ %448, %450 ], [ %438, %440 ]
+  %447 = shl i64 %445, 1
+  %448 = sub i64 %446, %447
+  %449 = icmp sgt i64 %448, %399
+  br i1 %449, label %450, label %454
+
+450:
+  %451 = getelementptr i64, ptr %24, i64 %448
+  %452 = load i64, ptr %451, align 8
+  %453 = icmp sgt i64 %452, %147
+  br i1 %453, label %444, label %455
+
+454:
+  br label %455
+
+455:
+  %456 = phi i64 [ %406, %437 ], [ %406, %440 ], [ %446, %454 ], [ %446, %450 ]
+  %457 = phi i64 [ %438, %437 ], [ %438, %440 ], [ %448, %454 ], [ %448, %450 ]
+  %458 = call i64 @llvm.smax.i64(i64 %457, i64 %399)
+  br label %459
+
+459:
+  %460 = phi i64 [ %436, %433 ], [ %456, %455 ]
+  %461 = phi i64 [ %434, %433 ], [ %458, %455 ]
+  %462 = icmp slt i64 %461, %460
+  br i1 %462, label %463, label %476
+
+463:
+  %464 = phi i64 [ %474, %463 ], [ %461, %459 ]
+  %465 = phi i64 [ %473, %463 ], [ %460, %459 ]
+  %466 = sub i64 %465, %464
+  %467 = sdiv i64 %466, 2
+  %468 = add i64 %467, %464
+  %469 = getelementptr i64, ptr %24, i64 %468
+  %470 = load i64, ptr %469, align 8
+  %471 = icmp sgt i64 %470, %147
+  %472 = add i64 %468, 1
+  %473 = select i1 %471, i64 %468, i64 %465
+  %474 = select i1 %471, i64 %464, i64 %472
+  %475 = icmp slt i64 %474, %473
+  br i1 %475, label %463, label %476
+
+476:
+  %477 = phi i64 [ %461, %459 ], [ %474, %463 ]
+  store i64 %477, ptr %402, align 8
+  %478 = add i64 %477, -1
+  %479 = icmp slt i64 %478, %399
+  br i1 %479, label %507, label %480
+
+480:
+  %481 = getelementptr i64, ptr %24, i64 %478
+  %482 = load i64, ptr %481, align 8
+  %483 = icmp sgt i64 %482, %118
+  br i1 %483, label %484, label %507
+
+484:
+  %485 = getelementptr i32, ptr %25, i64 %478
+  %486 = load i32, ptr %485, align 4
+  %487 = sext i32 %486 to i64
+  %488 = icmp eq i64 %393, %487
+  br i1 %488, label %507, label %489
+
+489:
+  %490 = add i64 %477, -2
+  %491 = icmp slt i64 %490, %399
+  br i1 %491, label %505, label %492
+
+492:
+  %493 = phi i64 [ %503, %502 ], [ %490, %489 ]
+  %494 = getelementptr i64, ptr %24, i64 %493
+  %495 = load i64, ptr %494, align 8
+  %496 = icmp sgt i64 %495, %118
+  br i1 %496, label %497, label %505
+
+497:
+  %498 = getelementptr i32, ptr %25, i64 %493
+  %499 = load i32, ptr %498, align 4
+  %500 = sext i32 %499 to i64
+  %501 = icmp eq i64 %393, %500
+  br i1 %501, label %507, label %502
+
+502:
+  %503 = add i64 %493, -1
+  %504 = icmp slt i64 %503, %399
+  br i1 %504, label %505, label %492
+
+505:
+  %506 = call i64 @llvm.smin.i64(i64 %482, i64 %391)
+  br label %507
+
+507:
+  %508 = phi i64 [ %118, %390 ], [ %118, %476 ], [ %118, %484 ], [ %118, %480 ], [ %506, %505 ], [ %118, %497 ]
+  %509 = phi i64 [ %393, %390 ], [ %393, %476 ], [ %393, %484 ], [ %393, %480 ], [ %487, %505 ], [ %393, %497 ]
+  store i64 0, ptr %76, align 8
+  call fastcc void @add_held(ptr %38, ptr %39, i64 %509, i64 %118, i64 %508, i64 %118)
+  call fastcc void @add_held(ptr %38, ptr %39, i64 %393, i64 %508, i64 %391, i64 %118)
+  %510 = sub i64 %120, %391
+  %511 = icmp slt i64 %510, %28
+  %512 = add i64 %391, %28
+  %513 = select i1 %511, i64 %120, i64 %512
+  %514 = icmp sgt i64 %513, %391
+  br i1 %514, label %515, label %564
+
+515:
+  %516 = sub i64 %513, %391
+  %517 = load i64, ptr %76, align 8
+  %518 = call i64 @llvm.smin.i64(i64 %516, i64 %517)
+  %519 = sub i64 %517, %518
+  store i64 %519, ptr %76, align 8
+  %520 = add i64 %518, %391
+  %521 = load i64, ptr %77, align 8
+  %522 = load i64, ptr %78, align 8
+  %523 = icmp sgt i64 %520, %391
+  br i1 %523, label %524, label %548
+
+524:
+  %525 = load i64, ptr %36, align 8
+  %526 = add i64 %525, 1
+  store i64 %526, ptr %36, align 8
+  %527 = icmp slt i64 %525, %32
+  br i1 %527, label %528, label %548
+
+528:
+  %529 = getelementptr i64, ptr %29, i64 %525
+  store i64 %391, ptr %529, align 8
+  br i1 %61, label %530, label %532
+
+530:
+  %531 = getelementptr i64, ptr %55, i64 %525
+  store i64 %518, ptr %531, align 8
+  br label %535
+
+532:
+  %533 = trunc i64 %518 to i32
+  %534 = getelementptr i32, ptr %55, i64 %525
+  store i32 %533, ptr %534, align 4
+  br label %535
+
+535:
+  %536 = trunc i64 %521 to i8
+  %537 = getelementptr i8, ptr %31, i64 %525
+  store i8 %536, ptr %537, align 1
+  %538 = icmp slt i64 %522, 0
+  br i1 %538, label %548, label %539
+
+539:
+  %540 = load i64, ptr %74, align 8
+  %541 = add i64 %540, 1
+  store i64 %541, ptr %74, align 8
+  %542 = icmp slt i64 %540, %35
+  br i1 %542, label %543, label %548
+
+543:
+  %544 = trunc i64 %525 to i32
+  %545 = getelementptr i32, ptr %33, i64 %540
+  store i32 %544, ptr %545, align 4
+  %546 = trunc i64 %522 to i32
+  %547 = getelementptr i32, ptr %34, i64 %540
+  store i32 %546, ptr %547, align 4
+  br label %548
+
+548:
+  %549 = icmp sgt i64 %513, %520
+  br i1 %549, label %550, label %564
+
+550:
+  %551 = load i64, ptr %36, align 8
+  %552 = add i64 %551, 1
+  store i64 %552, ptr %36, align 8
+  %553 = icmp slt i64 %551, %32
+  br i1 %553, label %554, label %564
+
+554:
+  %555 = getelementptr i64, ptr %29, i64 %551
+  store i64 %520, ptr %555, align 8
+  %556 = sub i64 %513, %520
+  br i1 %61, label %557, label %559
+
+557:
+  %558 = getelementptr i64, ptr %55, i64 %551
+  store i64 %556, ptr %558, align 8
+  br label %562
+
+559:
+  %560 = trunc i64 %556 to i32
+  %561 = getelementptr i32, ptr %55, i64 %551
+  store i32 %560, ptr %561, align 4
+  br label %562
+
+562:
+  %563 = getelementptr i8, ptr %31, i64 %551
+  store i8 1, ptr %563, align 1
+  br label %564
+
+564:
+  %565 = icmp sgt i64 %120, %513
+  br i1 %565, label %566, label %584
+
+566:
+  %567 = load i64, ptr %36, align 8
+  %568 = add i64 %567, 1
+  store i64 %568, ptr %36, align 8
+  %569 = icmp slt i64 %567, %32
+  br i1 %569, label %570, label %584
+
+570:
+  %571 = getelementptr i64, ptr %29, i64 %567
+  store i64 %513, ptr %571, align 8
+  %572 = sub i64 %120, %513
+  br i1 %61, label %573, label %575
+
+573:
+  %574 = getelementptr i64, ptr %55, i64 %567
+  store i64 %572, ptr %574, align 8
+  br label %578
+
+575:
+  %576 = trunc i64 %572 to i32
+  %577 = getelementptr i32, ptr %55, i64 %567
+  store i32 %576, ptr %577, align 4
+  br label %578
+
+578:
+  %579 = phi i64 [ %83, %385 ], [ %83, %343 ], [ %83, %345 ], [ %83, %387 ], [ %567, %575 ], [ %567, %573 ]
+  %580 = phi i8 [ %377, %385 ], [ 7, %343 ], [ 7, %345 ], [ %377, %387 ], [ 4, %575 ], [ 4, %573 ]
+  %581 = phi i64 [ %310, %385 ], [ %335, %343 ], [ %335, %345 ], [ %310, %387 ], [ %310, %575 ], [ %310, %573 ]
+  %582 = phi i1 [ false, %385 ], [ true, %343 ], [ true, %345 ], [ false, %387 ], [ false, %575 ], [ false, %573 ]
+  %583 = getelementptr i8, ptr %31, i64 %579
+  store i8 %580, ptr %583, align 1
+  br label %584
+
+584:
+  %585 = phi i64 [ %310, %564 ], [ %310, %566 ], [ %335, %334 ], [ %335, %337 ], [ %310, %376 ], [ %310, %379 ], [ %581, %578 ]
+  %586 = phi i1 [ false, %564 ], [ false, %566 ], [ true, %334 ], [ true, %337 ], [ false, %376 ], [ false, %379 ], [ %582, %578 ]
+  %587 = load i64, ptr %36, align 8
+  %588 = icmp sgt i64 %587, %32
+  br i1 %588, label %633, label %589
+
+589:
+  %590 = load i64, ptr %74, align 8
+  %591 = icmp sgt i64 %590, %35
+  br i1 %591, label %633, label %592
+
+592:
+  br i1 %586, label %593, label %601
+
+593:
+  %594 = sub i64 %120, %118
+  %595 = load i32, ptr %92, align 4
+  %596 = icmp sgt i32 %595, -1
+  %597 = select i1 %596, i64 18, i64 17
+  %598 = getelementptr i64, ptr %36, i64 %597
+  %599 = load i64, ptr %598, align 8
+  %600 = add i64 %594, %599
+  store i64 %600, ptr %598, align 8
+  br label %601
+
+601:
+  %602 = icmp slt i64 %83, %587
+  br i1 %602, label %603, label %637
+
+603:
+  %604 = phi i64 [ %630, %617 ], [ 0, %601 ]
+  %605 = phi i64 [ %631, %617 ], [ %83, %601 ]
+  %606 = getelementptr i8, ptr %31, i64 %605
+  %607 = load i8, ptr %606, align 1
+  %608 = and i8 %607, 7
+  %609 = zext i8 %608 to i64
+  br i1 %61, label %610, label %613
+
+610:
+  %611 = getelementptr i64, ptr %55, i64 %605
+  %612 = load i64, ptr %611, align 8
+  br label %617
+
+613:
+  %614 = getelementptr i32, ptr %55, i64 %605
+  %615 = load i32, ptr %614, align 4
+  %616 = zext i32 %615 to i64
+  br label %617
+
+617:
+  %618 = phi i64 [ %612, %610 ], [ %616, %613 ]
+  %619 = getelementptr i64, ptr %36, i64 %609
+  %620 = getelementptr i8, ptr %619, i64 8
+  %621 = load i64, ptr %620, align 8
+  %622 = add i64 %621, %618
+  store i64 %622, ptr %620, align 8
+  %623 = xor i64 %604, -1
+  %624 = lshr i64 %623, %609
+  %625 = and i64 %624, 1
+  %626 = getelementptr i8, ptr %619, i64 72
+  %627 = load i64, ptr %626, align 8
+  %628 = add i64 %627, %625
+  store i64 %628, ptr %626, align 8
+  %629 = shl i64 1, %609
+  %630 = or i64 %629, %604
+  %631 = add i64 %605, 1
+  %632 = icmp eq i64 %631, %587
+  br i1 %632, label %637, label %603
+
+633:
+  %634 = icmp sle i64 %587, %32
+  %635 = zext i1 %634 to i64
+  %636 = getelementptr i8, ptr %36, i64 184
+  store i64 %635, ptr %636, align 8
+  store i64 %83, ptr %36, align 8
+  store i64 %82, ptr %74, align 8
+  br label %640
+
+637:
+  %638 = add i64 %85, 1
+  %639 = icmp eq i64 %638, %7
+  br i1 %639, label %640, label %81
+
+640:
+  %641 = phi i64 [ %85, %633 ], [ %6, %37 ], [ %7, %637 ]
+  %642 = call i64 @llvm.smin.i64(i64 %641, i64 %7)
+  ret i64 %642
+}
+
+define internal fastcc void @add_held(ptr %0, ptr %1, i64 %2, i64 %3, i64 %4, i64 %5) {
+  %7 = icmp sgt i64 %4, %3
+  br i1 %7, label %8, label %131
+
+8:
+  %9 = getelementptr i8, ptr %1, i64 40
+  %10 = load ptr, ptr %9, align 8
+  %11 = getelementptr i64, ptr %10, i64 %2
+  %12 = load i64, ptr %11, align 8
+  %13 = load ptr, ptr %1, align 8
+  %14 = getelementptr i64, ptr %13, i64 %2
+  %15 = getelementptr i8, ptr %14, i64 8
+  %16 = load i64, ptr %15, align 8
+  %17 = icmp slt i64 %12, %16
+  br i1 %17, label %18, label %30
+
+18:
+  %19 = getelementptr i8, ptr %1, i64 16
+  %20 = load ptr, ptr %19, align 8
+  br label %21
+
+21:
+  %22 = phi i64 [ %12, %18 ], [ %27, %26 ]
+  %23 = getelementptr i64, ptr %20, i64 %22
+  %24 = load i64, ptr %23, align 8
+  %25 = icmp sgt i64 %24, %3
+  br i1 %25, label %30, label %26
+
+26:
+  %27 = add i64 %22, 1
+  %28 = icmp eq i64 %27, %16
+  br i1 %28, label %29, label %21
+
+29:
+  store i64 %16, ptr %11, align 8
+  br label %129
+
+30:
+  %31 = phi i64 [ %12, %8 ], [ %22, %21 ]
+  store i64 %31, ptr %11, align 8
+  %32 = getelementptr i8, ptr %1, i64 8
+  %33 = icmp slt i64 %31, %16
+  br i1 %33, label %34, label %129
+
+34:
+  %35 = getelementptr i8, ptr %1, i64 16
+  %36 = getelementptr i8, ptr %0, i64 64
+  %37 = getelementptr i8, ptr %1, i64 24
+  %38 = getelementptr i8, ptr %1, i64 32
+  %39 = getelementptr i8, ptr %0, i64 24
+  %40 = getelementptr i8, ptr %0, i64 32
+  %41 = getelementptr i8, ptr %0, i64 8
+  %42 = getelementptr i8, ptr %0, i64 16
+  %43 = getelementptr i8, ptr %0, i64 56
+  %44 = getelementptr i8, ptr %0, i64 40
+  %45 = getelementptr i8, ptr %0, i64 48
+  br label %46
+
+46:
+  %47 = phi i64 [ %3, %34 ], [ %58, %126 ]
+  %48 = phi i64 [ %31, %34 ], [ %127, %126 ]
+  %49 = load ptr, ptr %32, align 8
+  %50 = getelementptr i64, ptr %49, i64 %48
+  %51 = load i64, ptr %50, align 8
+  %52 = icmp slt i64 %51, %4
+  br i1 %52, label %53, label %129
+
+53:
+  %54 = call i64 @llvm.smax.i64(i64 %51, i64 %47)
+  %55 = load ptr, ptr %35, align 8
+  %56 = getelementptr i64, ptr %55, i64 %48
+  %57 = load i64, ptr %56, align 8
+  %58 = call i64 @llvm.smin.i64(i64 %57, i64 %4)
+  call fastcc void @add_host(ptr %0, i64 %47, i64 %54)
+  %59 = icmp eq i64 %54, %5
+  br i1 %59, label %63, label %60
+
+60:
+  %61 = load ptr, ptr %37, align 8
+  %62 = load ptr, ptr %38, align 8
+  br label %80
+
+63:
+  %64 = load ptr, ptr %32, align 8
+  %65 = getelementptr i64, ptr %64, i64 %48
+  %66 = load i64, ptr %65, align 8
+  %67 = icmp sgt i64 %5, %66
+  %68 = load ptr, ptr %37, align 8
+  %69 = load ptr, ptr %38, align 8
+  br i1 %67, label %70, label %80
+
+70:
+  %71 = sub i64 %5, %66
+  %72 = load ptr, ptr %36, align 8
+  %73 = getelementptr i8, ptr %72, i64 152
+  store i64 %71, ptr %73, align 8
+  %74 = getelementptr i64, ptr %68, i64 %48
+  %75 = load i64, ptr %74, align 8
+  %76 = getelementptr i8, ptr %72, i64 160
+  store i64 %75, ptr %76, align 8
+  %77 = getelementptr i64, ptr %69, i64 %48
+  %78 = load i64, ptr %77, align 8
+  %79 = getelementptr i8, ptr %72, i64 168
+  store i64 %78, ptr %79, align 8
+  br label %80
+
+80:
+  %81 = phi ptr [ %62, %60 ], [ %69, %70 ], [ %69, %63 ]
+  %82 = phi ptr [ %61, %60 ], [ %68, %70 ], [ %68, %63 ]
+  %83 = getelementptr i64, ptr %82, i64 %48
+  %84 = load i64, ptr %83, align 8
+  %85 = getelementptr i64, ptr %81, i64 %48
+  %86 = load i64, ptr %85, align 8
+  %87 = icmp sgt i64 %58, %54
+  br i1 %87, label %88, label %126
+
+88:
+  %89 = load ptr, ptr %36, align 8
+  %90 = load i64, ptr %89, align 8
+  %91 = add i64 %90, 1
+  store i64 %91, ptr %89, align 8
+  %92 = load i64, ptr %39, align 8
+  %93 = icmp slt i64 %90, %92
+  br i1 %93, label %94, label %126
+
+94:
+  %95 = load ptr, ptr %0, align 8
+  %96 = getelementptr i64, ptr %95, i64 %90
+  store i64 %54, ptr %96, align 8
+  %97 = load i64, ptr %40, align 8
+  %98 = icmp eq i64 %97, 0
+  %99 = sub i64 %58, %54
+  br i1 %98, label %103, label %100
+
+100:
+  %101 = load ptr, ptr %41, align 8
+  %102 = getelementptr i64, ptr %101, i64 %90
+  store i64 %99, ptr %102, align 8
+  br label %107
+
+103:
+  %104 = trunc i64 %99 to i32
+  %105 = load ptr, ptr %41, align 8
+  %106 = getelementptr i32, ptr %105, i64 %90
+  store i32 %104, ptr %106, align 4
+  br label %107
+
+107:
+  %108 = trunc i64 %84 to i8
+  %109 = load ptr, ptr %42, align 8
+  %110 = getelementptr i8, ptr %109, i64 %90
+  store i8 %108, ptr %110, align 1
+  %111 = icmp slt i64 %86, 0
+  br i1 %111, label %126, label %112
+
+112:
+  %113 = load ptr, ptr %36, align 8
+  %114 = getelementptr i8, ptr %113, i64 176
+  %115 = load i64, ptr %114, align 8
+  %116 = add i64 %115, 1
+  store i64 %116, ptr %114, align 8
+  %117 = load i64, ptr %43, align 8
+  %118 = icmp slt i64 %115, %117
+  br i1 %118, label %119, label %126
+
+119:
+  %120 = trunc i64 %90 to i32
+  %121 = load ptr, ptr %44, align 8
+  %122 = getelementptr i32, ptr %121, i64 %115
+  store i32 %120, ptr %122, align 4
+  %123 = trunc i64 %86 to i32
+  %124 = load ptr, ptr %45, align 8
+  %125 = getelementptr i32, ptr %124, i64 %115
+  store i32 %123, ptr %125, align 4
+  br label %126
+
+126:
+  %127 = add i64 %48, 1
+  %128 = icmp eq i64 %127, %16
+  br i1 %128, label %129, label %46
+
+129:
+  %130 = phi i64 [ %3, %30 ], [ %3, %29 ], [ %58, %126 ], [ %47, %46 ]
+  call fastcc void @add_host(ptr %0, i64 %130, i64 %4)
+  br label %131
+
+131:
+  ret void
+}
+
+define internal fastcc void @add_host(ptr %0, i64 %1, i64 %2) {
+  %4 = icmp sgt i64 %2, %1
+  br i1 %4, label %5, label %92
+
+5:
+  %6 = getelementptr i8, ptr %0, i64 64
+  %7 = load ptr, ptr %6, align 8
+  %8 = getelementptr i8, ptr %7, i64 152
+  %9 = sub i64 %2, %1
+  %10 = load i64, ptr %8, align 8
+  %11 = call i64 @llvm.smin.i64(i64 %9, i64 %10)
+  %12 = sub i64 %10, %11
+  store i64 %12, ptr %8, align 8
+  %13 = add i64 %11, %1
+  %14 = getelementptr i8, ptr %7, i64 160
+  %15 = load i64, ptr %14, align 8
+  %16 = getelementptr i8, ptr %7, i64 168
+  %17 = load i64, ptr %16, align 8
+  %18 = icmp sgt i64 %13, %1
+  br i1 %18, label %19, label %63
+
+19:
+  %20 = load i64, ptr %7, align 8
+  %21 = add i64 %20, 1
+  store i64 %21, ptr %7, align 8
+  %22 = getelementptr i8, ptr %0, i64 24
+  %23 = load i64, ptr %22, align 8
+  %24 = icmp slt i64 %20, %23
+  br i1 %24, label %25, label %63
+
+25:
+  %26 = load ptr, ptr %0, align 8
+  %27 = getelementptr i64, ptr %26, i64 %20
+  store i64 %1, ptr %27, align 8
+  %28 = getelementptr i8, ptr %0, i64 32
+  %29 = load i64, ptr %28, align 8
+  %30 = icmp eq i64 %29, 0
+  br i1 %30, label %35, label %31
+
+31:
+  %32 = getelementptr i8, ptr %0, i64 8
+  %33 = load ptr, ptr %32, align 8
+  %34 = getelementptr i64, ptr %33, i64 %20
+  store i64 %11, ptr %34, align 8
+  br label %40
+
+35:
+  %36 = trunc i64 %11 to i32
+  %37 = getelementptr i8, ptr %0, i64 8
+  %38 = load ptr, ptr %37, align 8
+  %39 = getelementptr i32, ptr %38, i64 %20
+  store i32 %36, ptr %39, align 4
+  br label %40
+
+40:
+  %41 = trunc i64 %15 to i8
+  %42 = getelementptr i8, ptr %0, i64 16
+  %43 = load ptr, ptr %42, align 8
+  %44 = getelementptr i8, ptr %43, i64 %20
+  store i8 %41, ptr %44, align 1
+  %45 = icmp slt i64 %17, 0
+  br i1 %45, label %63, label %46
+
+46:
+  %47 = load ptr, ptr %6, align 8
+  %48 = getelementptr i8, ptr %47, i64 176
+  %49 = load i64, ptr %48, align 8
+  %50 = add i64 %49, 1
+  store i64 %50, ptr %48, align 8
+  %51 = getelementptr i8, ptr %0, i64 56
+  %52 = load i64, ptr %51, align 8
+  %53 = icmp slt i64 %49, %52
+  br i1 %53, label %54, label %63
+
+54:
+  %55 = trunc i64 %20 to i32
+  %56 = getelementptr i8, ptr %0, i64 40
+  %57 = load ptr, ptr %56, align 8
+  %58 = getelementptr i32, ptr %57, i64 %49
+  store i32 %55, ptr %58, align 4
+  %59 = trunc i64 %17 to i32
+  %60 = getelementptr i8, ptr %0, i64 48
+  %61 = load ptr, ptr %60, align 8
+  %62 = getelementptr i32, ptr %61, i64 %49
+  store i32 %59, ptr %62, align 4
+  br label %63
+
+63:
+  %64 = icmp sgt i64 %2, %13
+  br i1 %64, label %65, label %92
+
+65:
+  %66 = load ptr, ptr %6, align 8
+  %67 = load i64, ptr %66, align 8
+  %68 = add i64 %67, 1
+  store i64 %68, ptr %66, align 8
+  %69 = getelementptr i8, ptr %0, i64 24
+  %70 = load i64, ptr %69, align 8
+  %71 = icmp slt i64 %67, %70
+  br i1 %71, label %72, label %92
+
+72:
+  %73 = load ptr, ptr %0, align 8
+  %74 = getelementptr i64, ptr %73, i64 %67
+  store i64 %13, ptr %74, align 8
+  %75 = getelementptr i8, ptr %0, i64 32
+  %76 = load i64, ptr %75, align 8
+  %77 = icmp eq i64 %76, 0
+  %78 = sub i64 %2, %13
+  br i1 %77, label %83, label %79
+
+79:
+  %80 = getelementptr i8, ptr %0, i64 8
+  %81 = load ptr, ptr %80, align 8
+  %82 = getelementptr i64, ptr %81, i64 %67
+  store i64 %78, ptr %82, align 8
+  br label %88
+
+83:
+  %84 = trunc i64 %78 to i32
+  %85 = getelementptr i8, ptr %0, i64 8
+  %86 = load ptr, ptr %85, align 8
+  %87 = getelementptr i32, ptr %86, i64 %67
+  store i32 %84, ptr %87, align 4
+  br label %88
+
+88:
+  %89 = getelementptr i8, ptr %0, i64 16
+  %90 = load ptr, ptr %89, align 8
+  %91 = getelementptr i8, ptr %90, i64 %67
+  store i8 1, ptr %91, align 1
+  br label %92
+
+92:
+  ret void
+}
+
+define i64 @measure_by_code(ptr %0, ptr %1, ptr %2, i64 %3, ptr %4, ptr %5, i64 %6, ptr %7, ptr %8, ptr %9, ptr %10) {
+  %12 = load ptr, ptr %1, align 8
+  %13 = getelementptr i8, ptr %1, i64 8
+  %14 = load i64, ptr %13, align 8
+  %15 = getelementptr i8, ptr %1, i64 16
+  %16 = load i64, ptr %15, align 8
+  %17 = getelementptr i64, ptr %8, i64 %3
+  %18 = icmp sgt i64 %3, 0
+  br i1 %18, label %22, label %19
+
+19:
+  %20 = shl i64 %6, 1
+  %21 = icmp sgt i64 %20, 0
+  br i1 %21, label %28, label %148
+
+22:
+  %23 = phi i64 [ %26, %22 ], [ 0, %11 ]
+  %24 = getelementptr i64, ptr %17, i64 %23
+  store i64 0, ptr %24, align 8
+  %25 = getelementptr i64, ptr %8, i64 %23
+  store i64 0, ptr %25, align 8
+  %26 = add i64 %23, 1
+  %27 = icmp eq i64 %26, %3
+  br i1 %27, label %19, label %22
+
+28:
+  %29 = phi i64 [ %88, %145 ], [ 0, %19 ]
+  %30 = phi i64 [ %87, %145 ], [ 0, %19 ]
+  %31 = phi i64 [ %146, %145 ], [ 0, %19 ]
+  %32 = getelementptr i64, ptr %7, i64 %31
+  %33 = load i64, ptr %32, align 8
+  %34 = icmp slt i64 %33, %6
+  %35 = select i1 %34, i64 0, i64 %6
+  %36 = sub i64 %33, %35
+  %37 = select i1 %34, ptr %4, ptr %5
+  %38 = getelementptr i64, ptr %37, i64 %36
+  %39 = load i64, ptr %38, align 8
+  %40 = icmp slt i64 %29, %14
+  br i1 %40, label %41, label %86
+
+41:
+  %42 = getelementptr i64, ptr %0, i64 %29
+  %43 = load i64, ptr %42, align 8
+  %44 = icmp sgt i64 %43, %39
+  br i1 %44, label %86, label %49
+
+45:
+  %46 = getelementptr i64, ptr %0, i64 %83
+  %47 = load i64, ptr %46, align 8
+  %48 = icmp sgt i64 %47, %39
+  br i1 %48, label %86, label %49
+
+49:
+  %50 = phi i64 [ %83, %45 ], [ %29, %41 ]
+  %51 = getelementptr i8, ptr %2, i64 %50
+  %52 = load i8, ptr %51, align 1
+  %53 = zext i8 %52 to i64
+  switch i64 %16, label %70 [
+    i64 1, label %54
+    i64 2, label %58
+    i64 4, label %62
+    i64 5, label %66
+  ]
+
+54:
+  %55 = getelementptr i8, ptr %12, i64 %50
+  %56 = load i8, ptr %55, align 1
+  %57 = zext i8 %56 to i64
+  br label %73
+
+58:
+  %59 = getelementptr i16, ptr %12, i64 %50
+  %60 = load i16, ptr %59, align 2
+  %61 = sext i16 %60 to i64
+  br label %73
+
+62:
+  %63 = getelementptr i32, ptr %12, i64 %50
+  %64 = load i32, ptr %63, align 4
+  %65 = sext i32 %64 to i64
+  br label %73
+
+66:
+  %67 = getelementptr i32, ptr %12, i64 %50
+  %68 = load i32, ptr %67, align 4
+  %69 = zext i32 %68 to i64
+  br label %73
+
+70:
+  %71 = getelementptr i64, ptr %12, i64 %50
+  %72 = load i64, ptr %71, align 8
+  br label %73
+
+73:
+  %74 = phi i64 [ %72, %70 ], [ %57, %54 ], [ %61, %58 ], [ %65, %62 ], [ %69, %66 ]
+  %75 = icmp sgt i64 %3, %53
+  br i1 %75, label %76, label %148
+
+76:
+  %77 = getelementptr i64, ptr %8, i64 %53
+  %78 = load i64, ptr %77, align 8
+  %79 = add i64 %78, %74
+  store i64 %79, ptr %77, align 8
+  %80 = getelementptr i64, ptr %17, i64 %53
+  %81 = load i64, ptr %80, align 8
+  %82 = add i64 %81, 1
+  store i64 %82, ptr %80, align 8
+  %83 = add i64 %50, 1
+  %84 = icmp eq i64 %83, %14
+  br i1 %84, label %85, label %45
+
+85:
+  br label %86
+
+86:
+  %87 = phi i64 [ %30, %28 ], [ %30, %41 ], [ %74, %85 ], [ %74, %45 ]
+  %88 = phi i64 [ %29, %28 ], [ %29, %41 ], [ %14, %85 ], [ %83, %45 ]
+  %89 = icmp eq i64 %88, 0
+  br i1 %89, label %98, label %90
+
+90:
+  %91 = getelementptr i8, ptr %2, i64 %88
+  %92 = getelementptr i8, ptr %91, i64 -1
+  %93 = load i8, ptr %92, align 1
+  %94 = zext i8 %93 to i64
+  %95 = getelementptr i64, ptr %0, i64 %88
+  %96 = getelementptr i8, ptr %95, i64 -8
+  %97 = load i64, ptr %96, align 8
+  br label %98
+
+98:
+  %99 = phi i64 [ %94, %90 ], [ -1, %86 ]
+  %100 = phi i64 [ %97, %90 ], [ 0, %86 ]
+  %101 = add i64 %100, %87
+  %102 = icmp sgt i64 %101, %39
+  %103 = sub i64 %101, %39
+  %104 = select i1 %102, i64 %103, i64 0
+  %105 = select i1 %89, i64 0, i64 %104
+  br i1 %18, label %106, label %145
+
+106:
+  %107 = icmp eq i64 %100, %39
+  %108 = icmp sgt i64 %105, 0
+  br label %109
+
+109:
+  %110 = phi i64 [ 0, %106 ], [ %143, %142 ]
+  %111 = getelementptr i64, ptr %17, i64 %110
+  %112 = load i64, ptr %111, align 8
+  %113 = icmp eq i64 %112, 0
+  br i1 %113, label %142, label %114
+
+114:
+  %115 = getelementptr i64, ptr %8, i64 %110
+  %116 = load i64, ptr %115, align 8
+  %117 = icmp eq i64 %110, %99
+  %118 = select i1 %117, i64 %105, i64 0
+  %119 = sub i64 %116, %118
+  %120 = mul i64 %110, %6
+  %121 = add i64 %120, %36
+  %122 = getelementptr i64, ptr %9, i64 %121
+  %123 = load i64, ptr %122, align 8
+  br i1 %34, label %133, label %124
+
+124:
+  %125 = add i64 %123, %119
+  store i64 %125, ptr %122, align 8
+  %126 = load i64, ptr %111, align 8
+  %127 = select i1 %117, i1 %107, i1 false
+  %128 = sext i1 %127 to i64
+  %129 = add i64 %126, %128
+  %130 = getelementptr i64, ptr %10, i64 %121
+  %131 = load i64, ptr %130, align 8
+  %132 = add i64 %129, %131
+  store i64 %132, ptr %130, align 8
+  br label %142
+
+133:
+  %134 = sub i64 %123, %119
+  store i64 %134, ptr %122, align 8
+  %135 = load i64, ptr %111, align 8
+  %136 = select i1 %117, i1 %108, i1 false
+  %137 = zext i1 %136 to i64
+  %138 = getelementptr i64, ptr %10, i64 %121
+  %139 = load i64, ptr %138, align 8
+  %140 = sub i64 %137, %135
+  %141 = add i64 %140, %139
+  store i64 %141, ptr %138, align 8
+  br label %142
+
+142:
+  %143 = add i64 %110, 1
+  %144 = icmp eq i64 %143, %3
+  br i1 %144, label %145, label %109
+
+145:
+  %146 = add i64 %31, 1
+  %147 = icmp eq i64 %146, %20
+  br i1 %147, label %148, label %28
+
+148:
+  %149 = phi i64 [ -1, %73 ], [ 0, %19 ], [ 0, %145 ]
+  ret i64 %149
+}
+
+define i64 @sum_between(ptr %0, ptr %1, i64 %2, ptr %3, ptr %4, ptr %5, i64 %6, ptr %7) {
+  %9 = load ptr, ptr %4, align 8
+  %10 = getelementptr i8, ptr %4, i64 8
+  %11 = load i64, ptr %10, align 8
+  %12 = getelementptr i8, ptr %4, i64 16
+  %13 = load i64, ptr %12, align 8
+  %14 = icmp sgt i64 %11, 0
+  br i1 %14, label %16, label %15
+
+15:
+  ret i64 0
+
+16:
+  %17 = phi i64 [ %101, %121 ], [ 0, %8 ]
+  %18 = phi i64 [ %126, %121 ], [ 0, %8 ]
+  %19 = getelementptr i32, ptr %0, i64 %18
+  %20 = load i32, ptr %19, align 4
+  %21 = sext i32 %20 to i64
+  %22 = icmp ugt i64 %2, %21
+  %23 = getelementptr i64, ptr %1, i64 %21
+  %24 = getelementptr i64, ptr %3, i64 %18
+  %25 = select i1 %22, ptr %23, ptr %24
+  %26 = load i64, ptr %25, align 8
+  %27 = add i64 %26, -1
+  %28 = icmp slt i64 %17, 0
+  %29 = call i64 @llvm.smin.i64(i64 %17, i64 %6)
+  %30 = select i1 %28, i64 0, i64 %29
+  %31 = icmp slt i64 %30, %6
+  br i1 %31, label %32, label %61
+
+32:
+  %33 = getelementptr i64, ptr %5, i64 %30
+  %34 = load i64, ptr %33, align 8
+  %35 = icmp sgt i64 %34, %27
+  br i1 %35, label %61, label %36
+
+36:
+  %37 = add i64 %30, 1
+  %38 = add i64 %30, 2
+  %39 = icmp slt i64 %38, %6
+  br i1 %39, label %40, label %57
+
+40:
+  %41 = getelementptr i64, ptr %5, i64 %38
+  %42 = getelementptr i8, ptr %41, i64 -8
+  %43 = load i64, ptr %42, align 8
+  %44 = icmp sgt i64 %43, %27
+  br i1 %44, label %57, label %45
+
+45:
+  %46 = phi i64 [ %48, %51 ], [ 1, %40 ]
+  %47 = phi i64 [ %49, %51 ], [ %38, %40 ]
+  %48 = shl i64 %46, 1
+  %49 = add i64 %48, %47
+  %50 = icmp slt i64 %49, %6
+  br i1 %50, label %51, label %56
+
+51:
+  %52 = getelementptr i64, ptr %5, i64 %49
+  %53 = getelementptr i8, ptr %52, i64 -8
+  %54 = load i64, ptr %53, align 8
+  %55 = icmp sgt i64 %54, %27
+  br i1 %55, label %57, label %45
+
+56:
+  br label %57
+
+57:
+  %58 = phi i64 [ %37, %36 ], [ %37, %40 ], [ %47, %56 ], [ %47, %51 ]
+  %59 = phi i64 [ %38, %36 ], [ %38, %40 ], [ %49, %56 ], [ %49, %51 ]
+  %60 = call i64 @llvm.smin.i64(i64 %59, i64 %6)
+  br label %83
+
+61:
+  %62 = add i64 %30, -1
+  %63 = icmp sgt i64 %62, 0
+  br i1 %63, label %64, label %79
+
+64:
+  %65 = getelementptr i64, ptr %5, i64 %62
+  %66 = load i64, ptr %65, align 8
+  %67 = icmp sgt i64 %66, %27
+  br i1 %67, label %68, label %79
+
+68:
+  %69 = phi i64 [ %71, %74 ], [ 1, %64 ]
+  %70 = phi i64 [ %72, %74 ], [ %62, %64 ]
+  %71 = shl i64 %69, 1
+  %72 = sub i64 %70, %71
+  %73 = icmp sgt i64 %72, 0
+  br i1 %73, label %74, label %78
+
+74:
+  %75 = getelementptr i64, ptr %5, i64 %72
+  %76 = load i64, ptr %75, align 8
+  %77 = icmp sgt i64 %76, %27
+  br i1 %77, label %68, label %79
+
+78:
+  br label %79
+
+79:
+  %80 = phi i64 [ %30, %61 ], [ %29, %64 ], [ %70, %78 ], [ %70, %74 ]
+  %81 = phi i64 [ %62, %61 ], [ %62, %64 ], [ %72, %78 ], [ %72, %74 ]
+  %82 = call i64 @llvm.smax.i64(i64 %81, i64 0)
+  br label %83
+
+83:
+  %84 = phi i64 [ %60, %57 ], [ %80, %79 ]
+  %85 = phi i64 [ %58, %57 ], [ %82, %79 ]
+  %86 = icmp slt i64 %85, %84
+  br i1 %86, label %87, label %100
+
+87:
+  %88 = phi i64 [ %98, %87 ], [ %85, %83 ]
+  %89 = phi i64 [ %97, %87 ], [ %84, %83 ]
+  %90 = sub i64 %89, %88
+  %91 = sdiv i64 %90, 2
+  %92 = add i64 %91, %88
+  %93 = getelementptr i64, ptr %5, i64 %92
+  %94 = load i64, ptr %93, align 8
+  %95 = icmp sgt i64 %94, %27
+  %96 = add i64 %92, 1
+  %97 = select i1 %95, i64 %92, i64 %89
+  %98 = select i1 %95, i64 %88, i64 %96
+  %99 = icmp slt i64 %98, %97
+  br i1 %99, label %87, label %100
+
+100:
+  %101 = phi i64 [ %85, %83 ], [ %98, %87 ]
+  switch i64 %13, label %118 [
+    i64 1, label %102
+    i64 2, label %106
+    i64 4, label %110
+    i64 5, label %114
+  ]
+
+102:
+  %103 = getelementptr i8, ptr %9, i64 %18
+  %104 = load i8, ptr %103, align 1
+  %105 = zext i8 %104 to i64
+  br label %121
+
+106:
+  %107 = getelementptr i16, ptr %9, i64 %18
+  %108 = load i16, ptr %107, align 2
+  %109 = sext i16 %108 to i64
+  br label %121
+
+110:
+  %111 = getelementptr i32, ptr %9, i64 %18
+  %112 = load i32, ptr %111, align 4
+  %113 = sext i32 %112 to i64
+  br label %121
+
+114:
+  %115 = getelementptr i32, ptr %9, i64 %18
+  %116 = load i32, ptr %115, align 4
+  %117 = zext i32 %116 to i64
+  br label %121
+
+118:
+  %119 = getelementptr i64, ptr %9, i64 %18
+  %120 = load i64, ptr %119, align 8
+  br label %121
+
+121:
+  %122 = phi i64 [ %120, %118 ], [ %105, %102 ], [ %109, %106 ], [ %113, %110 ], [ %117, %114 ]
+  %123 = getelementptr i64, ptr %7, i64 %101
+  %124 = load i64, ptr %123, align 8
+  %125 = add i64 %124, %122
+  store i64 %125, ptr %123, align 8
+  %126 = add i64 %18, 1
+  %127 = icmp eq i64 %126, %11
+  br i1 %127, label %15, label %16
+}
+
+define i64 @last_done(ptr %0, ptr %1, i64 %2, ptr %3, ptr %4, ptr %5, ptr %6, i64 %7, ptr %8, i64 %9, ptr %10) {
+  %12 = load ptr, ptr %4, align 8
+  %13 = getelementptr i8, ptr %4, i64 8
+  %14 = load i64, ptr %13, align 8
+  %15 = getelementptr i8, ptr %4, i64 16
+  %16 = load i64, ptr %15, align 8
+  %17 = load ptr, ptr %5, align 8
+  %18 = getelementptr i8, ptr %5, i64 16
+  %19 = load i64, ptr %18, align 8
+  %20 = icmp sgt i64 %14, 0
+  br i1 %20, label %22, label %21
+
+21:
+  ret i64 0
+
+22:
+  %23 = phi i64 [ %162, %161 ], [ 0, %11 ]
+  %24 = phi i64 [ %163, %161 ], [ 0, %11 ]
+  %25 = getelementptr i32, ptr %0, i64 %24
+  %26 = load i32, ptr %25, align 4
+  %27 = sext i32 %26 to i64
+  switch i64 %19, label %44 [
+    i64 1, label %28
+    i64 2, label %32
+    i64 4, label %36
+    i64 5, label %40
+  ]
+
+28:
+  %29 = getelementptr i8, ptr %17, i64 %24
+  %30 = load i8, ptr %29, align 1
+  %31 = zext i8 %30 to i64
+  br label %47
+
+32:
+  %33 = getelementptr i16, ptr %17, i64 %24
+  %34 = load i16, ptr %33, align 2
+  %35 = sext i16 %34 to i64
+  br label %47
+
+36:
+  %37 = getelementptr i32, ptr %17, i64 %24
+  %38 = load i32, ptr %37, align 4
+  %39 = sext i32 %38 to i64
+  br label %47
+
+40:
+  %41 = getelementptr i32, ptr %17, i64 %24
+  %42 = load i32, ptr %41, align 4
+  %43 = zext i32 %42 to i64
+  br label %47
+
+44:
+  %45 = getelementptr i64, ptr %17, i64 %24
+  %46 = load i64, ptr %45, align 8
+  br label %47
+
+47:
+  %48 = phi i64 [ %46, %44 ], [ %31, %28 ], [ %35, %32 ], [ %39, %36 ], [ %43, %40 ]
+  %49 = icmp ugt i64 %2, %27
+  %50 = icmp ult i64 %48, %7
+  %51 = select i1 %49, i1 %50, i1 false
+  br i1 %51, label %52, label %161
+
+52:
+  %53 = getelementptr i8, ptr %6, i64 %48
+  %54 = load i8, ptr %53, align 1
+  %55 = icmp eq i8 %54, 0
+  br i1 %55, label %161, label %56
+
+56:
+  %57 = getelementptr i64, ptr %3, i64 %24
+  %58 = load i64, ptr %57, align 8
+  switch i64 %16, label %75 [
+    i64 1, label %59
+    i64 2, label %63
+    i64 4, label %67
+    i64 5, label %71
+  ]
+
+59:
+  %60 = getelementptr i8, ptr %12, i64 %24
+  %61 = load i8, ptr %60, align 1
+  %62 = zext i8 %61 to i64
+  br label %78
+
+63:
+  %64 = getelementptr i16, ptr %12, i64 %24
+  %65 = load i16, ptr %64, align 2
+  %66 = sext i16 %65 to i64
+  br label %78
+
+67:
+  %68 = getelementptr i32, ptr %12, i64 %24
+  %69 = load i32, ptr %68, align 4
+  %70 = sext i32 %69 to i64
+  br label %78
+
+71:
+  %72 = getelementptr i32, ptr %12, i64 %24
+  %73 = load i32, ptr %72, align 4
+  %74 = zext i32 %73 to i64
+  br label %78
+
+75:
+  %76 = getelementptr i64, ptr %12, i64 %24
+  %77 = load i64, ptr %76, align 8
+  br label %78
+
+78:
+  %79 = phi i64 [ %77, %75 ], [ %62, %59 ], [ %66, %63 ], [ %70, %67 ], [ %74, %71 ]
+  %80 = add i64 %79, %58
+  %81 = getelementptr i64, ptr %1, i64 %27
+  %82 = load i64, ptr %81, align 8
+  %83 = icmp slt i64 %23, 0
+  %84 = call i64 @llvm.smin.i64(i64 %23, i64 %9)
+  %85 = select i1 %83, i64 0, i64 %84
+  %86 = icmp slt i64 %85, %9
+  br i1 %86, label %87, label %116
+
+87:
+  %88 = getelementptr i64, ptr %8, i64 %85
+  %89 = load i64, ptr %88, align 8
+  %90 = icmp sgt i64 %89, %82
+  br i1 %90, label %116, label %91
+
+91:
+  %92 = add i64 %85, 1
+  %93 = add i64 %85, 2
+  %94 = icmp slt i64 %93, %9
+  br i1 %94, label %95, label %112
+
+95:
+  %96 = getelementptr i64, ptr %8, i64 %93
+  %97 = getelementptr i8, ptr %96, i64 -8
+  %98 = load i64, ptr %97, align 8
+  %99 = icmp sgt i64 %98, %82
+  br i1 %99, label %112, label %100
+
+100:
+  %101 = phi i64 [ %103, %106 ], [ 1, %95 ]
+  %102 = phi i64 [ %104, %106 ], [ %93, %95 ]
+  %103 = shl i64 %101, 1
+  %104 = add i64 %103, %102
+  %105 = icmp slt i64 %104, %9
+  br i1 %105, label %106, label %111
+
+106:
+  %107 = getelementptr i64, ptr %8, i64 %104
+  %108 = getelementptr i8, ptr %107, i64 -8
+  %109 = load i64, ptr %108, align 8
+  %110 = icmp sgt i64 %109, %82
+  br i1 %110, label %112, label %100
+
+111:
+  br label %112
+
+112:
+  %113 = phi i64 [ %92, %91 ], [ %92, %95 ], [ %102, %111 ], [ %102, %106 ]
+  %114 = phi i64 [ %93, %91 ], [ %93, %95 ], [ %104, %111 ], [ %104, %106 ]
+  %115 = call i64 @llvm.smin.i64(i64 %114, i64 %9)
+  br label %138
+
+116:
+  %117 = add i64 %85, -1
+  %118 = icmp sgt i64 %117, 0
+  br i1 %118, label %119, label %134
+
+119:
+  %120 = getelementptr i64, ptr %8, i64 %117
+  %121 = load i64, ptr %120, align 8
+  %122 = icmp sgt i64 %121, %82
+  br i1 %122, label %123, label %134
+
+123:
+  %124 = phi i64 [ %126, %129 ], [ 1, %119 ]
+  %125 = phi i64 [ %127, %129 ], [ %117, %119 ]
+  %126 = shl i64 %124, 1
+  %127 = sub i64 %125, %126
+  %128 = icmp sgt i64 %127, 0
+  br i1 %128, label %129, label %133
+
+129:
+  %130 = getelementptr i64, ptr %8, i64 %127
+  %131 = load i64, ptr %130, align 8
+  %132 = icmp sgt i64 %131, %82
+  br i1 %132, label %123, label %134
+
+133:
+  br label %134
+
+134:
+  %135 = phi i64 [ %85, %116 ], [ %84, %119 ], [ %125, %133 ], [ %125, %129 ]
+  %136 = phi i64 [ %117, %116 ], [ %117, %119 ], [ %127, %133 ], [ %127, %129 ]
+  %137 = call i64 @llvm.smax.i64(i64 %136, i64 0)
+  br label %138
+
+138:
+  %139 = phi i64 [ %115, %112 ], [ %135, %134 ]
+  %140 = phi i64 [ %113, %112 ], [ %137, %134 ]
+  %141 = icmp slt i64 %140, %139
+  br i1 %141, label %142, label %155
+
+142:
+  %143 = phi i64 [ %153, %142 ], [ %140, %138 ]
+  %144 = phi i64 [ %152, %142 ], [ %139, %138 ]
+  %145 = sub i64 %144, %143
+  %146 = sdiv i64 %145, 2
+  %147 = add i64 %146, %143
+  %148 = getelementptr i64, ptr %8, i64 %147
+  %149 = load i64, ptr %148, align 8
+  %150 = icmp sgt i64 %149, %82
+  %151 = add i64 %147, 1
+  %152 = select i1 %150, i64 %147, i64 %144
+  %153 = select i1 %150, i64 %143, i64 %151
+  %154 = icmp slt i64 %153, %152
+  br i1 %154, label %142, label %155
+
+155:
+  %156 = phi i64 [ %140, %138 ], [ %153, %142 ]
+  %157 = getelementptr i64, ptr %10, i64 %156
+  %158 = load i64, ptr %157, align 8
+  %159 = icmp sgt i64 %80, %158
+  br i1 %159, label %160, label %161
+
+160:
+  store i64 %80, ptr %157, align 8
+  br label %161
+
+161:
+  %162 = phi i64 [ %23, %47 ], [ %23, %52 ], [ %156, %160 ], [ %156, %155 ]
+  %163 = add i64 %24, 1
+  %164 = icmp eq i64 %163, %14
+  br i1 %164, label %21, label %22
+}
+
+define i64 @measure_categories(i64 %0, ptr %1, i64 %2, ptr %3, ptr %4, ptr %5, ptr %6, i64 %7, i64 %8, ptr %9, i64 %10, ptr %11, ptr %12) {
+  %14 = load ptr, ptr %4, align 8
+  %15 = getelementptr i8, ptr %4, i64 16
+  %16 = load i64, ptr %15, align 8
+  %17 = load ptr, ptr %5, align 8
+  %18 = getelementptr i8, ptr %5, i64 16
+  %19 = load i64, ptr %18, align 8
+  %20 = getelementptr i64, ptr %11, i64 %8
+  %21 = icmp sgt i64 %8, 0
+  br i1 %21, label %22, label %28
+
+22:
+  %23 = phi i64 [ %26, %22 ], [ 0, %13 ]
+  %24 = getelementptr i64, ptr %11, i64 %23
+  store i64 -9223372036854775808, ptr %24, align 8
+  %25 = getelementptr i64, ptr %20, i64 %23
+  store i64 0, ptr %25, align 8
+  %26 = add i64 %23, 1
+  %27 = icmp eq i64 %26, %8
+  br i1 %27, label %28, label %22
+
+28:
+  br label %29
+
+29:
+  %30 = phi i64 [ -9223372036854775808, %28 ], [ %66, %157 ]
+  %31 = phi i64 [ 0, %28 ], [ %106, %157 ]
+  %32 = phi i64 [ 0, %28 ], [ %69, %157 ]
+  %33 = phi i64 [ 0, %28 ], [ %70, %157 ]
+  %34 = icmp slt i64 %33, %0
+  %35 = icmp slt i64 %32, %2
+  %36 = select i1 %34, i1 true, i1 %35
+  br i1 %36, label %37, label %65
+
+37:
+  %38 = icmp eq i64 %32, %2
+  br i1 %38, label %53, label %39
+
+39:
+  br i1 %34, label %44, label %40
+
+40:
+  %41 = getelementptr i32, ptr %1, i64 %32
+  %42 = load i32, ptr %41, align 4
+  %43 = sext i32 %42 to i64
+  br label %55
+
+44:
+  %45 = getelementptr i64, ptr %3, i64 %33
+  %46 = load i64, ptr %45, align 8
+  %47 = getelementptr i32, ptr %1, i64 %32
+  %48 = load i32, ptr %47, align 4
+  %49 = sext i32 %48 to i64
+  %50 = getelementptr i64, ptr %3, i64 %49
+  %51 = load i64, ptr %50, align 8
+  %52 = icmp sgt i64 %46, %51
+  br i1 %52, label %55, label %53
+
+53:
+  %54 = add i64 %33, 1
+  br label %58
+
+55:
+  %56 = phi i64 [ %43, %40 ], [ %49, %44 ]
+  %57 = add i64 %32, 1
+  br label %58
+
+58:
+  %59 = phi i64 [ %33, %53 ], [ %56, %55 ]
+  %60 = phi i64 [ %32, %53 ], [ %57, %55 ]
+  %61 = phi i64 [ %54, %53 ], [ %33, %55 ]
+  %62 = getelementptr i64, ptr %3, i64 %59
+  %63 = load i64, ptr %62, align 8
+  %64 = icmp slt i64 %63, %30
+  br i1 %64, label %172, label %65
+
+65:
+  %66 = phi i64 [ %30, %29 ], [ %63, %58 ]
+  %67 = phi i64 [ -1, %29 ], [ %59, %58 ]
+  %68 = phi i64 [ 9223372036854775807, %29 ], [ %63, %58 ]
+  %69 = phi i64 [ %32, %29 ], [ %60, %58 ]
+  %70 = phi i64 [ %33, %29 ], [ %61, %58 ]
+  %71 = icmp slt i64 %31, %10
+  br i1 %71, label %72, label %102
+
+72:
+  %73 = icmp slt i64 %67, 0
+  br label %74
+
+74:
+  %75 = phi i64 [ %31, %72 ], [ %85, %84 ]
+  br i1 %73, label %80, label %76
+
+76:
+  %77 = getelementptr i64, ptr %9, i64 %75
+  %78 = load i64, ptr %77, align 8
+  %79 = icmp sgt i64 %78, %68
+  br i1 %79, label %105, label %80
+
+80:
+  %81 = getelementptr i64, ptr %12, i64 %75
+  br i1 %21, label %82, label %84
+
+82:
+  %83 = getelementptr i64, ptr %9, i64 %75
+  br label %87
+
+84:
+  %85 = add i64 %75, 1
+  %86 = icmp eq i64 %85, %10
+  br i1 %86, label %102, label %74
+
+87:
+  %88 = phi i64 [ 0, %82 ], [ %100, %87 ]
+  %89 = getelementptr i64, ptr %11, i64 %88
+  %90 = load i64, ptr %89, align 8
+  %91 = load i64, ptr %83, align 8
+  %92 = icmp sgt i64 %90, %91
+  %93 = sub i64 %91, %90
+  %94 = select i1 %92, i64 %93, i64 0
+  %95 = getelementptr i64, ptr %20, i64 %88
+  %96 = load i64, ptr %95, align 8
+  %97 = add i64 %94, %96
+  %98 = mul i64 %88, %10
+  %99 = getelementptr i64, ptr %81, i64 %98
+  store i64 %97, ptr %99, align 8
+  %100 = add i64 %88, 1
+  %101 = icmp eq i64 %100, %8
+  br i1 %101, label %84, label %87
+
+102:
+  %103 = phi i64 [ %31, %65 ], [ %10, %84 ]
+  %104 = icmp slt i64 %67, 0
+  br i1 %104, label %172, label %105
+
+105:
+  %106 = phi i64 [ %103, %102 ], [ %75, %76 ]
+  switch i64 %19, label %123 [
+    i64 1, label %107
+    i64 2, label %111
+    i64 4, label %115
+    i64 5, label %119
+  ]
+
+107:
+  %108 = getelementptr i8, ptr %17, i64 %67
+  %109 = load i8, ptr %108, align 1
+  %110 = zext i8 %109 to i64
+  br label %126
+
+111:
+  %112 = getelementptr i16, ptr %17, i64 %67
+  %113 = load i16, ptr %112, align 2
+  %114 = sext i16 %113 to i64
+  br label %126
+
+115:
+  %116 = getelementptr i32, ptr %17, i64 %67
+  %117 = load i32, ptr %116, align 4
+  %118 = sext i32 %117 to i64
+  br label %126
+
+119:
+  %120 = getelementptr i32, ptr %17, i64 %67
+  %121 = load i32, ptr %120, align 4
+  %122 = zext i32 %121 to i64
+  br label %126
+
+123:
+  %124 = getelementptr i64, ptr %17, i64 %67
+  %125 = load i64, ptr %124, align 8
+  br label %126
+
+126:
+  %127 = phi i64 [ %125, %123 ], [ %110, %107 ], [ %114, %111 ], [ %118, %115 ], [ %122, %119 ]
+  %128 = icmp ult i64 %127, %7
+  br i1 %128, label %129, label %157
+
+129:
+  %130 = getelementptr i64, ptr %6, i64 %127
+  %131 = load i64, ptr %130, align 8
+  %132 = icmp ult i64 %131, %8
+  br i1 %132, label %133, label %157
+
+133:
+  switch i64 %16, label %150 [
+    i64 1, label %134
+    i64 2, label %138
+    i64 4, label %142
+    i64 5, label %146
+  ]
+
+134:
+  %135 = getelementptr i8, ptr %14, i64 %67
+  %136 = load i8, ptr %135, align 1
+  %137 = zext i8 %136 to i64
+  br label %153
+
+138:
+  %139 = getelementptr i16, ptr %14, i64 %67
+  %140 = load i16, ptr %139, align 2
+  %141 = sext i16 %140 to i64
+  br label %153
+
+142:
+  %143 = getelementptr i32, ptr %14, i64 %67
+  %144 = load i32, ptr %143, align 4
+  %145 = sext i32 %144 to i64
+  br label %153
+
+146:
+  %147 = getelementptr i32, ptr %14, i64 %67
+  %148 = load i32, ptr %147, align 4
+  %149 = zext i32 %148 to i64
+  br label %153
+
+150:
+  %151 = getelementptr i64, ptr %14, i64 %67
+  %152 = load i64, ptr %151, align 8
+  br label %153
+
+153:
+  %154 = phi i64 [ %152, %150 ], [ %137, %134 ], [ %141, %138 ], [ %145, %142 ], [ %149, %146 ]
+  %155 = add i64 %154, %68
+  %156 = icmp slt i64 %131, %8
+  br i1 %156, label %158, label %157
+
+157:
+  br label %29
+
+158:
+  %159 = phi i64 [ %170, %169 ], [ %131, %153 ]
+  %160 = getelementptr i64, ptr %11, i64 %159
+  %161 = load i64, ptr %160, align 8
+  %162 = icmp sgt i64 %155, %161
+  br i1 %162, label %163, label %169
+
+163:
+  %164 = call i64 @llvm.smax.i64(i64 %161, i64 %68)
+  %165 = sub i64 %155, %164
+  %166 = getelementptr i64, ptr %20, i64 %159
+  %167 = load i64, ptr %166, align 8
+  %168 = add i64 %165, %167
+  store i64 %168, ptr %166, align 8
+  store i64 %155, ptr %160, align 8
+  br label %169
+
+169:
+  %170 = add i64 %159, 1
+  %171 = icmp eq i64 %170, %8
+  br i1 %171, label %157, label %158
+
+172:
+  %173 = phi i64 [ -1, %58 ], [ 0, %102 ]
+  ret i64 %173
+}
+
+define i64 @sum_streams(i64 %0, ptr %1, i64 %2, ptr %3, ptr %4, ptr %5, ptr %6, ptr %7, i64 %8, ptr %9, ptr %10, i64 %11, ptr %12, ptr %13, ptr %14, ptr %15, ptr %16, ptr %17) {
+  %19 = load ptr, ptr %4, align 8
+  %20 = getelementptr i8, ptr %4, i64 16
+  %21 = load i64, ptr %20, align 8
+  %22 = load ptr, ptr %5, align 8
+  %23 = getelementptr i8, ptr %5, i64 16
+  %24 = load i64, ptr %23, align 8
+  %25 = load ptr, ptr %10, align 8
+  %26 = getelementptr i8, ptr %10, i64 8
+  %27 = load i64, ptr %26, align 8
+  %28 = getelementptr i8, ptr %10, i64 16
+  %29 = load i64, ptr %28, align 8
+  %30 = icmp sgt i64 %0, 0
+  %31 = icmp sgt i64 %2, 0
+  %32 = or i1 %30, %31
+  br i1 %32, label %33, label %176
+
+33:
+  %34 = phi i1 [ %173, %171 ], [ %30, %18 ]
+  %35 = phi i64 [ %62, %171 ], [ 0, %18 ]
+  %36 = phi i64 [ %61, %171 ], [ 0, %18 ]
+  %37 = phi i64 [ %64, %171 ], [ -9223372036854775808, %18 ]
+  %38 = phi i64 [ %172, %171 ], [ 0, %18 ]
+  %39 = icmp eq i64 %36, %2
+  br i1 %39, label %54, label %40
+
+40:
+  br i1 %34, label %45, label %41
+
+41:
+  %42 = getelementptr i32, ptr %1, i64 %36
+  %43 = load i32, ptr %42, align 4
+  %44 = sext i32 %43 to i64
+  br label %56
+
+45:
+  %46 = getelementptr i64, ptr %3, i64 %35
+  %47 = load i64, ptr %46, align 8
+  %48 = getelementptr i32, ptr %1, i64 %36
+  %49 = load i32, ptr %48, align 4
+  %50 = sext i32 %49 to i64
+  %51 = getelementptr i64, ptr %3, i64 %50
+  %52 = load i64, ptr %51, align 8
+  %53 = icmp sgt i64 %47, %52
+  br i1 %53, label %56, label %54
+
+54:
+  %55 = add i64 %35, 1
+  br label %59
+
+56:
+  %57 = phi i64 [ %44, %41 ], [ %50, %45 ]
+  %58 = add i64 %36, 1
+  br label %59
+
+59:
+  %60 = phi i64 [ %35, %54 ], [ %57, %56 ]
+  %61 = phi i64 [ %36, %54 ], [ %58, %56 ]
+  %62 = phi i64 [ %55, %54 ], [ %35, %56 ]
+  %63 = getelementptr i64, ptr %3, i64 %60
+  %64 = load i64, ptr %63, align 8
+  switch i64 %21, label %81 [
+    i64 1, label %65
+    i64 2, label %69
+    i64 4, label %73
+    i64 5, label %77
+  ]
+
+65:
+  %66 = getelementptr i8, ptr %19, i64 %60
+  %67 = load i8, ptr %66, align 1
+  %68 = zext i8 %67 to i64
+  br label %84
+
+69:
+  %70 = getelementptr i16, ptr %19, i64 %60
+  %71 = load i16, ptr %70, align 2
+  %72 = sext i16 %71 to i64
+  br label %84
+
+73:
+  %74 = getelementptr i32, ptr %19, i64 %60
+  %75 = load i32, ptr %74, align 4
+  %76 = sext i32 %75 to i64
+  br label %84
+
+77:
+  %78 = getelementptr i32, ptr %19, i64 %60
+  %79 = load i32, ptr %78, align 4
+  %80 = zext i32 %79 to i64
+  br label %84
+
+81:
+  %82 = getelementptr i64, ptr %19, i64 %60
+  %83 = load i64, ptr %82, align 8
+  br label %84
+
+84:
+  %85 = phi i64 [ %83, %81 ], [ %68, %65 ], [ %72, %69 ], [ %76, %73 ], [ %80, %77 ]
+  %86 = add i64 %85, %64
+  switch i64 %24, label %103 [
+    i64 1, label %87
+    i64 2, label %91
+    i64 4, label %95
+    i64 5, label %99
+  ]
+
+87:
+  %88 = getelementptr i8, ptr %22, i64 %60
+  %89 = load i8, ptr %88, align 1
+  %90 = zext i8 %89 to i64
+  br label %106
+
+91:
+  %92 = getelementptr i16, ptr %22, i64 %60
+  %93 = load i16, ptr %92, align 2
+  %94 = sext i16 %93 to i64
+  br label %106
+
+95:
+  %96 = getelementptr i32, ptr %22, i64 %60
+  %97 = load i32, ptr %96, align 4
+  %98 = sext i32 %97 to i64
+  br label %106
+
+99:
+  %100 = getelementptr i32, ptr %22, i64 %60
+  %101 = load i32, ptr %100, align 4
+  %102 = zext i32 %101 to i64
+  br label %106
+
+103:
+  %104 = getelementptr i64, ptr %22, i64 %60
+  %105 = load i64, ptr %104, align 8
+  br label %106
+
+106:
+  %107 = phi i64 [ %105, %103 ], [ %90, %87 ], [ %94, %91 ], [ %98, %95 ], [ %102, %99 ]
+  %108 = icmp slt i64 %64, %37
+  br i1 %108, label %176, label %109
+
+109:
+  %110 = icmp ult i64 %107, %8
+  br i1 %110, label %111, label %171
+
+111:
+  %112 = getelementptr i64, ptr %6, i64 %107
+  %113 = load i64, ptr %112, align 8
+  %114 = getelementptr i32, ptr %9, i64 %60
+  %115 = load i32, ptr %114, align 4
+  %116 = sext i32 %115 to i64
+  %117 = icmp ugt i64 %27, %116
+  br i1 %117, label %118, label %145
+
+118:
+  switch i64 %29, label %135 [
+    i64 1, label %119
+    i64 2, label %123
+    i64 4, label %127
+    i64 5, label %131
+  ]
+
+119:
+  %120 = getelementptr i8, ptr %25, i64 %116
+  %121 = load i8, ptr %120, align 1
+  %122 = zext i8 %121 to i64
+  br label %138
+
+123:
+  %124 = getelementptr i16, ptr %25, i64 %116
+  %125 = load i16, ptr %124, align 2
+  %126 = sext i16 %125 to i64
+  br label %138
+
+127:
+  %128 = getelementptr i32, ptr %25, i64 %116
+  %129 = load i32, ptr %128, align 4
+  %130 = sext i32 %129 to i64
+  br label %138
+
+131:
+  %132 = getelementptr i32, ptr %25, i64 %116
+  %133 = load i32, ptr %132, align 4
+  %134 = zext i32 %133 to i64
+  br label %138
+
+135:
+  %136 = getelementptr i64, ptr %25, i64 %116
+  %137 = load i64, ptr %136, align 8
+  br label %138
+
+138:
+  %139 = phi i64 [ %137, %135 ], [ %122, %119 ], [ %126, %123 ], [ %130, %127 ], [ %134, %131 ]
+  %140 = icmp ult i64 %139, %11
+  br i1 %140, label %141, label %145
+
+141:
+  %142 = mul i64 %113, %11
+  %143 = getelementptr i8, ptr %17, i64 %142
+  %144 = getelementptr i8, ptr %143, i64 %139
+  store i8 1, ptr %144, align 1
+  br label %145
+
+145:
+  %146 = getelementptr i8, ptr %7, i64 %107
+  %147 = load i8, ptr %146, align 1
+  %148 = icmp eq i8 %147, 0
+  br i1 %148, label %171, label %149
+
+149:
+  %150 = add i64 %38, 1
+  %151 = getelementptr i64, ptr %15, i64 %107
+  %152 = load i64, ptr %151, align 8
+  %153 = add i64 %152, 1
+  store i64 %153, ptr %151, align 8
+  %154 = getelementptr i64, ptr %16, i64 %107
+  %155 = load i64, ptr %154, align 8
+  %156 = add i64 %155, %85
+  store i64 %156, ptr %154, align 8
+  %157 = getelementptr i64, ptr %13, i64 %113
+  %158 = load i64, ptr %157, align 8
+  %159 = icmp sgt i64 %158, %64
+  br i1 %159, label %160, label %161
+
+160:
+  store i64 %64, ptr %157, align 8
+  br label %161
+
+161:
+  %162 = getelementptr i64, ptr %14, i64 %113
+  %163 = load i64, ptr %162, align 8
+  %164 = icmp sgt i64 %86, %163
+  br i1 %164, label %165, label %171
+
+165:
+  %166 = call i64 @llvm.smax.i64(i64 %163, i64 %64)
+  %167 = sub i64 %86, %166
+  %168 = getelementptr i64, ptr %12, i64 %113
+  %169 = load i64, ptr %168, align 8
+  %170 = add i64 %167, %169
+  store i64 %170, ptr %168, align 8
+  store i64 %86, ptr %162, align 8
+  br label %171
+
+171:
+  %172 = phi i64 [ %38, %109 ], [ %150, %161 ], [ %38, %145 ], [ %150, %165 ]
+  %173 = icmp slt i64 %62, %0
+  %174 = icmp slt i64 %61, %2
+  %175 = or i1 %173, %174
+  br i1 %175, label %33, label %176
+
+176:
+  %177 = phi i64 [ 0, %18 ], [ -1, %106 ], [ %172, %171 ]
+  ret i64 %177
 }
 
 define internal fastcc i64 @read_header(ptr %0, i64 %1, i64 %2, i64 %3, ptr %4, i64 %5, ptr %6) {

@@ -418,10 +418,11 @@ def _idle_of(situation: Situation, ledger: Ledger, candidate: Candidate) -> int:
     low, high = _host_times(situation, candidate)
     for pieces in ledger.pieces:
         inside = pieces.within(begin, end)
-        its_start, its_ns, its_call = pieces.start_ns[inside], pieces.duration_ns[inside], pieces.call[inside]
-        if len(rows):
+        its_start, its_ns = pieces.start_ns[inside], pieces.duration_ns[inside]
+        called, its_call = pieces.calls_within(inside)
+        if len(rows) and len(called):
             at = np.minimum(np.searchsorted(rows, its_call), len(rows) - 1)
-            total += int(its_ns[rows[at] == its_call].sum(dtype=np.int64))
+            total += int(its_ns[called[rows[at] == its_call]].sum(dtype=np.int64))
         own = pieces.cause[inside] == HOST
         if len(low) and own.any():
             total += int(measure(its_start[own], its_start[own] + its_ns[own], low, high)[0].sum())

@@ -158,7 +158,7 @@ def _find_calls(samples: StackSamples, tables: Tables, classes: CallClasses, ran
         mine = np.flatnonzero(((calls.tid_of & THREAD_BITS) == number)[calls.variant])
         mine = mine[np.lexsort((-calls.ends_ns(mine), calls.start_ns[mine]))]
         mine = mine[outermost(calls.start_ns[mine], calls.ends_ns(mine))]
-        target = _calls_led_to(calls.start_ns[mine], calls.ends_ns(mine), issues[mine], classes.is_wait[mine])
+        target = _calls_led_to(calls.start_ns[mine], calls.ends_ns(mine), issues[mine], classes.is_wait(mine))
         time, ends = samples.time_ns[its], np.append(-1, calls.ends_ns(mine))
         at = np.searchsorted(calls.start_ns[mine], time, "right")
         is_inside = time < ends[at]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from nsysprof.analysis.idle_time.call_classes import LAUNCH, MEMORY, SLOW_NS, CallClasses
+from nsysprof.analysis.idle_time.call_classes import HELD_NOTHING, LAUNCH, MEMORY, SLOW_NS, CallClasses
 from nsysprof.analysis.idle_time.call_ends import CallEnds, list_ends
 from nsysprof.analysis.idle_time.compiled_blame import blame_compiled, list_holds
 from nsysprof.analysis.idle_time.gaps import Gaps
@@ -15,12 +15,13 @@ from nsysprof.analysis.idle_time.interval_layers import Layer, cut, merge_layer,
 from nsysprof.arrays import compiled, different
 from nsysprof.results.column_registry.analysis_columns import CAUSES
 from nsysprof.trace.growing_column import GrowingColumn
-from nsysprof.trace.schema import NULL, PID_MASK, Bools, Int64s, Ints, Rows, Tables
+from nsysprof.trace.schema import NULL, PID_MASK, Bools, Calls, Int64s, Ints, Rows, Tables
 
 SYNC, HOST, SLOW, PAGEABLE, DEPENDENCY, COLLECTIVE, PROFILER, UNKNOWN = range(len(CAUSES))
 # A device begins issued work within this time (ns). If it waits longer, the launch is not the reason.
 _PICK_UP_NS = 20_000
 _GAPS_AT_ONCE = 1 << 17
+_CALLS_AT_ONCE = 1 << 18
 # Marks a piece during which the work had already been issued.
 _WAITS = -2
 
@@ -36,7 +37,8 @@ class Blamed:
     start_ns: Int64s
     duration_ns: Ints
     cause: npt.NDArray[np.int8]
-    # The row of the call that caused it, or -1.
+    # The pieces that calls caused, in order, and the row of the call of each.
+    called: Rows
     call: Rows
     # The time with each cause (ns), and how many gaps have it.
     total_ns: Int64s
@@ -48,8 +50,13 @@ class Blamed:
         """Return the pieces of that many gaps with no cause known."""
         total, count = np.zeros_like(self.total_ns), np.zeros_like(self.gaps)
         total[UNKNOWN], count[UNKNOWN] = self.total_ns.sum(), gaps
-        cause, call = np.full_like(self.cause, UNKNOWN), np.full_like(self.call, -1)
-        return replace(self, cause=cause, call=call, total_ns=total, gaps=count)
+        cause, none = np.full_like(self.cause, UNKNOWN), np.zeros(0, dtype=np.int32)
+        return replace(self, cause=cause, called=none, call=none, total_ns=total, gaps=count)
+
+    def calls_within(self, some: slice) -> tuple[Int64s, Rows]:
+        """Return which of some of the pieces calls caused (counted from the first of them), and these calls."""
+        low, high = np.searchsorted(self.called, [some.start, some.stop]).tolist()
+        return self.called[low:high].astype(np.int64) - some.start, self.call[low:high]
 
     def within(self, begin_ns: int, end_ns: int) -> slice:
         """Return which of the pieces lie within [begin, end)."""
@@ -79,9 +86,8 @@ def follow_threads(tables: Tables, classes: CallClasses) -> HeldThreads:
     calls, none = tables.calls, np.zeros(0, dtype=np.int64)
     if calls is None:
         return HeldThreads({}, none, none, None)
-    long = calls.duration_ns >= SLOW_NS
-    held = np.flatnonzero(classes.is_wait | classes.is_blocking_copy | (classes.of == MEMORY) | long)
-    cause = np.where(classes.is_blocking_copy[held], PAGEABLE, np.where(classes.is_wait[held], SYNC, SLOW))
+    held = _holding_calls(calls, classes)
+    cause = np.where(classes.is_blocking_copy(held), PAGEABLE, np.where(classes.is_wait(held), SYNC, SLOW))
     tid = calls.tid_of[calls.variant[held]]
     start, end = calls.start_ns[held], calls.ends_ns(held)
     overheads = tables.overheads
@@ -99,12 +105,23 @@ def follow_threads(tables: Tables, classes: CallClasses) -> HeldThreads:
     return HeldThreads(holds, holder_cause, holder_call, list_ends(calls, _working(tables, classes)))
 
 
+def _holding_calls(calls: Calls, classes: CallClasses) -> Int64s:
+    """Return the calls that held up their threads."""
+    is_memory, found = classes.of_variant == MEMORY, [np.zeros(0, dtype=np.int64)]
+    for low in range(0, len(calls), _CALLS_AT_ONCE):
+        some = slice(low, low + _CALLS_AT_ONCE)
+        holds = (classes.held[some] != HELD_NOTHING) | (calls.duration_ns[some] >= SLOW_NS)
+        holds |= is_memory[calls.variant[some]]
+        found.append(np.flatnonzero(holds) + low)
+    return np.concatenate(found)
+
+
 def _working(tables: Tables, classes: CallClasses) -> Bools:
     """Return whether the thread of each variant of call launches or waits."""
     calls = tables.calls
     assert calls is not None
-    works = np.zeros(len(calls.variants), dtype=np.bool_)
-    works[calls.variant[(classes.of == LAUNCH) | classes.is_wait | classes.is_blocking_copy]] = True
+    works = (classes.of_variant == LAUNCH) & (np.bincount(calls.variant, minlength=len(calls.variants)) > 0)
+    works[calls.variant[classes.held != HELD_NOTHING]] = True
     return np.isin(calls.tid_of, np.unique(calls.tid_of[works]))
 
 
@@ -125,9 +142,9 @@ def blame_gaps(
                 pick_up_ns=_PICK_UP_NS, is_collective=is_collective, lost_ns=lost_ns,
             ),
         )  # fmt: skip
-    gap, start_ns, duration_ns, cause, call = (
+    gap, start_ns, duration_ns, cause, called, call = (
         GrowingColumn(np.empty(0, dtype), len(gaps) * 5 // 4)
-        for dtype in (np.int32, np.int64, np.uint32, np.int8, np.int32)
+        for dtype in (np.int32, np.int64, np.uint32, np.int8, np.int32, np.int32)
     )
     for low in range(0, max(1, len(gaps)), _GAPS_AT_ONCE):
         some = slice(low, low + _GAPS_AT_ONCE)
@@ -138,10 +155,12 @@ def blame_gaps(
         start_ns.append(pieces[1])
         duration_ns.append(length.astype(np.uint32) if is_short else length)
         cause.append(pieces[3].astype(np.int8))
-        call.append(pieces[4].astype(np.int32))
+        of_calls, filled = np.flatnonzero(pieces[4] >= 0), len(start_ns) - len(length)
+        called.append((of_calls + filled).astype(np.int32))
+        call.append(pieces[4][of_calls].astype(np.int32))
     of_gap, its_ns, its_cause = gap.finish(), duration_ns.finish(), cause.finish()
     sums = _sum_up(launch, gaps, of_gap, its_ns, its_cause)
-    return Blamed(gaps.span.device_id, start_ns.finish(), its_ns, its_cause, call.finish(), *sums)
+    return Blamed(gaps.span.device_id, start_ns.finish(), its_ns, its_cause, called.finish(), call.finish(), *sums)
 
 
 def _sum_up(

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+from nsysprof.arrays import find_rows
 from nsysprof.trace.schema import COPY, Bools, Calls, Int64s, Ints, Tables
 
 WAIT, MEMORY, MODULE, COPIES, LAUNCH, OTHER = range(6)
+# What held up the thread of a call: nothing, waiting for the GPU, or a copy from pageable memory.
+HELD_NOTHING, WAITED, COPIED = range(3)
 _CLASSES = (
     (WAIT, r"(cuda|cu)(Device|Stream|Event|Ctx|Thread)Synchronize"),
     (MEMORY, r"cuda(Malloc|Free|HostAlloc|HostRegister|HostUnregister)|cuMem(Alloc|Free|HostAlloc|HostRegister|Create|"
@@ -33,14 +38,28 @@ _AT_ONCE_NS = 20_000
 
 @dataclass(frozen=True)
 class CallClasses:
-    """The class of each call, and which calls held up their thread."""
+    """The class of each call, and which calls held up their thread. It takes one byte for each call."""
 
-    # The class of each call.
-    of: Ints
-    # Copies that held up their thread because of pageable memory.
-    is_blocking_copy: Bools
-    # Calls that waited for the GPU: synchronisations, and copies whose value was waited for.
-    is_wait: Bools
+    # The class of each variant of call, and the variant of each call.
+    of_variant: npt.NDArray[np.int8]
+    variant: Ints
+    # HELD_NOTHING, WAITED or COPIED for each call.
+    held: npt.NDArray[np.uint8]
+
+    def of(self, rows: Any = slice(None)) -> npt.NDArray[np.int8]:
+        """Return the class of each of the calls."""
+        found: npt.NDArray[np.int8] = self.of_variant[self.variant[rows]]
+        return found
+
+    def is_wait(self, rows: Any = slice(None)) -> Bools:
+        """Return which of the calls waited for the GPU: synchronisations, and copies whose value was waited for."""
+        found: Bools = self.held[rows] == WAITED
+        return found
+
+    def is_blocking_copy(self, rows: Any = slice(None)) -> Bools:
+        """Return which of the calls are copies that held up their thread because of pageable memory."""
+        found: Bools = self.held[rows] == COPIED
+        return found
 
 
 def classify_calls(tables: Tables, launch: Ints) -> CallClasses:
@@ -50,29 +69,24 @@ def classify_calls(tables: Tables, launch: Ints) -> CallClasses:
     """
     calls, work = tables.calls, tables.work
     if calls is None:
-        none = np.zeros(0, dtype=np.bool_)
-        return CallClasses(np.zeros(0, np.int8), none, none)
+        none = np.zeros(0, dtype=np.uint8)
+        return CallClasses(none.astype(np.int8), none.astype(np.int8), none)
     names = call_texts(tables)
     class_of = np.array([_class_of(name) for name in names], dtype=np.int8)
-    of = class_of[calls.variant]
-    is_wait = of == WAIT
-    blocking = np.zeros(len(calls), dtype=np.bool_)
+    held = np.where(class_of == WAIT, WAITED, HELD_NOTHING).astype(np.uint8)[calls.variant]
     synchronous = np.array([_ASYNCHRONOUS.search(name) is None for name in names], dtype=np.bool_)
     rows = np.arange(work.kernels, len(work))[work.kinds(slice(work.kernels, None)) == COPY]
     rows = rows[launch[rows] >= 0]
     call, other = launch[rows], rows - work.kernels
     pageable, to_host = work.host_kind[other] == 0, work.copy_kind[other] == 2
     large = work.bytes[other] >= LEAST_COPY_BYTES
-    blocking[call[pageable & (~to_host | large)]] = True
-    is_wait[call[pageable & to_host & ~large]] = True
+    held[call[pageable & to_host & ~large]] = WAITED
     # cudaMemcpy waits for its copy, whatever memory it uses, except for a copy within the device.
     host_side = (work.copy_kind[other] == 1) | to_host
-    is_wait[call[~pageable & host_side & synchronous[calls.variant[call]]]] = True
-    is_wait[blocking] = False
-    after = _waits_after(calls, of, blocking)
-    blocking[after] = True
-    is_wait[after] = False
-    return CallClasses(of, blocking, is_wait)
+    held[call[~pageable & host_side & synchronous[calls.variant[call]]]] = WAITED
+    held[call[pageable & (~to_host | large)]] = COPIED
+    held[_waits_after(calls, class_of == WAIT, held == COPIED)] = COPIED
+    return CallClasses(class_of, calls.variant, held)
 
 
 def call_texts(tables: Tables) -> list[str]:
@@ -90,13 +104,18 @@ def _class_of(name: str) -> int:
     return OTHER if found == MEMORY and _ASYNCHRONOUS.search(name) else found
 
 
-def _waits_after(calls: Calls, of: Ints, blocking: Bools) -> Int64s:
+def _waits_after(calls: Calls, waits_of: Bools, blocking: Bools) -> Int64s:
     """Return the waits that follow a pageable copy on its thread at once.
 
     Copies to the device that torch makes are an example.
+
+    waits_of: which variants of call wait.
     """
-    copies, waits = np.flatnonzero(blocking), np.flatnonzero(of == WAIT)
-    if len(copies) == 0 or len(waits) == 0:
+    copies = np.flatnonzero(blocking)
+    if len(copies) == 0 or not waits_of.any():
+        return np.zeros(0, dtype=np.int64)
+    waits = find_rows(waits_of, calls.variant)
+    if len(waits) == 0:
         return np.zeros(0, dtype=np.int64)
     of_copy, of_wait = (calls.tid_of[calls.variant[rows]] for rows in (copies, waits))
     found = []

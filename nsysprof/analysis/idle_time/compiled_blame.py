@@ -21,8 +21,8 @@ _GAPS_AT_ONCE = 1 << 17
 # Room for pieces (this many for each four gaps, and some); where it is used up, it grows by an eighth.
 _PIECES_OF_FOUR, _SOME = 5, 1024
 
-# What Blamed has: start, duration, cause and call of each piece, and the sums.
-Columns = tuple[Int64s, Ints, npt.NDArray[np.int8], Rows, Int64s, Int64s, tuple[int, int]]
+# What Blamed has: start, duration and cause of each piece, the pieces with calls and their calls, and the sums.
+Columns = tuple[Int64s, Ints, npt.NDArray[np.int8], Rows, Rows, Int64s, Int64s, tuple[int, int]]
 
 
 @dataclass(frozen=True)
@@ -65,32 +65,35 @@ def blame_compiled(
     process_of = np.array([place.get(tid & PID_MASK, -1) for tid in held.tids.tolist()], dtype=np.int64)
     collective, cursor, near = is_collective.view(np.uint8), held.first[:-1].copy(), np.zeros(len(pids), dtype=np.int64)
     of_gaps = work.start_ns, work.duration_ns, work.variant, launch, gaps.ender, gaps.before
-    of_calls = (
+    of_threads = (
         calls.start_ns, calls.duration_ns, calls.variant, thread_of, len(thread_of), process_of, collective,
         len(collective), lost_ns, len(lost_ns), held.first, held.start_ns, held.end_ns, held.cause, held.call, cursor,
     )  # fmt: skip
     longest = gaps.longest_ns
     duration_type = np.uint32 if longest < 1 << 32 else np.int64
     room = len(gaps) * _PIECES_OF_FOUR // 4 + _SOME
-    pieces: list[npt.NDArray[Any]] = [
-        np.empty(room, dtype=each) for each in (np.int64, duration_type, np.uint8, np.int32)
-    ]
-    state = np.zeros(1 + 2 * len(CAUSES) + 5, dtype=np.int64)
+    pieces: list[npt.NDArray[Any]] = [np.empty(room, dtype=each) for each in (np.int64, duration_type, np.uint8)]
+    of_calls: list[npt.NDArray[Any]] = [np.empty(_SOME, dtype=np.int32) for _ in range(2)]
+    state = np.zeros(1 + 2 * len(CAUSES) + 7, dtype=np.int64)
     for low in range(0, len(gaps), _GAPS_AT_ONCE):
         done, stop = low, min(low + _GAPS_AT_ONCE, len(gaps))
         ended = _list_ends(calls, launch, gaps, slice(low, stop), ends, pids, thread_of)
         near[:] = ended[2][:-1]
         while True:
-            done = blame(*of_gaps, done, stop, *of_calls, *ended, near, pick_up_ns, *pieces, len(pieces[0]), state)
+            rooms = *pieces, len(pieces[0]), *of_calls, len(of_calls[0])
+            done = blame(*of_gaps, done, stop, *of_threads, *ended, near, pick_up_ns, *rooms, state)
             if done == stop:
                 break
-            for each in pieces:
-                each.resize(len(each) * 9 // 8 + _SOME, refcheck=False)
-    for each in pieces:
-        each.resize(int(state[0]), refcheck=False)  # in place: the allocator frees the rest
-    start, duration, cause, call = pieces
+            full = of_calls if state[-1] else pieces
+            for each in full:
+                each.resize(len(each) * (9 if full is pieces else 16) // 8 + _SOME, refcheck=False)
+    for columns, filled in ((pieces, state[0]), (of_calls, state[-2])):
+        for each in columns:
+            each.resize(int(filled), refcheck=False)  # in place: the allocator frees the rest
+    start, duration, cause = pieces
     total, count, unknown = np.split(state[1 : 1 + 2 * len(CAUSES) + 2], [len(CAUSES), 2 * len(CAUSES)])
-    return start, duration, cause.view(np.int8), call, total, count, (int(unknown[0]), int(unknown[1]))
+    called, call = of_calls
+    return start, duration, cause.view(np.int8), called, call, total, count, (int(unknown[0]), int(unknown[1]))
 
 
 def _list_ends(

@@ -12,6 +12,7 @@ import numpy as np
 from nsysprof.analysis.idle_time.call_classes import (
     COPIES,
     FREES_AND_WAITS,
+    HELD_NOTHING,
     LAUNCH,
     MEMORY,
     CallClasses,
@@ -323,7 +324,7 @@ def _waits(
     frees: which calls always wait for all work.
     """
     waits_for = np.full(len(start), _NONE, dtype=np.int64)
-    may_wait = classes.is_wait[rows] | classes.is_blocking_copy[rows] | np.isin(classes.of[rows], (MEMORY, COPIES))
+    may_wait = (classes.held[rows] != HELD_NOTHING) | np.isin(classes.of(rows), (MEMORY, COPIES))
     cost = end - start
     return_ns = np.zeros(len(start), dtype=np.int64)
     # The last end, not after the call's own, among the work that had been issued.
@@ -345,7 +346,7 @@ def _waits(
             cost[call] = min(int(cost[call]), max(_OWN_COST_NS, int(return_ns[call])))
         elif frees[call] and len(known):
             waits_for[call], return_ns[call] = int(known[np.argmax(ends)]), cost[call]
-    held, freed_by = _full_queues(start, end, classes.of[rows] == LAUNCH, first_work, times)
+    held, freed_by = _full_queues(start, end, classes.of(rows) == LAUNCH, first_work, times)
     waits_for[held], return_ns[held] = freed_by, end[held] - times.end[freed_by]
     cost[held] = np.minimum(cost[held], np.maximum(_OWN_COST_NS, return_ns[held]))
     return waits_for, return_ns, cost

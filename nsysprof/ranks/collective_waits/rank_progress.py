@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nsysprof.analysis.idle_time.call_classes import LAUNCH, classify_calls
+from nsysprof.analysis.idle_time.call_classes import HELD_NOTHING, LAUNCH, classify_calls
 from nsysprof.analysis.idle_time.full_queues import find_full_queues
 from nsysprof.arrays import find_places
 from nsysprof.ranks.overlap import Cover, cover
@@ -86,8 +86,8 @@ def _waits(tables: Tables, calls: Calls, launch: Ints) -> tuple[Int64s, Int64s]:
     # Both are nearly in order, which a stable sort is quick with.
     issued = np.sort(start[launch[known]], kind="stable")
     ended = np.sort(tables.work.ends_ns()[known], kind="stable")
-    waits = classes.is_wait | classes.is_blocking_copy
-    waits[find_full_queues(start, end, classes.of == LAUNCH, find_places(issued, start), ended)] = True
+    waits = classes.held != HELD_NOTHING
+    waits[find_full_queues(start, end, classes.of() == LAUNCH, find_places(issued, start), ended)] = True
     rows = np.flatnonzero(waits)
     rows = rows[np.argsort(end[rows], kind="stable")]
     return start[rows], end[rows]

@@ -40,7 +40,7 @@ def classes(builder, tmp_path):
 def test_a_call_is_classed_by_its_name(tmp_path, name, expected):
     builder = TraceBuilder()
     builder.call(10, 20, 1, name=name)
-    assert classes(builder, tmp_path).of.tolist() == [expected]
+    assert classes(builder, tmp_path).of().tolist() == [expected]
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_what_a_copy_holds_up_depends_on_memory_direction_and_size(tmp_path, kin
     builder.call(0, 100, 1, name=name)
     builder.copy(20, 90, 1, size, kind, host=host)
     found = classes(builder, tmp_path)
-    assert (found.is_blocking_copy.tolist(), found.is_wait.tolist()) == ([blocking], [waits])
+    assert (found.is_blocking_copy().tolist(), found.is_wait().tolist()) == ([blocking], [waits])
 
 
 @pytest.mark.parametrize(("at", "is_part"), [(10_000, True), (50_000, False)])
@@ -69,5 +69,5 @@ def test_a_wait_right_after_a_pageable_copy_is_part_of_the_copy(tmp_path, at, is
     builder.copy(20, 90, 1, 8, 1, host=0)
     builder.call(at, at + 100, 2, name="cudaStreamSynchronize_v3020")
     found = classes(builder, tmp_path)
-    assert found.is_blocking_copy.tolist() == [True, is_part]
-    assert found.is_wait.tolist() == [False, not is_part]
+    assert found.is_blocking_copy().tolist() == [True, is_part]
+    assert found.is_wait().tolist() == [False, not is_part]
