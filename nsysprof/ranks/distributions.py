@@ -120,9 +120,9 @@ def distribute(keys: Sequence[Key], number: Ints, value: Ints, size_bytes: Ints 
     return _settle(chosen, exact, np.zeros(len(seen), dtype=bool), *joined)
 
 
-def merge(first: Distributions, second: Distributions) -> Distributions:
-    """Return both combined. The operation is associative and commutative, to the last bit."""
-    return _combine((first, second), (first.keys, second.keys))
+def merge_all(parts: Sequence[Distributions]) -> Distributions:
+    """Return the parts combined. The operation is associative and commutative, to the last bit."""
+    return _combine(parts, [part.keys for part in parts])
 
 
 def rename(found: Distributions, names: Sequence[Key]) -> Distributions:

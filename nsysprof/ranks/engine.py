@@ -10,12 +10,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
 from pathlib import Path
 
 from nsysprof.errors import NsysprofError, OutputError, SchedulerError
 from nsysprof.ranks.distributions import empty
-from nsysprof.ranks.partial import Partial, failed, merge
+from nsysprof.ranks.partial import Partial, failed, merge_partials
 from nsysprof.ranks.partial_files import PARTS, code_version, part_path, read_part, write_part
 from nsysprof.ranks.rank_source import RankSource
 from nsysprof.ranks.summarize import summarize_rank
@@ -104,11 +103,6 @@ def _unread(task: Task, reason: str, next_step: str) -> RankRow:
         source.position, source.path.name, source.rank, "manifest" if source.rank is not None else "",
         source.world_size, source.host, reason, next_step,
     )  # fmt: skip
-
-
-def merge_partials(partials: Sequence[Partial]) -> Partial:
-    """Return several partials merged into one."""
-    return reduce(merge, partials)
 
 
 def run_serially(tasks: Sequence[Task], progress: Progress) -> Done:

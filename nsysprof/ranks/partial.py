@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pandas as pd
@@ -43,10 +44,10 @@ class Leaf:
     detail: Detail
 
 
-def merge(first: Partial, second: Partial) -> Partial:
-    """Return both merged. The operation is associative and commutative."""
-    rows = sorted((*first.rows, *second.rows), key=lambda row: row.position)
-    return Partial(tuple(rows), distributions.merge(first.durations, second.durations))
+def merge_partials(partials: Sequence[Partial]) -> Partial:
+    """Return several merged into one. The operation is associative and commutative."""
+    rows = sorted((row for partial in partials for row in partial.rows), key=lambda row: row.position)
+    return Partial(tuple(rows), distributions.merge_all([partial.durations for partial in partials]))
 
 
 def failed(row: RankRow) -> Leaf:

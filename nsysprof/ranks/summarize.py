@@ -35,7 +35,7 @@ from nsysprof.analysis.overview.trace_overview import (
 )
 from nsysprof.notes import Note, Severity, make_note
 from nsysprof.ranks.collective_waits.collectives import find_collectives
-from nsysprof.ranks.distributions import Distributions, Key, distribute, merge
+from nsysprof.ranks.distributions import Distributions, Key, distribute, merge_all
 from nsysprof.ranks.innermost import innermost_ranges, own_walls
 from nsysprof.ranks.overlap import Overlap, measure_overlap
 from nsysprof.ranks.partial import RANGE_COLUMNS, Detail, Leaf, Partial
@@ -149,17 +149,16 @@ def _durations(tables: Tables, names: Names, attributed: Attributed) -> Distribu
     ]
     number, duration = names.numbers(work.variant[: work.kernels]), work.duration_ns[: work.kernels]
     shown = kernels_and_graphs(work)
-    found = _distribute(kernels, names.numbers(shown[1]), shown[0])
+    found = [_distribute(kernels, names.numbers(shown[1]), shown[0])]
     groups = [Key("range", *key) for key in keys.itertuples(index=False, name=None)]
     group_of = ranges["group"].to_numpy(dtype=np.int64) if len(ranges) else np.zeros(0, np.int64)
     wall = (ranges["end_ns"] - ranges["start_ns"]).to_numpy(dtype=np.int64)
-    found = merge(found, _distribute(groups, group_of, wall))
-    found = merge(found, _range_kernels(attributed, kernels, groups, number, duration))
+    found += [_distribute(groups, group_of, wall), _range_kernels(attributed, kernels, groups, number, duration)]
     if tables.calls is not None:
         calls = call_names(tables, plain_call_name)
         api = [Key("api", name=str(name)) for name in calls.texts]
-        found = merge(found, _distribute(api, calls.numbers(tables.calls.variant), tables.calls.duration_ns))
-    return merge(found, _memops(tables))
+        found.append(_distribute(api, calls.numbers(tables.calls.variant), tables.calls.duration_ns))
+    return merge_all([*found, _memops(tables)])
 
 
 def _distribute(keys: list[Key], number: Ints, value: Ints, size_bytes: Ints | None = None) -> Distributions:

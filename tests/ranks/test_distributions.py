@@ -19,10 +19,15 @@ from nsysprof.ranks.distributions import (
     Key,
     distribute,
     empty,
-    merge,
+    merge_all,
     rename,
     round_values,
 )
+
+
+def merge(*parts: Distributions) -> Distributions:
+    return merge_all(parts)
+
 
 NAMES = [Key("kernel", name=name) for name in "abc"]
 rows = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2**40)), max_size=40)
@@ -69,6 +74,7 @@ def test_nor_does_it_where_values_are_rounded_on_the_way():
         left = merge(left, part)
     for part in reversed(parts):
         right = merge(part, right)
+    assert same(left, merge(*parts))
     tree = merge(merge(merge(parts[0], parts[3]), merge(parts[5], parts[1])), merge(parts[4], parts[2]))
     assert left.rounded.all()
     assert not parts[0].rounded.any()

@@ -313,7 +313,8 @@ def test_shares_survive_the_disk_and_the_wire(tmp_path: Path) -> None:
 
 def test_rows_merge_in_any_order(tmp_path: Path) -> None:
     a, b, c = (summarize_rank(RankSource(number, path)).partial for number, path in enumerate(write_job(tmp_path, 3)))
-    left, right = partial.merge(partial.merge(a, b), c), partial.merge(c, partial.merge(b, a))
+    merge = partial.merge_partials
+    left, right = merge([merge([a, b]), c]), merge([c, merge([b, a])])
     assert left.rows == right.rows
     assert np.array_equal(left.durations.values, right.durations.values)
     assert np.array_equal(left.durations.times, right.durations.times)

@@ -10,7 +10,7 @@ import numpy as np
 from nsysprof.analysis.kernel_names.variant_names import Names
 from nsysprof.ranks.collective_waits.rank_progress import RankProgress, measure_progress
 from nsysprof.ranks.overlap import Overlap
-from nsysprof.trace.schema import Bools, Int64s, Tables
+from nsysprof.trace.schema import Bools, Int64s, Ints, Tables
 
 # All ranks end these operations together. The root of a broadcast and the leaves of a reduce may end early, and
 # SendRecv involves only two ranks.
@@ -53,27 +53,24 @@ def find_collectives(tables: Tables, is_comm: Bools, names: Names, overlap: Over
     number = names.numbers(work.variant[: work.kernels])
     rows = np.flatnonzero(wanted[number]) if len(wanted) else np.zeros(0, np.int64)
     rows = rows[np.argsort(work.start_ns[rows], kind="stable")]
-    streams: dict[tuple[int, ...], int] = {}
-    sequences: dict[tuple[int, int], list[int]] = {}
-    stream_of = [tuple(stream) for stream in work.streams_of[work.variant[rows]].tolist()]
-    for row, stream, which in zip(rows.tolist(), stream_of, number[rows].tolist(), strict=True):
-        place = streams.setdefault(stream, len(streams))
-        sequences.setdefault((int(which), place), []).append(row)
+    keys, sequence = _sequences(tables, rows, number[rows])
     labels, counts, of, ordinal, chosen = [], [], [], [], []
-    places = [place for _, place in sequences]
-    for position, ((which, place), mine) in enumerate(sequences.items()):
+    in_sequence = np.argsort(sequence, kind="stable")
+    edges = np.searchsorted(sequence[in_sequence], np.arange(len(keys) + 1))
+    for position, (which, place) in enumerate(keys):
+        mine = rows[in_sequence[edges[position] : edges[position + 1]]]
         labels.append(f"{names.short[which]}#{place}")
         counts.append(len(mine))
         kept = choose_kept(len(mine))
         of += [position] * len(kept)
         ordinal += kept
-        chosen += [mine[each] for each in kept]
-    at = np.array(chosen, dtype=np.int64)
+        chosen.append(mine[kept])
+    at = np.concatenate([np.zeros(0, np.int64), *chosen])
     progress = measure_progress(tables, is_comm, at)
     return Collectives(
         **vars(progress),
         names=tuple(labels),
-        streams=np.array(places, dtype=np.int64),
+        streams=np.array([place for _, place in keys], dtype=np.int64),
         counts=np.array(counts, dtype=np.int64),
         of=np.array(of, dtype=np.int64),
         ordinal=np.array(ordinal, dtype=np.int64),
@@ -81,6 +78,24 @@ def find_collectives(tables: Tables, is_comm: Bools, names: Names, overlap: Over
         end_ns=work.ends_ns(at),
         exposed_ns=overlap.exposed_of[np.searchsorted(overlap.comm_rows, at)],
     )
+
+
+def _sequences(tables: Tables, rows: Int64s, names: Ints) -> tuple[list[tuple[int, int]], Int64s]:
+    """Return (name, stream) of each sequence, and the sequence of each row; both are numbered by their first use.
+
+    rows: collectives in order of start, as rows of tables.work.
+    names: the name of each.
+    """
+    work = tables.work
+    streams: dict[tuple[int, ...], int] = {}
+    sequences: dict[tuple[int, int], int] = {}
+    used, first, variant = np.unique(work.variant[rows], return_index=True, return_inverse=True)
+    sequence_of = np.zeros(len(used), dtype=np.int64)
+    for each in np.argsort(first).tolist():  # all collectives of a variant have one name and one stream
+        stream = tuple(work.streams_of[used[each]].tolist())
+        key = (int(names[first[each]]), streams.setdefault(stream, len(streams)))
+        sequence_of[each] = sequences.setdefault(key, len(sequences))
+    return list(sequences), sequence_of[variant]
 
 
 def choose_kept(count: int) -> list[int]:

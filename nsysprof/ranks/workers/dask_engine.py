@@ -10,7 +10,8 @@ from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING, Any
 
 from nsysprof.errors import NsysprofError, SchedulerError
-from nsysprof.ranks.engine import FAN_IN, Done, Progress, Task, Tree, lost, merge_partials, of_workers, run_task
+from nsysprof.ranks.engine import FAN_IN, Done, Progress, Task, Tree, lost, of_workers, run_task
+from nsysprof.ranks.partial import merge_partials
 from nsysprof.ranks.workers.dask_connection import TlsFiles, check_request, check_workers, connect
 
 if TYPE_CHECKING:
