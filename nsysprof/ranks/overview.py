@@ -66,7 +66,8 @@ def overview(
         for key, total in mine.items():
             totals.setdefault(key, {})[rank] = total
         frames.append(detail.ranges.assign(rank=rank))
-        energies.append(detail.energy.assign(rank=rank))
+        if len(detail.energy):
+            energies.append(detail.energy.assign(rank=rank))
         collectives[row.position] = detail.collectives
         if detail.lanes is not None:
             lanes[rank] = detail.lanes
@@ -140,10 +141,9 @@ def _rank_ranges(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
 
 def _rank_energy(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    sampled = [frame for frame in frames if len(frame)]
-    if not sampled:
+    if not frames:
         return empty_table(RANK_ENERGY)
-    return pd.concat(sampled, ignore_index=True)[list(RANK_ENERGY.names)].sort_values("rank", kind="stable")
+    return pd.concat(frames, ignore_index=True)[list(RANK_ENERGY.names)].sort_values("rank", kind="stable")
 
 
 def _table(found: Distributions, totals: Totals, kind: str, columns: tuple[str, ...]) -> pd.DataFrame:

@@ -28,6 +28,7 @@ from nsysprof.results.table_records import to_records
 PARTS = "parts"
 _TEXTS = ("range", "style", "domain")
 _COLLECTIVE = tuple(field.name for field in fields(Collectives))
+_NO_ENERGY = pd.DataFrame(columns=list(COLUMNS))
 _DISTRIBUTION = ("count", "total", "least", "most", "size_bytes", "rounded", "edges", "values", "times")
 
 
@@ -130,8 +131,8 @@ def _detail(columns: dict[str, Any]) -> Detail:
         collectives = Collectives(**{**arrays, "names": tuple(arrays["names"])})
     if "lane_start_ns" in columns:
         lanes = Lanes(**{name: columns[f"lane_{name}"] for name in Lanes.__annotations__})
-    energy = pd.DataFrame(json.loads(columns["energy"]), columns=list(COLUMNS))
-    return Detail(ranges, collectives, lanes, energy)
+    energy = json.loads(columns["energy"])  # of most traces nothing is known
+    return Detail(ranges, collectives, lanes, pd.DataFrame(energy, columns=list(COLUMNS)) if energy else _NO_ENERGY)
 
 
 def _read(path: Path, of_durations: list[str] | None) -> dict[str, Any] | None:
