@@ -249,6 +249,31 @@ class AttentionCalls:
                 self._pending = [text]
             return None
 
+    def find_longer(self, last: Form, frame: Any, query: Any, key: Any, value: Any, kwargs: Any) -> Seen | None:
+        """Return what a call is counted under that differs from the last one by the length of its keys alone.
+
+        Each token of a growing cache does; to describe it takes several times as long. None for another call.
+        """
+        if self._tracing() is not None or last.code is not frame.f_code or last.at != frame.f_lasti:
+            return None
+        sizes, before, facts = key.shape, last.key, last.seen.facts
+        if (
+            last.dtype is not query.dtype or last.query != query.shape or len(sizes) != 4 or sizes[:2] != before[:2]
+            or sizes[3] != before[3] or value.shape != sizes or facts.get("head_dim_v") != sizes[3]
+            or facts.get("layout") != "bhsd" or len(self._seen) >= _MOST_CALLS
+            or not (query.is_contiguous() and key.is_contiguous() and value.is_contiguous())
+        ):  # fmt: skip
+            return None
+        began = _clock()
+        # As in find.
+        same = ((id(frame.f_code), frame.f_lasti), query.shape, sizes, query.dtype, last.cast, *kwargs.values())
+        found = self._seen.get(same)
+        if found is None:
+            found = self._seen.setdefault(same, last.seen.with_keys(sizes[2]))
+            self.described += 1
+            self._described_ns += _clock() - began
+        return found
+
     def _describe(self, function: str, args: Any, kwargs: Any, place: Any, cast: Any) -> Seen:
         if len(self._seen) >= _MOST_CALLS:
             self.problem("more different calls than are told apart")

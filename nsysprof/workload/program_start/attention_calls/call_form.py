@@ -38,7 +38,7 @@ class Form:
 class _NoForm:
     """Takes the place of the last form before there is one."""
 
-    code = None
+    code = mask = cast = others = None
     following: Any
 
     def __init__(self) -> None:
@@ -83,7 +83,11 @@ class FormFinder:
                 if len(self._known) >= _MOST_FORMS:
                     return None
                 kwargs = named if gqa is None else {**named, "enable_gqa": gqa}
-                seen = calls.find("sdpa", (query, key, value), kwargs, frame, "fwd")
+                seen = None
+                if mask is None and last.mask is None and last.others == others and last.cast is cast:
+                    seen = calls.find_longer(last, frame, query, key, value, kwargs)
+                if seen is None:
+                    seen = calls.find("sdpa", (query, key, value), kwargs, frame, "fwd")
                 if seen is None:
                     return None
                 form = _form_of(seen, frame, query, key, named, gqa)

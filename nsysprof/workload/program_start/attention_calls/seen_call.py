@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from .call_form import Form
 
 _LONGEST_NAME = 500
+_SPARE = 20  # more than the digits of a length
 _MOST_SAMPLES = 100_000
 # The part of the samples that counts: a process that is not alone is interrupted now and then.
 _KEPT = 0.95
@@ -26,10 +27,10 @@ class Seen:
         "site", "training",
     )  # fmt: skip
 
-    def __init__(self, function: str, facts: dict[str, Any], site: str) -> None:
+    def __init__(self, function: str, facts: dict[str, Any], site: str, forward_name: str = "") -> None:
         self.function, self.facts, self.site = function, facts, site
         self.forward = self.backward = self.training = 0
-        self.forward_name = self._name("fwd")
+        self.forward_name = forward_name or self._name("fwd")
         # The forms of its calls, each of which counts its own.
         self.forms: list[Form] = []
         # The way from the node of the result to the last node of the backward pass, by the type of the former.
@@ -42,6 +43,12 @@ class Seen:
     @property
     def backward_name(self) -> str:
         return self._name("bwd")
+
+    def with_keys(self, length: int) -> Seen:
+        """Return calls of the same kind with keys of another length."""
+        name, old = self.forward_name, f"::K={self.facts['seq_kv']}::"
+        renamed = name.replace(old, f"::K={length}::", 1) if len(name) < _LONGEST_NAME - _SPARE else ""
+        return Seen(self.function, {**self.facts, "seq_kv": length}, self.site, renamed)
 
     def all_forward(self) -> int:
         """Return the number of all calls."""

@@ -34,6 +34,28 @@ def test_a_cache_that_grows_has_a_row_for_each_length(recorder):
     assert [name.split("::K=")[1].split("::")[0] for name in names] == list("555666777666")
 
 
+def test_a_longer_call_is_described_as_if_it_were_the_first(recorder):
+    _, calls, attention = recorder
+    q, turned = torch.randn(1, 4, 1, 8), torch.randn(1, 1, 4, 8).transpose(1, 2)
+
+    def cache(length, heads=4, value=8):
+        return torch.randn(1, heads, length, 8), torch.randn(1, heads, length, value)
+
+    key, value = cache(13)
+    given = [
+        (q, *cache(5)), (turned, *cache(6)), (q, *cache(7, heads=2)), (q, *cache(8, heads=2)), (q, *cache(9, value=16)),
+        (q, *cache(10, value=16)), (q, key.transpose(1, 2).contiguous().transpose(1, 2), value), (q, *cache(11)),
+        (q, *cache(12)), (q[0], key[0, :, :3], value[0, :, :3]),
+    ]  # fmt: skip
+    for args in given:
+        attention(*args, enable_gqa=True)
+    rows = calls.to_json()["calls"]
+    assert len(rows) == len(given)
+    for args, row in zip(given, rows, strict=True):
+        facts = attention_facts.facts_of("sdpa", args, {}, None)
+        assert {name: row[name] for name in facts} == facts
+
+
 def test_lines_and_shapes_that_take_turns_are_told_apart(recorder):
     _, calls, attention = recorder
     q, wide = torch.randn(1, 2, 4, 8), torch.randn(1, 2, 4, 16)
