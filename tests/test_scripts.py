@@ -471,6 +471,21 @@ def test_a_first_run_takes_no_longer_than_the_next_and_help_little_longer_than_a
     assert [line.split(" takes ")[0] for line in bench_start.judge(found)] == ["--help", "a first run"]
 
 
+def test_the_table_of_many_traces_has_medians_and_both_named_peers_added_up() -> None:
+    """scripts/bench_ranks measures it."""
+    from scripts.ranks_table import ONE, TWICE, TWO, render_ranks
+
+    turns = {ONE: [8.0, 9.0, 30.0], TWO: [5.0], TWICE: [10.0]}
+    turns |= {"nsys stats cuda_gpu_kern_sum": [20.0, 10.0, 10.0], "nsys recipe nvtx_gpu_proj_sum": [40.0]}
+    text = render_ranks({"machine": "two cores", "load": 0.5, "traces": 64, "bytes": 1_280_000_000, "turns": turns})
+    assert "64 traces, 1.28 GB; two cores, load 0.5 at the start:" in text
+    assert f"| {ONE} | 9.0 | 1.8 |" in text
+    assert "| nsys stats cuda_gpu_kern_sum | 10.0 | 2.0 |" in text
+    assert "| cuda_gpu_kern_sum and nvtx_gpu_proj_sum | 50.0 | 10.0 |" in text
+    assert "efficiency of 2 workers is 0.90" in text
+    assert "reach 0.90 here" in text
+
+
 def test_the_plot_of_speed_has_the_reports_of_nsys_stats_added_up(tmp_path: Path) -> None:
     plot_speed = load("plot_speed")
 
