@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nsysprof.analysis.attribution.library_ranges import users_ranges
+from nsysprof.analysis.attribution.library_ranges import one_of_each_group, users_ranges
 from nsysprof.analysis.attribution.thread_calls import ThreadCalls, order_calls
 from nsysprof.arrays import compiled, rows_by_key
 from nsysprof.trace.schema import PID_MASK, Bools, Calls, Int64s, Ints, Rows
@@ -76,7 +76,8 @@ class ThreadRanges:
         self.start = ranges["start_ns"].to_numpy(dtype=np.int64)
         self.end = ranges["end_ns"].to_numpy(dtype=np.int64)
         self.parent, self.calls = parent, calls
-        self.name = pd.factorize(ranges["name"])[0]
+        code, some = one_of_each_group(ranges)
+        self.name = pd.factorize(some["name"])[0][code]
         self.seq = ranges["seq"].to_numpy(dtype=np.int64) if "seq" in ranges else np.full(len(ranges), -1)
         pushed = (ranges["style"] == "PushPop").to_numpy(dtype=bool)
         self.of_user: Bools = users_ranges(ranges) & pushed

@@ -20,7 +20,8 @@ def add_traffic(table: pd.DataFrame, evidence: RangeEvidence, first_ns: Int64s, 
 
     first_ns, last_ns: when the work of each instance began and ended.
     """
-    found = _measure(evidence, *_spans(evidence, first_ns, last_ns))
+    # Without counters, when adopted work ran is not asked for.
+    found = None if evidence.metrics is None else _measure(evidence, *_spans(evidence, first_ns, last_ns))
     for column in _COLUMNS:
         table[column] = pd.array([pd.NA] * len(table), dtype="Int64")
         if found is not None:

@@ -30,6 +30,7 @@ from nsysprof.analysis.ranges.range_work.measured_work import MeasuredWork, meas
 from nsysprof.analysis.ranges.range_work.unknown_work import blank_unknown, find_opaque
 from nsysprof.analysis.ranges.slow_instances import mark_slow_instances
 from nsysprof.analysis.traffic.dram import DramTraffic
+from nsysprof.arrays import compiled
 from nsysprof.notes import Note
 from nsysprof.results.analysis import RANGE_COLUMNS, RANGE_INSTANCE_COLUMNS, RANGE_TREE_COLUMNS
 from nsysprof.trace.schema import Bools, Int64s
@@ -74,7 +75,9 @@ def summarize_ranges(evidence: RangeEvidence, *, unfold: bool = False) -> RangeS
     ranges = attributed.ranges
     with ThreadPoolExecutor(_THREADS) as pool:
         structure = pool.submit(lambda: attributed.structure)
-        # Not beside what follows: each takes as much memory as the columns of the trace.
+        # Without compiled code, each part takes as much memory as the columns of the trace, so one follows the other.
+        is_small = compiled("summarize", len(evidence.work)) is not None
+        beside = pool.submit(list_kernels, evidence, pool) if is_small else None
         families, functions = number_families(evidence), find_functions(evidence.tables)
         counted = count_calls(evidence, families, functions)
         if counted is None:
@@ -86,7 +89,7 @@ def summarize_ranges(evidence: RangeEvidence, *, unfold: bool = False) -> RangeS
             measured = _measure(evidence)
         each, sums = measured.instances, measured.launched
         all_work = sum_all_work(evidence, sums["gpu_busy_ns"], measured.adopted)
-        kernels = list_kernels(evidence, pool)
+        kernels = list_kernels(evidence, pool) if beside is None else beside.result()
         structure.result()
     wall = (ranges["end_ns"] - ranges["start_ns"]).to_numpy(dtype=np.int64)
     table = _tabulate(evidence, measured, launches, wall)
