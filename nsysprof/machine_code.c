@@ -504,7 +504,9 @@ static inline i64 item(numbers of, i64 place) {
     }
 }
 
-/* Return the name of a place: which row it is, which code the row has, and which name the code has; -1 for none. */
+/* Return the name of a place: which row it is, which code the row has, and which name the code has; -1 where the arrays
+   do not fit each other, and LEFT_OUT for a code without a name (-1). */
+#define LEFT_OUT -2
 static inline i64 name_at(i64 place, numbers rows, numbers code, const i64 *name_of, i64 codes, i64 names) {
     i64 row = rows.length ? item(rows, place) : place;
     if ((u64)row >= (u64)code.length)
@@ -513,6 +515,8 @@ static inline i64 name_at(i64 place, numbers rows, numbers code, const i64 *name
     if ((u64)key >= (u64)codes)
         return -1;
     key = name_of[key];
+    if (key == -1)
+        return LEFT_OUT;
     return (u64)key < (u64)names ? key : -1;
 }
 
@@ -628,6 +632,8 @@ static inline i64 summarize_stretches(const i64 *owner, const i64 *begin, const 
                 return -1;
             for (i64 place = begin[each]; place < end[each]; place++) {
                 i64 name = name_at(place, rows, code, name_of, codes, names);
+                if (name == LEFT_OUT)
+                    continue;
                 if (name < 0 || total++ >= room)
                     return -1;
                 if (!reached[name]++)
@@ -648,7 +654,8 @@ static inline i64 summarize_stretches(const i64 *owner, const i64 *begin, const 
         for (i64 each = first; each < last; each++)
             for (i64 place = begin[each]; place < end[each]; place++) {
                 i64 name = name_at(place, rows, code, name_of, codes, names);
-                put(values, wide, reached[name]++, item(duration, rows.length ? item(rows, place) : place));
+                if (name != LEFT_OUT)
+                    put(values, wide, reached[name]++, item(duration, rows.length ? item(rows, place) : place));
             }
         before = 0;
         for (i64 i = 0; i < used; i++) {
@@ -669,8 +676,8 @@ static inline i64 summarize_stretches(const i64 *owner, const i64 *begin, const 
 
    owner, begin, end: the places of each owner, as stretches that lie together. next: the first stretch to do; it is moved
    behind the last one done, and before an owner that `out` has no room for. rows: the row of each place; empty where these
-   are the same. code: of each row. name_of: of each code. reached: a zero for each name. found: room for each name.
-   bins: room for 2048. values: as many as one owner has, as wide as the durations. */
+   are the same. code: of each row. name_of: of each code, or -1 to leave it out. reached: a zero for each name. found:
+   room for each name. bins: room for 2048. values: as many as one owner has, as wide as the durations. */
 i64 summarize(const i64 *owner, const i64 *begin, const i64 *end, i64 stretches, i64 *next, const numbers *rows,
               const numbers *duration, const numbers *code, const i64 *name_of, i64 codes, i64 names, i64 *reached,
               i64 *found, i64 *bins, const numbers *values, i64 *out, i64 capacity) {

@@ -1,4 +1,4 @@
-; made by scripts/build_machine_code of machine_code.c with SHA-256 17e3863a9724d199575002077bd918df78e4eb859446dac787f2db5e6a9f779f
+; made by scripts/build_machine_code of machine_code.c with SHA-256 ddba8672d5c54fc0f80284e24d292e8a084235ada224c4c032bab5541c1924b7
 
 %struct.numbers = type { ptr, i64, i64 }
 %struct.open_ranges = type { i64, i64, i64, i64, i64, i64, i64 }
@@ -1715,7 +1715,7 @@ define internal fastcc i64 @summarize_stretches(ptr %0, ptr %1, ptr %2, i64 %3, 
   %25 = select i1 %22, i64 %24, i64 %21
   %26 = load i64, ptr %4, align 8
   %27 = icmp slt i64 %26, %3
-  br i1 %27, label %28, label %591
+  br i1 %27, label %28, label %599
 
 28:
   %29 = getelementptr i8, ptr %5, i64 16
@@ -1733,8 +1733,8 @@ define internal fastcc i64 @summarize_stretches(ptr %0, ptr %1, ptr %2, i64 %3, 
   br label %41
 
 41:
-  %42 = phi i64 [ %26, %28 ], [ %57, %588 ]
-  %43 = phi i64 [ 0, %28 ], [ %589, %588 ]
+  %42 = phi i64 [ %26, %28 ], [ %57, %596 ]
+  %43 = phi i64 [ 0, %28 ], [ %597, %596 ]
   %44 = getelementptr i64, ptr %0, i64 %42
   %45 = load i64, ptr %44, align 8
   %46 = add i64 %42, 1
@@ -1756,31 +1756,31 @@ define internal fastcc i64 @summarize_stretches(ptr %0, ptr %1, ptr %2, i64 %3, 
 56:
   %57 = phi i64 [ %47, %53 ], [ %49, %48 ]
   %58 = icmp slt i64 %42, %57
-  br i1 %58, label %59, label %153
+  br i1 %58, label %59, label %158
 
 59:
-  %60 = phi i64 [ %146, %144 ], [ 0, %56 ]
-  %61 = phi i64 [ %145, %144 ], [ 0, %56 ]
-  %62 = phi i64 [ %147, %144 ], [ %42, %56 ]
+  %60 = phi i64 [ %151, %149 ], [ 0, %56 ]
+  %61 = phi i64 [ %150, %149 ], [ 0, %56 ]
+  %62 = phi i64 [ %152, %149 ], [ %42, %56 ]
   %63 = getelementptr i64, ptr %1, i64 %62
   %64 = load i64, ptr %63, align 8
   %65 = icmp slt i64 %64, 0
-  br i1 %65, label %591, label %66
+  br i1 %65, label %599, label %66
 
 66:
   %67 = getelementptr i64, ptr %2, i64 %62
   %68 = load i64, ptr %67, align 8
   %69 = icmp sgt i64 %68, %25
-  br i1 %69, label %591, label %70
+  br i1 %69, label %599, label %70
 
 70:
   %71 = icmp slt i64 %64, %68
-  br i1 %71, label %72, label %144
+  br i1 %71, label %72, label %149
 
 72:
-  %73 = phi i64 [ %140, %139 ], [ %60, %70 ]
-  %74 = phi i64 [ %129, %139 ], [ %61, %70 ]
-  %75 = phi i64 [ %141, %139 ], [ %64, %70 ]
+  %73 = phi i64 [ %145, %143 ], [ %60, %70 ]
+  %74 = phi i64 [ %144, %143 ], [ %61, %70 ]
+  %75 = phi i64 [ %146, %143 ], [ %64, %70 ]
   br i1 %22, label %96, label %76
 
 76:
@@ -1823,7 +1823,7 @@ define internal fastcc i64 @summarize_stretches(ptr %0, ptr %1, ptr %2, i64 %3, 
 96:
   %97 = phi i64 [ %75, %72 ], [ %95, %93 ], [ %80, %77 ], [ %84, %81 ], [ %88, %85 ], [ %92, %89 ]
   %98 = icmp ult i64 %97, %24
-  br i1 %98, label %99, label %591
+  br i1 %98, label %99, label %599
 
 99:
   switch i64 %33, label %116 [
@@ -1865,756 +1865,774 @@ define internal fastcc i64 @summarize_stretches(ptr %0, ptr %1, ptr %2, i64 %3, 
 119:
   %120 = phi i64 [ %118, %116 ], [ %103, %100 ], [ %107, %104 ], [ %111, %108 ], [ %115, %112 ]
   %121 = icmp ult i64 %120, %9
-  br i1 %121, label %122, label %591
+  br i1 %121, label %122, label %599
 
 122:
   %123 = getelementptr i64, ptr %8, i64 %120
   %124 = load i64, ptr %123, align 8
-  %125 = icmp uge i64 %124, %10
-  %126 = icmp slt i64 %124, 0
-  %127 = or i1 %125, %126
-  br i1 %127, label %591, label %128
+  %125 = icmp eq i64 %124, -1
+  br i1 %125, label %143, label %126
+
+126:
+  %127 = icmp ult i64 %124, %10
+  br i1 %127, label %128, label %599
 
 128:
-  %129 = add i64 %74, 1
-  %130 = icmp slt i64 %74, %16
-  br i1 %130, label %131, label %591
+  %129 = icmp eq i64 %124, -2
+  br i1 %129, label %143, label %130
 
-131:
-  %132 = getelementptr i64, ptr %11, i64 %124
-  %133 = load i64, ptr %132, align 8
-  %134 = add i64 %133, 1
-  store i64 %134, ptr %132, align 8
-  %135 = icmp eq i64 %133, 0
-  br i1 %135, label %136, label %139
+130:
+  %131 = icmp slt i64 %124, 0
+  br i1 %131, label %599, label %132
 
-136:
-  %137 = add i64 %73, 1
-  %138 = getelementptr i64, ptr %12, i64 %73
-  store i64 %124, ptr %138, align 8
-  br label %139
+132:
+  %133 = add i64 %74, 1
+  %134 = icmp slt i64 %74, %16
+  br i1 %134, label %135, label %599
 
-139:
-  %140 = phi i64 [ %73, %131 ], [ %137, %136 ]
-  %141 = add i64 %75, 1
-  %142 = load i64, ptr %67, align 8
-  %143 = icmp slt i64 %141, %142
-  br i1 %143, label %72, label %144
+135:
+  %136 = getelementptr i64, ptr %11, i64 %124
+  %137 = load i64, ptr %136, align 8
+  %138 = add i64 %137, 1
+  store i64 %138, ptr %136, align 8
+  %139 = icmp eq i64 %137, 0
+  br i1 %139, label %140, label %143
 
-144:
-  %145 = phi i64 [ %61, %70 ], [ %129, %139 ]
-  %146 = phi i64 [ %60, %70 ], [ %140, %139 ]
-  %147 = add i64 %62, 1
-  %148 = icmp eq i64 %147, %57
-  br i1 %148, label %149, label %59
+140:
+  %141 = add i64 %73, 1
+  %142 = getelementptr i64, ptr %12, i64 %73
+  store i64 %124, ptr %142, align 8
+  br label %143
+
+143:
+  %144 = phi i64 [ %74, %128 ], [ %133, %135 ], [ %133, %140 ], [ %74, %122 ]
+  %145 = phi i64 [ %73, %128 ], [ %73, %135 ], [ %141, %140 ], [ %73, %122 ]
+  %146 = add i64 %75, 1
+  %147 = load i64, ptr %67, align 8
+  %148 = icmp slt i64 %146, %147
+  br i1 %148, label %72, label %149
 
 149:
-  %150 = add i64 %146, %43
-  %151 = icmp sgt i64 %150, %18
-  %152 = icmp sgt i64 %146, 0
-  br i1 %151, label %157, label %155
+  %150 = phi i64 [ %61, %70 ], [ %144, %143 ]
+  %151 = phi i64 [ %60, %70 ], [ %145, %143 ]
+  %152 = add i64 %62, 1
+  %153 = icmp eq i64 %152, %57
+  br i1 %153, label %154, label %59
 
-153:
-  %154 = icmp sgt i64 %43, %18
-  br i1 %154, label %591, label %588
-
-155:
-  br i1 %152, label %165, label %156
-
-156:
-  br label %176
-
-157:
-  br i1 %152, label %158, label %591
+154:
+  %155 = add i64 %151, %43
+  %156 = icmp sgt i64 %155, %18
+  %157 = icmp sgt i64 %151, 0
+  br i1 %156, label %162, label %160
 
 158:
-  %159 = phi i64 [ %163, %158 ], [ 0, %157 ]
-  %160 = getelementptr i64, ptr %12, i64 %159
-  %161 = load i64, ptr %160, align 8
-  %162 = getelementptr i64, ptr %11, i64 %161
-  store i64 0, ptr %162, align 8
-  %163 = add i64 %159, 1
-  %164 = icmp eq i64 %163, %146
-  br i1 %164, label %591, label %158
+  %159 = icmp sgt i64 %43, %18
+  br i1 %159, label %599, label %596
 
-165:
-  %166 = phi i64 [ %173, %165 ], [ 0, %155 ]
-  %167 = phi i64 [ %172, %165 ], [ 0, %155 ]
-  %168 = getelementptr i64, ptr %12, i64 %166
-  %169 = load i64, ptr %168, align 8
-  %170 = getelementptr i64, ptr %11, i64 %169
-  %171 = load i64, ptr %170, align 8
-  store i64 %167, ptr %170, align 8
-  %172 = add i64 %171, %167
-  %173 = add i64 %166, 1
-  %174 = icmp eq i64 %173, %146
-  br i1 %174, label %156, label %165
+160:
+  br i1 %157, label %170, label %161
 
-175:
-  br i1 %152, label %296, label %588
+161:
+  br label %181
 
-176:
-  %177 = phi i64 [ %184, %183 ], [ %42, %156 ]
-  %178 = getelementptr i64, ptr %1, i64 %177
-  %179 = load i64, ptr %178, align 8
-  %180 = getelementptr i64, ptr %2, i64 %177
-  %181 = load i64, ptr %180, align 8
-  %182 = icmp slt i64 %179, %181
-  br i1 %182, label %186, label %183
+162:
+  br i1 %157, label %163, label %599
 
-183:
-  %184 = add i64 %177, 1
-  %185 = icmp eq i64 %184, %57
-  br i1 %185, label %175, label %176
+163:
+  %164 = phi i64 [ %168, %163 ], [ 0, %162 ]
+  %165 = getelementptr i64, ptr %12, i64 %164
+  %166 = load i64, ptr %165, align 8
+  %167 = getelementptr i64, ptr %11, i64 %166
+  store i64 0, ptr %167, align 8
+  %168 = add i64 %164, 1
+  %169 = icmp eq i64 %168, %151
+  br i1 %169, label %599, label %163
 
-186:
-  %187 = phi i64 [ %293, %292 ], [ %179, %176 ]
-  br i1 %22, label %208, label %188
+170:
+  %171 = phi i64 [ %178, %170 ], [ 0, %160 ]
+  %172 = phi i64 [ %177, %170 ], [ 0, %160 ]
+  %173 = getelementptr i64, ptr %12, i64 %171
+  %174 = load i64, ptr %173, align 8
+  %175 = getelementptr i64, ptr %11, i64 %174
+  %176 = load i64, ptr %175, align 8
+  store i64 %172, ptr %175, align 8
+  %177 = add i64 %176, %172
+  %178 = add i64 %171, 1
+  %179 = icmp eq i64 %178, %151
+  br i1 %179, label %161, label %170
+
+180:
+  br i1 %157, label %304, label %596
+
+181:
+  %182 = phi i64 [ %189, %188 ], [ %42, %161 ]
+  %183 = getelementptr i64, ptr %1, i64 %182
+  %184 = load i64, ptr %183, align 8
+  %185 = getelementptr i64, ptr %2, i64 %182
+  %186 = load i64, ptr %185, align 8
+  %187 = icmp slt i64 %184, %186
+  br i1 %187, label %191, label %188
 
 188:
-  switch i64 %30, label %205 [
-    i64 1, label %189
-    i64 2, label %193
-    i64 4, label %197
-    i64 5, label %201
-  ]
+  %189 = add i64 %182, 1
+  %190 = icmp eq i64 %189, %57
+  br i1 %190, label %180, label %181
 
-189:
-  %190 = getelementptr i8, ptr %31, i64 %187
-  %191 = load i8, ptr %190, align 1
-  %192 = zext i8 %191 to i64
-  br label %208
+191:
+  %192 = phi i64 [ %301, %300 ], [ %184, %181 ]
+  br i1 %22, label %213, label %193
 
 193:
-  %194 = getelementptr i16, ptr %31, i64 %187
-  %195 = load i16, ptr %194, align 2
-  %196 = sext i16 %195 to i64
-  br label %208
-
-197:
-  %198 = getelementptr i32, ptr %31, i64 %187
-  %199 = load i32, ptr %198, align 4
-  %200 = sext i32 %199 to i64
-  br label %208
-
-201:
-  %202 = getelementptr i32, ptr %31, i64 %187
-  %203 = load i32, ptr %202, align 4
-  %204 = zext i32 %203 to i64
-  br label %208
-
-205:
-  %206 = getelementptr i64, ptr %31, i64 %187
-  %207 = load i64, ptr %206, align 8
-  br label %208
-
-208:
-  %209 = phi i64 [ %187, %186 ], [ %207, %205 ], [ %192, %189 ], [ %196, %193 ], [ %200, %197 ], [ %204, %201 ]
-  %210 = icmp ult i64 %209, %24
-  br i1 %210, label %211, label %239
-
-211:
-  switch i64 %33, label %228 [
-    i64 1, label %212
-    i64 2, label %216
-    i64 4, label %220
-    i64 5, label %224
+  switch i64 %30, label %210 [
+    i64 1, label %194
+    i64 2, label %198
+    i64 4, label %202
+    i64 5, label %206
   ]
 
-212:
-  %213 = getelementptr i8, ptr %34, i64 %209
-  %214 = load i8, ptr %213, align 1
-  %215 = zext i8 %214 to i64
-  br label %231
+194:
+  %195 = getelementptr i8, ptr %31, i64 %192
+  %196 = load i8, ptr %195, align 1
+  %197 = zext i8 %196 to i64
+  br label %213
+
+198:
+  %199 = getelementptr i16, ptr %31, i64 %192
+  %200 = load i16, ptr %199, align 2
+  %201 = sext i16 %200 to i64
+  br label %213
+
+202:
+  %203 = getelementptr i32, ptr %31, i64 %192
+  %204 = load i32, ptr %203, align 4
+  %205 = sext i32 %204 to i64
+  br label %213
+
+206:
+  %207 = getelementptr i32, ptr %31, i64 %192
+  %208 = load i32, ptr %207, align 4
+  %209 = zext i32 %208 to i64
+  br label %213
+
+210:
+  %211 = getelementptr i64, ptr %31, i64 %192
+  %212 = load i64, ptr %211, align 8
+  br label %213
+
+213:
+  %214 = phi i64 [ %192, %191 ], [ %212, %210 ], [ %197, %194 ], [ %201, %198 ], [ %205, %202 ], [ %209, %206 ]
+  %215 = icmp ult i64 %214, %24
+  br i1 %215, label %216, label %247
 
 216:
-  %217 = getelementptr i16, ptr %34, i64 %209
-  %218 = load i16, ptr %217, align 2
-  %219 = sext i16 %218 to i64
-  br label %231
+  switch i64 %33, label %233 [
+    i64 1, label %217
+    i64 2, label %221
+    i64 4, label %225
+    i64 5, label %229
+  ]
 
-220:
-  %221 = getelementptr i32, ptr %34, i64 %209
-  %222 = load i32, ptr %221, align 4
-  %223 = sext i32 %222 to i64
-  br label %231
+217:
+  %218 = getelementptr i8, ptr %34, i64 %214
+  %219 = load i8, ptr %218, align 1
+  %220 = zext i8 %219 to i64
+  br label %236
 
-224:
-  %225 = getelementptr i32, ptr %34, i64 %209
-  %226 = load i32, ptr %225, align 4
-  %227 = zext i32 %226 to i64
-  br label %231
+221:
+  %222 = getelementptr i16, ptr %34, i64 %214
+  %223 = load i16, ptr %222, align 2
+  %224 = sext i16 %223 to i64
+  br label %236
 
-228:
-  %229 = getelementptr i64, ptr %34, i64 %209
-  %230 = load i64, ptr %229, align 8
-  br label %231
+225:
+  %226 = getelementptr i32, ptr %34, i64 %214
+  %227 = load i32, ptr %226, align 4
+  %228 = sext i32 %227 to i64
+  br label %236
 
-231:
-  %232 = phi i64 [ %230, %228 ], [ %215, %212 ], [ %219, %216 ], [ %223, %220 ], [ %227, %224 ]
-  %233 = icmp ult i64 %232, %9
-  br i1 %233, label %234, label %239
+229:
+  %230 = getelementptr i32, ptr %34, i64 %214
+  %231 = load i32, ptr %230, align 4
+  %232 = zext i32 %231 to i64
+  br label %236
 
-234:
-  %235 = getelementptr i64, ptr %8, i64 %232
-  %236 = load i64, ptr %235, align 8
-  %237 = icmp ult i64 %236, %10
-  %238 = select i1 %237, i64 %236, i64 -1
-  br label %239
+233:
+  %234 = getelementptr i64, ptr %34, i64 %214
+  %235 = load i64, ptr %234, align 8
+  br label %236
+
+236:
+  %237 = phi i64 [ %235, %233 ], [ %220, %217 ], [ %224, %221 ], [ %228, %225 ], [ %232, %229 ]
+  %238 = icmp ult i64 %237, %9
+  br i1 %238, label %239, label %247
 
 239:
-  %240 = phi i64 [ -1, %208 ], [ %238, %234 ], [ -1, %231 ]
-  %241 = getelementptr i64, ptr %11, i64 %240
-  %242 = load i64, ptr %241, align 8
-  %243 = add i64 %242, 1
-  store i64 %243, ptr %241, align 8
-  br i1 %22, label %264, label %244
+  %240 = getelementptr i64, ptr %8, i64 %237
+  %241 = load i64, ptr %240, align 8
+  %242 = icmp eq i64 %241, -1
+  br i1 %242, label %300, label %243
 
-244:
-  switch i64 %30, label %261 [
-    i64 1, label %245
-    i64 2, label %249
-    i64 4, label %253
-    i64 5, label %257
-  ]
+243:
+  %244 = icmp ult i64 %241, %10
+  br i1 %244, label %245, label %247
 
 245:
-  %246 = getelementptr i8, ptr %31, i64 %187
-  %247 = load i8, ptr %246, align 1
-  %248 = zext i8 %247 to i64
-  br label %264
+  %246 = icmp eq i64 %241, -2
+  br i1 %246, label %300, label %247
 
-249:
-  %250 = getelementptr i16, ptr %31, i64 %187
-  %251 = load i16, ptr %250, align 2
-  %252 = sext i16 %251 to i64
-  br label %264
+247:
+  %248 = phi i64 [ %241, %245 ], [ -1, %213 ], [ -1, %243 ], [ -1, %236 ]
+  %249 = getelementptr i64, ptr %11, i64 %248
+  %250 = load i64, ptr %249, align 8
+  %251 = add i64 %250, 1
+  store i64 %251, ptr %249, align 8
+  br i1 %22, label %272, label %252
 
-253:
-  %254 = getelementptr i32, ptr %31, i64 %187
-  %255 = load i32, ptr %254, align 4
-  %256 = sext i32 %255 to i64
-  br label %264
-
-257:
-  %258 = getelementptr i32, ptr %31, i64 %187
-  %259 = load i32, ptr %258, align 4
-  %260 = zext i32 %259 to i64
-  br label %264
-
-261:
-  %262 = getelementptr i64, ptr %31, i64 %187
-  %263 = load i64, ptr %262, align 8
-  br label %264
-
-264:
-  %265 = phi i64 [ %187, %239 ], [ %263, %261 ], [ %248, %245 ], [ %252, %249 ], [ %256, %253 ], [ %260, %257 ]
-  switch i64 %36, label %282 [
-    i64 1, label %266
-    i64 2, label %270
-    i64 4, label %274
-    i64 5, label %278
+252:
+  switch i64 %30, label %269 [
+    i64 1, label %253
+    i64 2, label %257
+    i64 4, label %261
+    i64 5, label %265
   ]
 
-266:
-  %267 = getelementptr i8, ptr %37, i64 %265
-  %268 = load i8, ptr %267, align 1
-  %269 = zext i8 %268 to i64
-  br label %285
+253:
+  %254 = getelementptr i8, ptr %31, i64 %192
+  %255 = load i8, ptr %254, align 1
+  %256 = zext i8 %255 to i64
+  br label %272
 
-270:
-  %271 = getelementptr i16, ptr %37, i64 %265
-  %272 = load i16, ptr %271, align 2
-  %273 = sext i16 %272 to i64
-  br label %285
+257:
+  %258 = getelementptr i16, ptr %31, i64 %192
+  %259 = load i16, ptr %258, align 2
+  %260 = sext i16 %259 to i64
+  br label %272
+
+261:
+  %262 = getelementptr i32, ptr %31, i64 %192
+  %263 = load i32, ptr %262, align 4
+  %264 = sext i32 %263 to i64
+  br label %272
+
+265:
+  %266 = getelementptr i32, ptr %31, i64 %192
+  %267 = load i32, ptr %266, align 4
+  %268 = zext i32 %267 to i64
+  br label %272
+
+269:
+  %270 = getelementptr i64, ptr %31, i64 %192
+  %271 = load i64, ptr %270, align 8
+  br label %272
+
+272:
+  %273 = phi i64 [ %192, %247 ], [ %271, %269 ], [ %256, %253 ], [ %260, %257 ], [ %264, %261 ], [ %268, %265 ]
+  switch i64 %36, label %290 [
+    i64 1, label %274
+    i64 2, label %278
+    i64 4, label %282
+    i64 5, label %286
+  ]
 
 274:
-  %275 = getelementptr i32, ptr %37, i64 %265
-  %276 = load i32, ptr %275, align 4
-  %277 = sext i32 %276 to i64
-  br label %285
+  %275 = getelementptr i8, ptr %37, i64 %273
+  %276 = load i8, ptr %275, align 1
+  %277 = zext i8 %276 to i64
+  br label %293
 
 278:
-  %279 = getelementptr i32, ptr %37, i64 %265
-  %280 = load i32, ptr %279, align 4
-  %281 = zext i32 %280 to i64
-  br label %285
+  %279 = getelementptr i16, ptr %37, i64 %273
+  %280 = load i16, ptr %279, align 2
+  %281 = sext i16 %280 to i64
+  br label %293
 
 282:
-  %283 = getelementptr i64, ptr %37, i64 %265
-  %284 = load i64, ptr %283, align 8
-  br label %285
+  %283 = getelementptr i32, ptr %37, i64 %273
+  %284 = load i32, ptr %283, align 4
+  %285 = sext i32 %284 to i64
+  br label %293
 
-285:
-  %286 = phi i64 [ %284, %282 ], [ %269, %266 ], [ %273, %270 ], [ %277, %274 ], [ %281, %278 ]
-  br i1 %38, label %289, label %287
+286:
+  %287 = getelementptr i32, ptr %37, i64 %273
+  %288 = load i32, ptr %287, align 4
+  %289 = zext i32 %288 to i64
+  br label %293
 
-287:
-  %288 = getelementptr i64, ptr %14, i64 %242
-  store i64 %286, ptr %288, align 8
-  br label %292
+290:
+  %291 = getelementptr i64, ptr %37, i64 %273
+  %292 = load i64, ptr %291, align 8
+  br label %293
 
-289:
-  %290 = trunc i64 %286 to i32
-  %291 = getelementptr i32, ptr %14, i64 %242
-  store i32 %290, ptr %291, align 4
-  br label %292
+293:
+  %294 = phi i64 [ %292, %290 ], [ %277, %274 ], [ %281, %278 ], [ %285, %282 ], [ %289, %286 ]
+  br i1 %38, label %297, label %295
 
-292:
-  %293 = add i64 %187, 1
-  %294 = load i64, ptr %180, align 8
-  %295 = icmp slt i64 %293, %294
-  br i1 %295, label %186, label %183
+295:
+  %296 = getelementptr i64, ptr %14, i64 %250
+  store i64 %294, ptr %296, align 8
+  br label %300
 
-296:
-  %297 = phi i64 [ %300, %581 ], [ %43, %175 ]
-  %298 = phi i64 [ %586, %581 ], [ 0, %175 ]
-  %299 = phi i64 [ %306, %581 ], [ 0, %175 ]
-  %300 = add i64 %297, 1
-  %301 = mul i64 %297, 80
-  %302 = getelementptr i8, ptr %17, i64 %301
-  %303 = getelementptr i64, ptr %12, i64 %298
-  %304 = load i64, ptr %303, align 8
-  %305 = getelementptr i64, ptr %11, i64 %304
-  %306 = load i64, ptr %305, align 8
-  %307 = load i64, ptr %44, align 8
-  store i64 %307, ptr %302, align 8
-  %308 = load i64, ptr %303, align 8
-  %309 = getelementptr i8, ptr %302, i64 8
-  store i64 %308, ptr %309, align 8
-  %310 = shl i64 %299, %39
-  %311 = getelementptr i8, ptr %14, i64 %310
-  %312 = sub i64 %306, %299
-  %313 = getelementptr i8, ptr %302, i64 16
-  br i1 %38, label %316, label %314
+297:
+  %298 = trunc i64 %294 to i32
+  %299 = getelementptr i32, ptr %14, i64 %250
+  store i32 %298, ptr %299, align 4
+  br label %300
 
-314:
-  %315 = load i64, ptr %311, align 8
-  br label %319
+300:
+  %301 = add i64 %192, 1
+  %302 = load i64, ptr %185, align 8
+  %303 = icmp slt i64 %301, %302
+  br i1 %303, label %191, label %188
 
-316:
-  %317 = load i32, ptr %311, align 4
-  %318 = zext i32 %317 to i64
-  br label %319
-
-319:
-  %320 = phi i64 [ %315, %314 ], [ %318, %316 ]
-  %321 = icmp sgt i64 %312, 0
-  br i1 %321, label %537, label %322
+304:
+  %305 = phi i64 [ %308, %589 ], [ %43, %180 ]
+  %306 = phi i64 [ %594, %589 ], [ 0, %180 ]
+  %307 = phi i64 [ %314, %589 ], [ 0, %180 ]
+  %308 = add i64 %305, 1
+  %309 = mul i64 %305, 80
+  %310 = getelementptr i8, ptr %17, i64 %309
+  %311 = getelementptr i64, ptr %12, i64 %306
+  %312 = load i64, ptr %311, align 8
+  %313 = getelementptr i64, ptr %11, i64 %312
+  %314 = load i64, ptr %313, align 8
+  %315 = load i64, ptr %44, align 8
+  store i64 %315, ptr %310, align 8
+  %316 = load i64, ptr %311, align 8
+  %317 = getelementptr i8, ptr %310, i64 8
+  store i64 %316, ptr %317, align 8
+  %318 = shl i64 %307, %39
+  %319 = getelementptr i8, ptr %14, i64 %318
+  %320 = sub i64 %314, %307
+  %321 = getelementptr i8, ptr %310, i64 16
+  br i1 %38, label %324, label %322
 
 322:
-  %323 = phi i64 [ 0, %319 ], [ %577, %576 ]
-  %324 = phi i64 [ 0, %319 ], [ %578, %576 ]
-  %325 = phi i64 [ %320, %319 ], [ %555, %576 ]
-  %326 = phi i64 [ %320, %319 ], [ %554, %576 ]
-  %327 = phi i64 [ 0, %319 ], [ %553, %576 ]
-  store i64 %312, ptr %313, align 8
-  %328 = getelementptr i8, ptr %302, i64 24
-  store i64 %327, ptr %328, align 8
-  %329 = getelementptr i8, ptr %302, i64 32
-  store i64 %326, ptr %329, align 8
-  %330 = getelementptr i8, ptr %302, i64 40
-  store i64 %325, ptr %330, align 8
-  %331 = getelementptr i8, ptr %302, i64 48
-  %332 = add i64 %312, -1
-  %333 = sdiv i64 %332, 2
-  %334 = and i64 %312, 1
-  %335 = icmp eq i64 %334, 0
-  %336 = icmp slt i64 %312, 25
-  br i1 %336, label %337, label %397
+  %323 = load i64, ptr %319, align 8
+  br label %327
 
-337:
-  %338 = icmp sgt i64 %312, 1
-  br i1 %338, label %339, label %379
+324:
+  %325 = load i32, ptr %319, align 4
+  %326 = zext i32 %325 to i64
+  br label %327
 
-339:
-  %340 = phi i64 [ %377, %376 ], [ 1, %337 ]
-  br i1 %38, label %344, label %341
+327:
+  %328 = phi i64 [ %323, %322 ], [ %326, %324 ]
+  %329 = icmp sgt i64 %320, 0
+  br i1 %329, label %545, label %330
 
-341:
-  %342 = getelementptr i64, ptr %311, i64 %340
-  %343 = load i64, ptr %342, align 8
-  br label %348
+330:
+  %331 = phi i64 [ 0, %327 ], [ %585, %584 ]
+  %332 = phi i64 [ 0, %327 ], [ %586, %584 ]
+  %333 = phi i64 [ %328, %327 ], [ %563, %584 ]
+  %334 = phi i64 [ %328, %327 ], [ %562, %584 ]
+  %335 = phi i64 [ 0, %327 ], [ %561, %584 ]
+  store i64 %320, ptr %321, align 8
+  %336 = getelementptr i8, ptr %310, i64 24
+  store i64 %335, ptr %336, align 8
+  %337 = getelementptr i8, ptr %310, i64 32
+  store i64 %334, ptr %337, align 8
+  %338 = getelementptr i8, ptr %310, i64 40
+  store i64 %333, ptr %338, align 8
+  %339 = getelementptr i8, ptr %310, i64 48
+  %340 = add i64 %320, -1
+  %341 = sdiv i64 %340, 2
+  %342 = and i64 %320, 1
+  %343 = icmp eq i64 %342, 0
+  %344 = icmp slt i64 %320, 25
+  br i1 %344, label %345, label %405
 
-344:
-  %345 = getelementptr i32, ptr %311, i64 %340
-  %346 = load i32, ptr %345, align 4
-  %347 = zext i32 %346 to i64
-  br label %348
+345:
+  %346 = icmp sgt i64 %320, 1
+  br i1 %346, label %347, label %387
 
-348:
-  %349 = phi i64 [ %343, %341 ], [ %347, %344 ]
-  br label %350
+347:
+  %348 = phi i64 [ %385, %384 ], [ 1, %345 ]
+  br i1 %38, label %352, label %349
 
-350:
-  %351 = phi i64 [ %340, %348 ], [ %352, %368 ]
-  %352 = add i64 %351, -1
-  br i1 %38, label %353, label %358
+349:
+  %350 = getelementptr i64, ptr %319, i64 %348
+  %351 = load i64, ptr %350, align 8
+  br label %356
 
-353:
-  %354 = getelementptr i32, ptr %311, i64 %352
-  %355 = load i32, ptr %354, align 4
-  %356 = zext i32 %355 to i64
-  %357 = icmp slt i64 %349, %356
-  br i1 %357, label %362, label %372
+352:
+  %353 = getelementptr i32, ptr %319, i64 %348
+  %354 = load i32, ptr %353, align 4
+  %355 = zext i32 %354 to i64
+  br label %356
+
+356:
+  %357 = phi i64 [ %351, %349 ], [ %355, %352 ]
+  br label %358
 
 358:
-  %359 = getelementptr i64, ptr %311, i64 %352
-  %360 = load i64, ptr %359, align 8
-  %361 = icmp sgt i64 %360, %349
-  br i1 %361, label %365, label %369
+  %359 = phi i64 [ %348, %356 ], [ %360, %376 ]
+  %360 = add i64 %359, -1
+  br i1 %38, label %361, label %366
 
-362:
-  %363 = getelementptr i32, ptr %311, i64 %351
-  store i32 %355, ptr %363, align 4
-  %364 = icmp sgt i64 %351, 1
-  br i1 %364, label %368, label %372
+361:
+  %362 = getelementptr i32, ptr %319, i64 %360
+  %363 = load i32, ptr %362, align 4
+  %364 = zext i32 %363 to i64
+  %365 = icmp slt i64 %357, %364
+  br i1 %365, label %370, label %380
 
-365:
-  %366 = getelementptr i64, ptr %311, i64 %351
-  store i64 %360, ptr %366, align 8
-  %367 = icmp sgt i64 %351, 1
-  br i1 %367, label %368, label %369
+366:
+  %367 = getelementptr i64, ptr %319, i64 %360
+  %368 = load i64, ptr %367, align 8
+  %369 = icmp sgt i64 %368, %357
+  br i1 %369, label %373, label %377
 
-368:
-  br label %350
+370:
+  %371 = getelementptr i32, ptr %319, i64 %359
+  store i32 %363, ptr %371, align 4
+  %372 = icmp sgt i64 %359, 1
+  br i1 %372, label %376, label %380
 
-369:
-  %370 = phi i64 [ 0, %365 ], [ %351, %358 ]
-  %371 = getelementptr i64, ptr %311, i64 %370
-  store i64 %349, ptr %371, align 8
-  br label %376
-
-372:
-  %373 = phi i64 [ %351, %353 ], [ 0, %362 ]
-  %374 = trunc i64 %349 to i32
-  %375 = getelementptr i32, ptr %311, i64 %373
-  store i32 %374, ptr %375, align 4
-  br label %376
+373:
+  %374 = getelementptr i64, ptr %319, i64 %359
+  store i64 %368, ptr %374, align 8
+  %375 = icmp sgt i64 %359, 1
+  br i1 %375, label %376, label %377
 
 376:
-  %377 = add i64 %340, 1
-  %378 = icmp eq i64 %377, %312
-  br i1 %378, label %379, label %339
+  br label %358
 
-379:
-  br i1 %38, label %386, label %380
+377:
+  %378 = phi i64 [ 0, %373 ], [ %359, %366 ]
+  %379 = getelementptr i64, ptr %319, i64 %378
+  store i64 %357, ptr %379, align 8
+  br label %384
 
 380:
-  %381 = getelementptr i64, ptr %311, i64 %333
-  %382 = load i64, ptr %381, align 8
-  store i64 %382, ptr %331, align 8
-  %383 = sdiv i64 %312, 2
-  %384 = getelementptr i64, ptr %311, i64 %383
-  %385 = load i64, ptr %384, align 8
-  br label %394
+  %381 = phi i64 [ %359, %361 ], [ 0, %370 ]
+  %382 = trunc i64 %357 to i32
+  %383 = getelementptr i32, ptr %319, i64 %381
+  store i32 %382, ptr %383, align 4
+  br label %384
 
-386:
-  %387 = getelementptr i32, ptr %311, i64 %333
-  %388 = load i32, ptr %387, align 4
-  %389 = zext i32 %388 to i64
-  store i64 %389, ptr %331, align 8
-  %390 = sdiv i64 %312, 2
-  %391 = getelementptr i32, ptr %311, i64 %390
-  %392 = load i32, ptr %391, align 4
-  %393 = zext i32 %392 to i64
-  br label %394
+384:
+  %385 = add i64 %348, 1
+  %386 = icmp eq i64 %385, %320
+  br i1 %386, label %387, label %347
+
+387:
+  br i1 %38, label %394, label %388
+
+388:
+  %389 = getelementptr i64, ptr %319, i64 %341
+  %390 = load i64, ptr %389, align 8
+  store i64 %390, ptr %339, align 8
+  %391 = sdiv i64 %320, 2
+  %392 = getelementptr i64, ptr %319, i64 %391
+  %393 = load i64, ptr %392, align 8
+  br label %402
 
 394:
-  %395 = phi i64 [ %385, %380 ], [ %393, %386 ]
-  %396 = getelementptr i8, ptr %302, i64 56
-  store i64 %395, ptr %396, align 8
-  br label %581
+  %395 = getelementptr i32, ptr %319, i64 %341
+  %396 = load i32, ptr %395, align 4
+  %397 = zext i32 %396 to i64
+  store i64 %397, ptr %339, align 8
+  %398 = sdiv i64 %320, 2
+  %399 = getelementptr i32, ptr %319, i64 %398
+  %400 = load i32, ptr %399, align 4
+  %401 = zext i32 %400 to i64
+  br label %402
 
-397:
-  %398 = icmp ult i64 %312, 2048
-  %399 = select i1 %398, i64 7, i64 11
-  %400 = sub i64 %325, %326
-  br label %401
-
-401:
-  %402 = phi i64 [ 0, %397 ], [ %406, %405 ]
-  %403 = lshr i64 %400, %402
-  %404 = icmp eq i64 %403, 0
-  br i1 %404, label %408, label %405
+402:
+  %403 = phi i64 [ %393, %388 ], [ %401, %394 ]
+  %404 = getelementptr i8, ptr %310, i64 56
+  store i64 %403, ptr %404, align 8
+  br label %589
 
 405:
-  %406 = add i64 %402, 1
-  %407 = icmp eq i64 %406, 64
-  br i1 %407, label %408, label %401
+  %406 = icmp ult i64 %320, 2048
+  %407 = select i1 %406, i64 7, i64 11
+  %408 = sub i64 %333, %334
+  br label %409
 
-408:
-  %409 = phi i64 [ 64, %405 ], [ %402, %401 ]
-  %410 = getelementptr i8, ptr %302, i64 56
-  br label %411
+409:
+  %410 = phi i64 [ 0, %405 ], [ %414, %413 ]
+  %411 = lshr i64 %408, %410
+  %412 = icmp eq i64 %411, 0
+  br i1 %412, label %416, label %413
 
-411:
-  %412 = phi i64 [ %409, %408 ], [ %533, %532 ]
-  %413 = phi i64 [ %325, %408 ], [ %534, %532 ]
-  %414 = phi i64 [ %333, %408 ], [ %460, %532 ]
-  %415 = phi i64 [ %326, %408 ], [ %535, %532 ]
-  %416 = phi i64 [ %312, %408 ], [ %536, %532 ]
-  br label %422
+413:
+  %414 = add i64 %410, 1
+  %415 = icmp eq i64 %414, 64
+  br i1 %415, label %416, label %409
 
-417:
-  %418 = icmp sgt i64 %412, %399
-  %419 = sub i64 %412, %399
-  %420 = select i1 %418, i64 %419, i64 0
-  %421 = icmp sgt i64 %416, 0
-  br i1 %421, label %431, label %428
+416:
+  %417 = phi i64 [ 64, %413 ], [ %410, %409 ]
+  %418 = getelementptr i8, ptr %310, i64 56
+  br label %419
 
-422:
-  %423 = phi i64 [ 0, %411 ], [ %425, %422 ]
-  %424 = getelementptr i64, ptr %13, i64 %423
-  store i64 0, ptr %424, align 8
-  %425 = add i64 %423, 1
-  %426 = lshr i64 %425, %399
-  %427 = icmp eq i64 %426, 0
-  br i1 %427, label %422, label %417
+419:
+  %420 = phi i64 [ %417, %416 ], [ %541, %540 ]
+  %421 = phi i64 [ %333, %416 ], [ %542, %540 ]
+  %422 = phi i64 [ %341, %416 ], [ %468, %540 ]
+  %423 = phi i64 [ %334, %416 ], [ %543, %540 ]
+  %424 = phi i64 [ %320, %416 ], [ %544, %540 ]
+  br label %430
 
-428:
-  %429 = load i64, ptr %13, align 8
-  %430 = icmp slt i64 %414, %429
-  br i1 %430, label %458, label %449
+425:
+  %426 = icmp sgt i64 %420, %407
+  %427 = sub i64 %420, %407
+  %428 = select i1 %426, i64 %427, i64 0
+  %429 = icmp sgt i64 %424, 0
+  br i1 %429, label %439, label %436
 
-431:
-  %432 = phi i64 [ %447, %440 ], [ 0, %417 ]
-  br i1 %38, label %436, label %433
-
-433:
-  %434 = getelementptr i64, ptr %311, i64 %432
-  %435 = load i64, ptr %434, align 8
-  br label %440
+430:
+  %431 = phi i64 [ 0, %419 ], [ %433, %430 ]
+  %432 = getelementptr i64, ptr %13, i64 %431
+  store i64 0, ptr %432, align 8
+  %433 = add i64 %431, 1
+  %434 = lshr i64 %433, %407
+  %435 = icmp eq i64 %434, 0
+  br i1 %435, label %430, label %425
 
 436:
-  %437 = getelementptr i32, ptr %311, i64 %432
-  %438 = load i32, ptr %437, align 4
-  %439 = zext i32 %438 to i64
-  br label %440
+  %437 = load i64, ptr %13, align 8
+  %438 = icmp slt i64 %422, %437
+  br i1 %438, label %466, label %457
 
-440:
-  %441 = phi i64 [ %435, %433 ], [ %439, %436 ]
-  %442 = sub i64 %441, %415
-  %443 = lshr i64 %442, %420
-  %444 = getelementptr i64, ptr %13, i64 %443
-  %445 = load i64, ptr %444, align 8
-  %446 = add i64 %445, 1
-  store i64 %446, ptr %444, align 8
-  %447 = add i64 %432, 1
-  %448 = icmp eq i64 %447, %416
-  br i1 %448, label %428, label %431
+439:
+  %440 = phi i64 [ %455, %448 ], [ 0, %425 ]
+  br i1 %38, label %444, label %441
 
-449:
-  %450 = phi i64 [ %456, %449 ], [ %429, %428 ]
-  %451 = phi i64 [ %454, %449 ], [ %414, %428 ]
-  %452 = phi i64 [ %453, %449 ], [ 0, %428 ]
-  %453 = add i64 %452, 1
-  %454 = sub i64 %451, %450
-  %455 = getelementptr i64, ptr %13, i64 %453
-  %456 = load i64, ptr %455, align 8
-  %457 = icmp slt i64 %454, %456
-  br i1 %457, label %458, label %449
+441:
+  %442 = getelementptr i64, ptr %319, i64 %440
+  %443 = load i64, ptr %442, align 8
+  br label %448
 
-458:
-  %459 = phi i64 [ 0, %428 ], [ %453, %449 ]
-  %460 = phi i64 [ %414, %428 ], [ %454, %449 ]
-  %461 = getelementptr i64, ptr %13, i64 %459
-  %462 = icmp eq i64 %420, 0
-  br i1 %462, label %464, label %463
+444:
+  %445 = getelementptr i32, ptr %319, i64 %440
+  %446 = load i32, ptr %445, align 4
+  %447 = zext i32 %446 to i64
+  br label %448
 
-463:
-  br i1 %421, label %498, label %493
+448:
+  %449 = phi i64 [ %443, %441 ], [ %447, %444 ]
+  %450 = sub i64 %449, %423
+  %451 = lshr i64 %450, %428
+  %452 = getelementptr i64, ptr %13, i64 %451
+  %453 = load i64, ptr %452, align 8
+  %454 = add i64 %453, 1
+  store i64 %454, ptr %452, align 8
+  %455 = add i64 %440, 1
+  %456 = icmp eq i64 %455, %424
+  br i1 %456, label %436, label %439
 
-464:
-  %465 = and i1 %335, %421
-  %466 = add i64 %459, %415
-  br i1 %465, label %469, label %467
+457:
+  %458 = phi i64 [ %464, %457 ], [ %437, %436 ]
+  %459 = phi i64 [ %462, %457 ], [ %422, %436 ]
+  %460 = phi i64 [ %461, %457 ], [ 0, %436 ]
+  %461 = add i64 %460, 1
+  %462 = sub i64 %459, %458
+  %463 = getelementptr i64, ptr %13, i64 %461
+  %464 = load i64, ptr %463, align 8
+  %465 = icmp slt i64 %462, %464
+  br i1 %465, label %466, label %457
 
-467:
-  %468 = phi i64 [ %413, %464 ], [ %483, %479 ]
-  store i64 %466, ptr %331, align 8
-  br i1 %335, label %486, label %490
+466:
+  %467 = phi i64 [ 0, %436 ], [ %461, %457 ]
+  %468 = phi i64 [ %422, %436 ], [ %462, %457 ]
+  %469 = getelementptr i64, ptr %13, i64 %467
+  %470 = icmp eq i64 %428, 0
+  br i1 %470, label %472, label %471
 
-469:
-  %470 = phi i64 [ %484, %479 ], [ 0, %464 ]
-  %471 = phi i64 [ %483, %479 ], [ %413, %464 ]
-  br i1 %38, label %475, label %472
+471:
+  br i1 %429, label %506, label %501
 
 472:
-  %473 = getelementptr i64, ptr %311, i64 %470
-  %474 = load i64, ptr %473, align 8
-  br label %479
+  %473 = and i1 %343, %429
+  %474 = add i64 %467, %423
+  br i1 %473, label %477, label %475
 
 475:
-  %476 = getelementptr i32, ptr %311, i64 %470
-  %477 = load i32, ptr %476, align 4
-  %478 = zext i32 %477 to i64
-  br label %479
+  %476 = phi i64 [ %421, %472 ], [ %491, %487 ]
+  store i64 %474, ptr %339, align 8
+  br i1 %343, label %494, label %498
 
-479:
-  %480 = phi i64 [ %474, %472 ], [ %478, %475 ]
-  %481 = icmp sgt i64 %480, %466
-  %482 = call i64 @llvm.smin.i64(i64 %480, i64 %471)
-  %483 = select i1 %481, i64 %482, i64 %471
-  %484 = add i64 %470, 1
-  %485 = icmp eq i64 %484, %416
-  br i1 %485, label %467, label %469
+477:
+  %478 = phi i64 [ %492, %487 ], [ 0, %472 ]
+  %479 = phi i64 [ %491, %487 ], [ %421, %472 ]
+  br i1 %38, label %483, label %480
 
-486:
-  %487 = add i64 %460, 1
-  %488 = load i64, ptr %461, align 8
-  %489 = icmp eq i64 %487, %488
-  br i1 %489, label %491, label %490
+480:
+  %481 = getelementptr i64, ptr %319, i64 %478
+  %482 = load i64, ptr %481, align 8
+  br label %487
 
-490:
-  br label %491
+483:
+  %484 = getelementptr i32, ptr %319, i64 %478
+  %485 = load i32, ptr %484, align 4
+  %486 = zext i32 %485 to i64
+  br label %487
 
-491:
-  %492 = phi i64 [ %466, %490 ], [ %468, %486 ]
-  store i64 %492, ptr %410, align 8
-  br label %532
+487:
+  %488 = phi i64 [ %482, %480 ], [ %486, %483 ]
+  %489 = icmp sgt i64 %488, %474
+  %490 = call i64 @llvm.smin.i64(i64 %488, i64 %479)
+  %491 = select i1 %489, i64 %490, i64 %479
+  %492 = add i64 %478, 1
+  %493 = icmp eq i64 %492, %424
+  br i1 %493, label %475, label %477
 
-493:
-  %494 = phi i64 [ %413, %463 ], [ %528, %527 ]
-  %495 = phi i64 [ 0, %463 ], [ %529, %527 ]
-  %496 = shl i64 %459, %420
-  %497 = add i64 %496, %415
-  br label %532
+494:
+  %495 = add i64 %468, 1
+  %496 = load i64, ptr %469, align 8
+  %497 = icmp eq i64 %495, %496
+  br i1 %497, label %499, label %498
 
 498:
-  %499 = phi i64 [ %530, %527 ], [ 0, %463 ]
-  %500 = phi i64 [ %529, %527 ], [ 0, %463 ]
-  %501 = phi i64 [ %528, %527 ], [ %413, %463 ]
-  br i1 %38, label %502, label %509
+  br label %499
 
-502:
-  %503 = getelementptr i32, ptr %311, i64 %499
-  %504 = load i32, ptr %503, align 4
-  %505 = zext i32 %504 to i64
-  %506 = sub i64 %505, %415
-  %507 = lshr i64 %506, %420
-  %508 = icmp eq i64 %507, %459
-  br i1 %508, label %518, label %521
+499:
+  %500 = phi i64 [ %474, %498 ], [ %476, %494 ]
+  store i64 %500, ptr %418, align 8
+  br label %540
 
-509:
-  %510 = getelementptr i64, ptr %311, i64 %499
-  %511 = load i64, ptr %510, align 8
-  %512 = sub i64 %511, %415
-  %513 = lshr i64 %512, %420
-  %514 = icmp eq i64 %513, %459
-  br i1 %514, label %515, label %521
+501:
+  %502 = phi i64 [ %421, %471 ], [ %536, %535 ]
+  %503 = phi i64 [ 0, %471 ], [ %537, %535 ]
+  %504 = shl i64 %467, %428
+  %505 = add i64 %504, %423
+  br label %540
 
-515:
-  %516 = add i64 %500, 1
-  %517 = getelementptr i64, ptr %311, i64 %500
-  store i64 %511, ptr %517, align 8
-  br label %527
+506:
+  %507 = phi i64 [ %538, %535 ], [ 0, %471 ]
+  %508 = phi i64 [ %537, %535 ], [ 0, %471 ]
+  %509 = phi i64 [ %536, %535 ], [ %421, %471 ]
+  br i1 %38, label %510, label %517
 
-518:
-  %519 = add i64 %500, 1
-  %520 = getelementptr i32, ptr %311, i64 %500
-  store i32 %504, ptr %520, align 4
-  br label %527
+510:
+  %511 = getelementptr i32, ptr %319, i64 %507
+  %512 = load i32, ptr %511, align 4
+  %513 = zext i32 %512 to i64
+  %514 = sub i64 %513, %423
+  %515 = lshr i64 %514, %428
+  %516 = icmp eq i64 %515, %467
+  br i1 %516, label %526, label %529
 
-521:
-  %522 = phi i64 [ %513, %509 ], [ %507, %502 ]
-  %523 = phi i64 [ %511, %509 ], [ %505, %502 ]
-  %524 = icmp sgt i64 %522, %459
-  %525 = call i64 @llvm.smin.i64(i64 %523, i64 %501)
-  %526 = select i1 %524, i64 %525, i64 %501
-  br label %527
+517:
+  %518 = getelementptr i64, ptr %319, i64 %507
+  %519 = load i64, ptr %518, align 8
+  %520 = sub i64 %519, %423
+  %521 = lshr i64 %520, %428
+  %522 = icmp eq i64 %521, %467
+  br i1 %522, label %523, label %529
 
-527:
-  %528 = phi i64 [ %526, %521 ], [ %501, %515 ], [ %501, %518 ]
-  %529 = phi i64 [ %500, %521 ], [ %516, %515 ], [ %519, %518 ]
-  %530 = add i64 %499, 1
-  %531 = icmp eq i64 %530, %416
-  br i1 %531, label %493, label %498
+523:
+  %524 = add i64 %508, 1
+  %525 = getelementptr i64, ptr %319, i64 %508
+  store i64 %519, ptr %525, align 8
+  br label %535
 
-532:
-  %533 = phi i64 [ %420, %493 ], [ %412, %491 ]
-  %534 = phi i64 [ %494, %493 ], [ %468, %491 ]
-  %535 = phi i64 [ %497, %493 ], [ %415, %491 ]
-  %536 = phi i64 [ %495, %493 ], [ %416, %491 ]
-  br i1 %462, label %581, label %411
+526:
+  %527 = add i64 %508, 1
+  %528 = getelementptr i32, ptr %319, i64 %508
+  store i32 %512, ptr %528, align 4
+  br label %535
 
-537:
-  %538 = phi i64 [ %553, %576 ], [ 0, %319 ]
-  %539 = phi i64 [ %554, %576 ], [ %320, %319 ]
-  %540 = phi i64 [ %555, %576 ], [ %320, %319 ]
-  %541 = phi i64 [ %578, %576 ], [ 0, %319 ]
-  %542 = phi i64 [ %577, %576 ], [ 0, %319 ]
-  %543 = phi i64 [ %579, %576 ], [ 0, %319 ]
-  br i1 %38, label %547, label %544
+529:
+  %530 = phi i64 [ %521, %517 ], [ %515, %510 ]
+  %531 = phi i64 [ %519, %517 ], [ %513, %510 ]
+  %532 = icmp sgt i64 %530, %467
+  %533 = call i64 @llvm.smin.i64(i64 %531, i64 %509)
+  %534 = select i1 %532, i64 %533, i64 %509
+  br label %535
 
-544:
-  %545 = getelementptr i64, ptr %311, i64 %543
-  %546 = load i64, ptr %545, align 8
-  br label %551
+535:
+  %536 = phi i64 [ %534, %529 ], [ %509, %523 ], [ %509, %526 ]
+  %537 = phi i64 [ %508, %529 ], [ %524, %523 ], [ %527, %526 ]
+  %538 = add i64 %507, 1
+  %539 = icmp eq i64 %538, %424
+  br i1 %539, label %501, label %506
 
-547:
-  %548 = getelementptr i32, ptr %311, i64 %543
-  %549 = load i32, ptr %548, align 4
-  %550 = zext i32 %549 to i64
-  br label %551
+540:
+  %541 = phi i64 [ %428, %501 ], [ %420, %499 ]
+  %542 = phi i64 [ %502, %501 ], [ %476, %499 ]
+  %543 = phi i64 [ %505, %501 ], [ %423, %499 ]
+  %544 = phi i64 [ %503, %501 ], [ %424, %499 ]
+  br i1 %470, label %589, label %419
 
-551:
-  %552 = phi i64 [ %546, %544 ], [ %550, %547 ]
-  %553 = add i64 %552, %538
-  %554 = call i64 @llvm.smin.i64(i64 %552, i64 %539)
-  %555 = call i64 @llvm.smax.i64(i64 %552, i64 %540)
-  %556 = and i64 %552, 4294967295
-  %557 = lshr i64 %552, 32
-  %558 = mul i64 %556, %556
-  %559 = add i64 %558, %542
-  %560 = icmp ult i64 %559, %558
-  %561 = zext i1 %560 to i64
-  %562 = add i64 %541, %561
-  %563 = icmp ne i64 %557, 0
-  %564 = select i1 %40, i1 %563, i1 false
-  br i1 %564, label %565, label %576
+545:
+  %546 = phi i64 [ %561, %584 ], [ 0, %327 ]
+  %547 = phi i64 [ %562, %584 ], [ %328, %327 ]
+  %548 = phi i64 [ %563, %584 ], [ %328, %327 ]
+  %549 = phi i64 [ %586, %584 ], [ 0, %327 ]
+  %550 = phi i64 [ %585, %584 ], [ 0, %327 ]
+  %551 = phi i64 [ %587, %584 ], [ 0, %327 ]
+  br i1 %38, label %555, label %552
 
-565:
-  %566 = mul i64 %556, %557
-  %567 = shl i64 %566, 33
-  %568 = add i64 %559, %567
-  %569 = lshr i64 %566, 31
-  %570 = mul i64 %557, %557
-  %571 = add i64 %569, %570
-  %572 = icmp ult i64 %568, %567
-  %573 = zext i1 %572 to i64
-  %574 = add i64 %571, %573
-  %575 = add i64 %574, %562
-  br label %576
+552:
+  %553 = getelementptr i64, ptr %319, i64 %551
+  %554 = load i64, ptr %553, align 8
+  br label %559
 
-576:
-  %577 = phi i64 [ %568, %565 ], [ %559, %551 ]
-  %578 = phi i64 [ %575, %565 ], [ %562, %551 ]
-  %579 = add i64 %543, 1
-  %580 = icmp eq i64 %579, %312
-  br i1 %580, label %322, label %537
+555:
+  %556 = getelementptr i32, ptr %319, i64 %551
+  %557 = load i32, ptr %556, align 4
+  %558 = zext i32 %557 to i64
+  br label %559
 
-581:
-  %582 = getelementptr i8, ptr %302, i64 64
-  store i64 %324, ptr %582, align 8
-  %583 = getelementptr i8, ptr %302, i64 72
-  store i64 %323, ptr %583, align 8
-  %584 = load i64, ptr %303, align 8
-  %585 = getelementptr i64, ptr %11, i64 %584
-  store i64 0, ptr %585, align 8
-  %586 = add i64 %298, 1
-  %587 = icmp eq i64 %586, %146
-  br i1 %587, label %588, label %296
+559:
+  %560 = phi i64 [ %554, %552 ], [ %558, %555 ]
+  %561 = add i64 %560, %546
+  %562 = call i64 @llvm.smin.i64(i64 %560, i64 %547)
+  %563 = call i64 @llvm.smax.i64(i64 %560, i64 %548)
+  %564 = and i64 %560, 4294967295
+  %565 = lshr i64 %560, 32
+  %566 = mul i64 %564, %564
+  %567 = add i64 %566, %550
+  %568 = icmp ult i64 %567, %566
+  %569 = zext i1 %568 to i64
+  %570 = add i64 %549, %569
+  %571 = icmp ne i64 %565, 0
+  %572 = select i1 %40, i1 %571, i1 false
+  br i1 %572, label %573, label %584
 
-588:
-  %589 = phi i64 [ %43, %175 ], [ %43, %153 ], [ %300, %581 ]
+573:
+  %574 = mul i64 %564, %565
+  %575 = shl i64 %574, 33
+  %576 = add i64 %567, %575
+  %577 = lshr i64 %574, 31
+  %578 = mul i64 %565, %565
+  %579 = add i64 %577, %578
+  %580 = icmp ult i64 %576, %575
+  %581 = zext i1 %580 to i64
+  %582 = add i64 %579, %581
+  %583 = add i64 %582, %570
+  br label %584
+
+584:
+  %585 = phi i64 [ %576, %573 ], [ %567, %559 ]
+  %586 = phi i64 [ %583, %573 ], [ %570, %559 ]
+  %587 = add i64 %551, 1
+  %588 = icmp eq i64 %587, %320
+  br i1 %588, label %330, label %545
+
+589:
+  %590 = getelementptr i8, ptr %310, i64 64
+  store i64 %332, ptr %590, align 8
+  %591 = getelementptr i8, ptr %310, i64 72
+  store i64 %331, ptr %591, align 8
+  %592 = load i64, ptr %311, align 8
+  %593 = getelementptr i64, ptr %11, i64 %592
+  store i64 0, ptr %593, align 8
+  %594 = add i64 %306, 1
+  %595 = icmp eq i64 %594, %151
+  br i1 %595, label %596, label %304
+
+596:
+  %597 = phi i64 [ %43, %180 ], [ %43, %158 ], [ %308, %589 ]
   store i64 %57, ptr %4, align 8
-  %590 = icmp slt i64 %57, %3
-  br i1 %590, label %41, label %591
+  %598 = icmp slt i64 %57, %3
+  br i1 %598, label %41, label %599
 
-591:
-  %592 = phi i64 [ %43, %158 ], [ %43, %157 ], [ 0, %19 ], [ -1, %66 ], [ -1, %128 ], [ -1, %119 ], [ -1, %122 ], [ -1, %96 ], [ -1, %59 ], [ %43, %153 ], [ %589, %588 ]
-  ret i64 %592
+599:
+  %600 = phi i64 [ 0, %19 ], [ %43, %163 ], [ %43, %162 ], [ -1, %59 ], [ -1, %96 ], [ -1, %130 ], [ -1, %132 ], [ -1, %119 ], [ -1, %126 ], [ -1, %66 ], [ %597, %596 ], [ %43, %158 ]
+  ret i64 %600
 }
 
 define i64 @sum_codes(ptr %0, ptr %1, i64 %2, ptr %3) {

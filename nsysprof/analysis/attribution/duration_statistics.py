@@ -41,7 +41,7 @@ class OwnedDurations:
     # The duration of each row, and its code, from 0 on.
     duration_ns: Ints
     code: Ints
-    # The name of each code, from 0 on, and how many names there are.
+    # The name of each code, from 0 on, or -1 to leave its rows out; and how many names there are.
     name_of: Ints
     names: int
 
@@ -75,7 +75,8 @@ class OwnedDurations:
             )  # fmt: skip
             if filled < 0:
                 raise ValueError("the arrays of durations do not fit each other")
-            yield _tabulate_lines(lines[:filled])
+            if filled:
+                yield _tabulate_lines(lines[:filled])
 
 
 def summarize_durations(duration_ns: Ints, code: Ints, group_of: Ints | None = None) -> pd.DataFrame:

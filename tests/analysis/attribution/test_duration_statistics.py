@@ -88,6 +88,9 @@ def test_compiled_code_refuses_arrays_that_do_not_fit_each_other():
             with pytest.raises(ValueError, match="do not fit"):
                 list(wrong.summarize())
         (table,) = replace(owned, high=one * 3).summarize()
+        (some,) = replace(owned, high=one * 3, name_of=np.array([0, -1, 2, 3])).summarize()
+        assert list(replace(owned, high=one * 3, name_of=np.full(4, -1)).summarize()) == []
+    assert some[["name", "instances", "total_ns"]].to_numpy().tolist() == [[3, 1, 3]]
     assert table[["owner", "name", "instances", "total_ns"]].to_numpy().tolist() == [[1, 1, 2, 2], [1, 3, 1, 3]]
 
 

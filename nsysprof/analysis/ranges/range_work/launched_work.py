@@ -17,7 +17,7 @@ from nsysprof.analysis.ranges.range_evidence import RangeEvidence
 from nsysprof.analysis.ranges.range_work.name_kernels import name_kernels
 from nsysprof.errors import TraceForeignError
 from nsysprof.results.analysis import RANGE_KERNEL_COLUMNS
-from nsysprof.trace.schema import COPY, FILL, Int64s, Ints
+from nsysprof.trace.schema import COPY, FILL, KERNEL, Int64s, Ints
 
 _COLUMNS = ("gpu_busy_ns", "kernel_total_ns", "kernel_count", "memcpy_bytes", "memset_bytes")
 # The most pairs of a range's name and a kernel's name: this many for each piece of work, plus a constant. A program in
@@ -64,16 +64,14 @@ def _summarize(
     work: OrderedWork, names: Names, stretches: tuple[Int64s, Int64s, Int64s], pool: Executor
 ) -> Iterator[pd.DataFrame]:
     """Yield statistics of durations by group and number of the kernel's name, some groups at a time."""
-    group, low, high = stretches[0], work.of_kernels(stretches[1]), work.of_kernels(stretches[2])
-    filled = high > low
-    group, low, high = group[filled], low[filled], high[filled]
-    count = max(1, len(names.texts))
+    places = work.work
+    kernels = np.where(places.kind_of == KERNEL, names.of_variant, -1)
     owned = OwnedDurations(
-        group, low, high, work.kernel_rows, work.work.duration_ns, work.work.variant, names.of_variant, count
+        *stretches, work.order, places.duration_ns, places.variant, kernels, max(1, len(names.texts))
     )
-    found = owned.summarize() if len(group) else None
+    found = owned.summarize()
     if found is None:
-        yield from pool.map(_Kernels.summarize, _parts(work, names, group, low, high))
+        yield from pool.map(_Kernels.summarize, _parts(work, names, *stretches))
         return
     for each in found:
         table = each.rename(columns={"owner": "group", "name": "number"})
@@ -134,6 +132,9 @@ class _Kernels:
 def _parts(work: OrderedWork, names: Names, group: Int64s, low: Int64s, high: Int64s) -> Iterator[_Kernels]:
     """Yield the kernels of some groups at a time: those of all groups are several times as large as the trace."""
     rows = work.kernel_rows
+    low, high = work.of_kernels(low), work.of_kernels(high)
+    filled = high > low
+    group, low, high = group[filled], low[filled], high[filled]
     duration, number = work.work.duration_ns[rows], names.numbers(work.work.variant[rows])
     for part in parts_of_owners(group, low, high):
         yield _Kernels(duration, number, max(1, len(names.texts)), group[part], low[part], high[part])
