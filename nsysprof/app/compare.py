@@ -137,12 +137,11 @@ def _write(found: VersionComparison, request: CompareRequest, folder: Path | Non
     from nsysprof.report.formats.markdown import render_markdown
     from nsysprof.report.reports.compare_report import compare_report
 
-    report = compare_report(found)
     texts = {}
     if request.markdown is not None:
-        texts[request.markdown] = render_markdown(report)
+        texts[request.markdown] = render_markdown(compare_report(found))
     if request.junit is not None:
-        texts[request.junit] = render_junit(report)
+        texts[request.junit] = render_junit(compare_report(found))
     for path, text in texts.items():
         try:
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable
 
@@ -21,6 +22,8 @@ _OPERATORS = {
 }
 _MATMUL = re.compile(r"gemm|gemv|nvjet|xmma|cutlass|splitK|dot_kernel|\b(bmm|matmul)\b", re.IGNORECASE)
 _SOFTMAX = re.compile(r"softmax", re.IGNORECASE)
+# What a name shows that belongs to a part of unfused attention.
+_PRODUCT, _WEIGHTS = "product", "weights"
 
 
 def kernel_family(names: Iterable[str]) -> str | None:
@@ -33,13 +36,18 @@ def kernel_family(names: Iterable[str]) -> str | None:
     seen = list(names)
     if not seen:
         return None
-    if any(map(_is_cudnn, seen)):  # its names contain "flash" too, so cuDNN is tried first
-        return "cudnn"
-    for family, pattern in _FUSED:
-        if any(pattern.search(name) for name in seen):
-            return family
-    has_both = all(any(pattern.search(name) for name in seen) for pattern in (_MATMUL, _SOFTMAX))
-    return "math" if has_both else "other"
+    marks = frozenset().union(*map(_marks_of, seen))
+    families = ("cudnn", *(family for family, _ in _FUSED))  # names of cuDNN contain "flash" too, so it is tried first
+    fused = next((family for family in families if family in marks), None)
+    return fused or ("math" if marks >= {_PRODUCT, _WEIGHTS} else "other")
+
+
+@functools.lru_cache(1 << 14)  # a kernel runs in many ranges
+def _marks_of(name: str) -> frozenset[str]:
+    """Return the families of fused kernels, and the parts of unfused attention, that a name belongs to."""
+    patterns = (*_FUSED, (_PRODUCT, _MATMUL), (_WEIGHTS, _SOFTMAX))
+    found = {mark for mark, pattern in patterns if pattern.search(name)}
+    return frozenset(found | {"cudnn"} if _is_cudnn(name) else found)
 
 
 def _is_cudnn(name: str) -> bool:

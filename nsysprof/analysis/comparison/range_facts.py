@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,6 +12,7 @@ import pandas as pd
 
 from nsysprof.analysis.attribution.attributed_ranges import Attributed, attribute_ranges
 from nsysprof.analysis.attribution.caused_work import CausedWork, find_caused
+from nsysprof.analysis.attribution.graph_work import find_graph_work
 from nsysprof.analysis.attribution.intervals import union_ns
 from nsysprof.analysis.attribution.range_names import name_steps
 from nsysprof.analysis.kernel_names.variant_names import kernel_names
@@ -35,6 +36,8 @@ _COLUMNS = {
     "launches": "launch_count", "kernels": "kernel_count", "kernel_time": "kernel_total_ns", "busy": "gpu_busy_ns",
     "wall": "wall_ns", "copied": "memcpy_bytes", "filled": "memset_bytes", "vram": "peak_vram_bytes",
 }  # fmt: skip
+# The key of a kernel in a range, and what KernelFacts has of it.
+_OF_KERNELS = ("range", "style", "domain", "name", "category", "short_name", "instances", "total_ns", "label")
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,7 @@ def collect_range_facts(
     ordered = table.sort_values("style", key=lambda style: style != "StartEnd", kind="stable")
     chosen = ordered.drop_duplicates(["range", "domain"])
     chosen = chosen[np.array([_TOOL.match(name) is None for name in chosen["range"]], dtype=bool)]
-    kernels = _kernels(pd.concat([steady.summary.kernels, steady.summary.caused]))
+    kernels = _kernels([steady.summary.kernels, steady.summary.caused])
     group = steady.attributed.ranges["group"].to_numpy(dtype=np.int64)
     by_group = np.argsort(group, kind="stable")
     edges = np.searchsorted(group[by_group], np.arange(len(table) + 1))
@@ -86,8 +89,9 @@ def collect_range_facts(
 
 def _find_steady(tables: Tables, found: Attribution, calls: Mapping[str, int], *, launched_only: bool) -> _Steady:
     ranges, structure = found.attributed.ranges, found.attributed.structure
-    caused = None if launched_only else find_caused(tables, ranges, structure)
-    replays = np.zeros(len(ranges), np.int64) if caused is None else caused.replays(len(ranges))
+    replays = np.zeros(len(ranges), np.int64)
+    if not launched_only and find_graph_work(tables) is not None:
+        replays = find_caused(tables, ranges, structure).replays(len(ranges))
     group = ranges["group"].to_numpy(dtype=np.int64)
     keys = found.attributed.keys
     names = name_steps(keys["name"].tolist(), np.bincount(group, minlength=len(keys)).tolist())
@@ -95,8 +99,7 @@ def _find_steady(tables: Tables, found: Attribution, calls: Mapping[str, int], *
     kept = ~structure.warm_up | (replays > 0) | measured
     renamed = ranges.assign(name=np.array(names, dtype=object)[group])[kept] if len(ranges) else ranges
     attributed = attribute_ranges(tables, renamed.drop(columns=["group", "global_pid"], errors="ignore"))
-    if caused is not None:
-        caused = find_caused(tables, attributed.ranges, attributed.structure)
+    caused = None if launched_only else find_caused(tables, attributed.ranges, attributed.structure)
     evidence = RangeEvidence(
         tables, attributed, kernel_names(tables), found.memory, found.replays, found.launch_calls,
         live_metrics(tables)[0], caused,
@@ -162,8 +165,10 @@ def _add_busy(tables: Tables, attributed: Attributed, summary: RangeSummary, ado
     group = attributed.ranges["group"].to_numpy(dtype=np.int64)[instance]
     devices, code = np.unique(work.device_of, return_inverse=True)
     cell = group * len(devices) + code[work.variant[row]]
-    order = np.argsort(cell, kind="stable")
-    used, number = np.unique(cell[order], return_inverse=True)
+    order = np.argsort(cell.astype(np.min_scalar_type(int(cell.max()))), kind="stable")  # narrow numbers sort faster
+    rows = np.bincount(cell)
+    used = np.flatnonzero(rows)
+    number = np.repeat(np.arange(len(used)), rows[used])
     busy = union_ns(work.start_ns[row[order]], work.duration_ns[row[order]], number)
     total = np.zeros(len(summary.by_name), dtype=np.int64)
     np.add.at(total, used // len(devices), busy)
@@ -172,15 +177,21 @@ def _add_busy(tables: Tables, attributed: Attributed, summary: RangeSummary, ado
     summary.by_name.loc[groups[known], "gpu_busy_ns"] = total[groups[known]]
 
 
-def _kernels(table: pd.DataFrame) -> dict[tuple[str, str, str], dict[str, KernelFacts]]:
-    sums = table.groupby(["range", "style", "domain", "name"], sort=False).agg(
-        category=("category", "first"), short_name=("short_name", "first"), instances=("instances", "sum"),
-        total_ns=("total_ns", "sum"), label=("label", "first"),
-    )  # fmt: skip
+def _kernels(tables: Sequence[pd.DataFrame]) -> dict[tuple[str, str, str], dict[str, KernelFacts]]:
+    """Return the kernels of each range by name: those that it launched, adopted and captured together."""
     found: dict[tuple[str, str, str], dict[str, KernelFacts]] = {}
-    for row in sums.reset_index().to_dict("records"):
-        found.setdefault((row["range"], row["style"], row["domain"]), {})[row["name"]] = _kernel(row)
+    for table in tables:
+        for range_, style, domain, name, *cells in zip(
+            *(table[column].tolist() for column in _OF_KERNELS), strict=True
+        ):
+            own = found.setdefault((range_, style, domain), {})
+            more, before = KernelFacts(*cells), own.get(name)
+            own[name] = more if before is None else _together(before, more)
     return found
+
+
+def _together(one: KernelFacts, more: KernelFacts) -> KernelFacts:
+    return replace(one, instances=one.instances + more.instances, total_ns=one.total_ns + more.total_ns)
 
 
 def _kernel(row: Mapping[Any, Any]) -> KernelFacts:

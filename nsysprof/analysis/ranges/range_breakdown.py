@@ -9,10 +9,11 @@ from nsysprof.analysis.attribution.attributed_ranges import Attributed
 from nsysprof.analysis.attribution.intervals import union_ns
 from nsysprof.analysis.ranges.instances import portions
 from nsysprof.results.comparison import PARTS
-from nsysprof.trace.schema import COPY, FILL, KERNEL, MIGRATION, Bools, Int64s, Work
+from nsysprof.trace.schema import COPY, FILL, KERNEL, MIGRATION, Bools, Int64s, Ints, Work
 
 # Where several kinds run at the same time, the first of these gets the time: a copy during a kernel costs nothing.
 _ORDER = ((KERNEL,), (COPY, MIGRATION), (FILL,))
+_ROWS_AT_ONCE = 1 << 17
 
 
 def split_walls(work: Work, attributed: Attributed, adopted: tuple[Int64s, Int64s] | None = None) -> Int64s:
@@ -37,7 +38,7 @@ def split_walls(work: Work, attributed: Attributed, adopted: tuple[Int64s, Int64
     parts[:, 0] = end - begin
     for segments in attributed.segments.values():
         for instance, row in portions(segments):
-            _split(work, instance, row.astype(np.int64), begin, end, parts)
+            _split(work, instance, row, begin, end, parts)
     if adopted is not None and len(adopted[0]):
         _split(work, *with_launched(attributed, *adopted), begin, end, parts)
     return parts
@@ -56,24 +57,43 @@ def with_launched(attributed: Attributed, instance: Int64s, row: Int64s) -> tupl
     return instance[order], row[order].astype(np.int64)
 
 
-def _split(work: Work, instance: Int64s, row: Int64s, begin: Int64s, end: Int64s, parts: Int64s) -> None:
-    """Write the parts of these instances into `parts`."""
+def _split(work: Work, instance: Int64s, row: Ints, begin: Int64s, end: Int64s, parts: Int64s) -> None:
+    """Write the parts of these instances into `parts`. The rows of an instance follow each other."""
+    edges = np.append(np.flatnonzero(np.diff(instance)) + 1, len(instance))
+    low = 0
+    while low < len(instance):  # some instances at a time, for which the same memory serves
+        high = int(edges[np.searchsorted(edges, min(low + _ROWS_AT_ONCE, len(instance)))])
+        _split_some(work, instance[low:high], row[low:high].astype(np.int64), begin, end, parts)
+        low = high
+
+
+def _split_some(work: Work, instance: Int64s, row: Int64s, begin: Int64s, end: Int64s, parts: Int64s) -> None:
     start = np.maximum(work.start_ns[row], begin[instance])
     stop = np.minimum(work.ends_ns(row), end[instance])
     inside = stop > start
-    instance, row, start, stop = instance[inside], row[inside], start[inside], stop[inside]
+    if not inside.all():
+        at = np.flatnonzero(inside)
+        instance, row, start, stop = instance[at], row[at], start[at], stop[at]
     if len(row) == 0:
         return
-    chosen, number = np.unique(instance, return_inverse=True)
-    first, last = np.full(len(chosen), np.iinfo(np.int64).max), np.full(len(chosen), np.iinfo(np.int64).min)
-    np.minimum.at(first, number, start)
-    np.maximum.at(last, number, stop)
+    edges = np.concatenate(([0], np.flatnonzero(np.diff(instance)) + 1))  # the rows of an instance follow each other
+    chosen = instance[edges]
+    number = np.repeat(np.arange(len(chosen)), np.diff(edges, append=len(instance)))
+    first, last = np.minimum.reduceat(start, edges), np.maximum.reduceat(stop, edges)
     kind = work.kinds(row)
     earlier = np.zeros(len(chosen), dtype=np.int64)
     wanted: Bools = np.zeros(len(row), dtype=bool)
     for column, kinds in enumerate((*_ORDER, None), start=1):
-        wanted = np.ones(len(row), dtype=bool) if kinds is None else wanted | np.isin(kind, kinds)
-        covered = _union(start[wanted], stop[wanted], number[wanted], len(chosen))
+        more = ~wanted if kinds is None else np.isin(kind, kinds)
+        if not more.any():
+            continue
+        wanted |= more
+        # What the kinds before it cover is known where there is nothing of this one.
+        changed = np.zeros(len(chosen), dtype=bool)
+        changed[number[more]] = True
+        covered = earlier.copy()
+        again = slice(None) if changed.all() and wanted.all() else wanted & changed[number]
+        covered[changed] = _union(start[again], stop[again], number[again], len(chosen))[changed]
         parts[chosen, column] = covered - earlier
         earlier = covered
     parts[chosen, 0] = first - begin[chosen]

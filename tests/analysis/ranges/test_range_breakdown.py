@@ -3,6 +3,7 @@ from hypothesis import strategies as st
 
 from nsysprof.analysis.comparison.range_facts import collect_range_facts
 from nsysprof.analysis.overview.summarize import summarize
+from nsysprof.analysis.ranges import range_breakdown
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_tables
 from tests.builders.build_trace import OTHER_TID, TID, TraceBuilder
@@ -73,6 +74,14 @@ def test_every_real_range_adds_up(trace_path):
                 assert walls.get((range_name, domain), each.metrics["wall"]) == each.metrics["wall"]
                 assert min(each.parts.values()) >= 0
     assert ranges > 70
+
+
+def test_how_many_rows_are_looked_at_together_changes_nothing(trace_path, monkeypatch):
+    whole, _ = facts(trace_path("ddp_rank0"))
+    monkeypatch.setattr(range_breakdown, "_ROWS_AT_ONCE", 3)
+    in_pieces, _ = facts(trace_path("ddp_rank0"))
+    assert in_pieces == whole
+    assert any(each.parts["copies_ns"] and each.parts["fills_ns"] for each in whole.values() if each.parts)
 
 
 def test_what_the_profiler_lost_is_unknown_and_not_zero(trace_path):
