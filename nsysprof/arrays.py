@@ -30,7 +30,7 @@ _LOOK_UP = 8
 _FUNCTIONS = {
     "decode": "b iii ai aa i aii",
     "encode": "a iii ai ai a a",
-    "read_events": "b iii ai aa iii a bbb i ai ai ai aaa",
+    "read_events": "b iii ai aa iiii a bbb i ai ai ai aaa",
     "match_ids": "vv r",
     "replay": "i aaaaaaaaaaaaaa i aa",
     "keep_below": "d b i aa iiiii a",

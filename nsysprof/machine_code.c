@@ -285,12 +285,13 @@ static i64 code_of(const i64 *tuple, i64 width, i64 *slots, i64 mask, i64 *rows,
    value goes straight into its column. Return the pages read: fewer where state[4] says why, or -1.
 
    The first arguments are those of decode; wanted: for each column of the table its role, or -1. kind: that of the work,
-   or CALLS. durations and codes have 32 and 16 bits, or 64 and 32 where is_wide says so (bits 1 and 2). capacity: of
+   or CALLS. durations have 32 bits, or 64 where is_wide. code_bytes: of each code: 1, 2 (with
+   a sign) or 4. capacity: of
    each of these columns. nodes: takes the graph nodes. headers: what is known of headers; begins with zeros. values: room for
    one row and one tuple. state: rows, nodes, tuples, dropped rows, reason. */
 i64 read_events(const u8 *buffer, i64 pages, i64 page_size, i64 usable, const i64 *wanted, i64 columns,
-                const i64 *above, const i64 *at_most, i64 is_only, i64 kind, i64 is_wide, i64 *starts, u8 *durations,
-                u8 *ids, u8 *codes, i64 capacity, i64 *nodes, i64 node_capacity, i64 *slots, i64 mask, i64 *tuples,
+                const i64 *above, const i64 *at_most, i64 is_only, i64 kind, i64 is_wide, i64 code_bytes, i64 *starts,
+                u8 *durations, u8 *ids, u8 *codes, i64 capacity, i64 *nodes, i64 node_capacity, i64 *slots, i64 mask, i64 *tuples,
                 i64 tuple_capacity, i64 *headers, i64 *values, i64 *state) {
     i64 *tuple = values + ROLES, width = kind == CALLS ? 3 : 8, last_code = -1;
     for (i64 page = 0; page < pages; page++) {
@@ -365,20 +366,23 @@ i64 read_events(const u8 *buffer, i64 pages, i64 page_size, i64 usable, const i6
                     return page;
                 }
             }
-            if (is_wide & 1)
+            if (is_wide)
                 ((i64 *)durations)[row] = duration;
             else if (duration >> 32) {
                 state[4] = WIDE_DURATION;
                 return page;
             } else
                 ((u32 *)durations)[row] = (u32)duration;
-            if (is_wide & 2)
-                ((i32 *)codes)[row] = (i32)last_code;
-            else if (last_code >> 15) {
+            if (last_code > (code_bytes == 1 ? 0xff : code_bytes == 2 ? 0x7fff : 0x7fffffff)) {
                 state[4] = WIDE_CODE;
                 return page;
-            } else
+            }
+            if (code_bytes == 1)
+                codes[row] = (u8)last_code;
+            else if (code_bytes == 2)
                 ((i16 *)codes)[row] = (i16)last_code;
+            else
+                ((i32 *)codes)[row] = (i32)last_code;
             ((u32 *)ids)[row] = (u64)id >> 32 ? 0 : (u32)id;
             starts[row++] = start;
         }

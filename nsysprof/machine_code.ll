@@ -1,4 +1,4 @@
-; made by scripts/build_machine_code of machine_code.c with SHA-256 ddba8672d5c54fc0f80284e24d292e8a084235ada224c4c032bab5541c1924b7
+; made by scripts/build_machine_code of machine_code.c with SHA-256 be0e3b67a8d4b1bacbfef8d04ce3eba6f5a28efb0a44a174662401ed7742162c
 
 %struct.numbers = type { ptr, i64, i64 }
 %struct.open_ranges = type { i64, i64, i64, i64, i64, i64, i64 }
@@ -535,846 +535,856 @@ define i64 @encode(ptr %0, i64 %1, i64 %2, i64 %3, ptr %4, i64 %5, ptr %6, i64 %
   ret i64 %101
 }
 
-define i64 @read_events(ptr %0, i64 %1, i64 %2, i64 %3, ptr %4, i64 %5, ptr %6, ptr %7, i64 %8, i64 %9, i64 %10, ptr %11, ptr %12, ptr %13, ptr %14, i64 %15, ptr %16, i64 %17, ptr %18, i64 %19, ptr %20, i64 %21, ptr %22, ptr %23, ptr %24) {
-  %26 = getelementptr i8, ptr %23, i64 80
-  %27 = icmp eq i64 %9, -1
-  %28 = select i1 %27, i64 3, i64 8
-  %29 = icmp sgt i64 %1, 0
-  br i1 %29, label %30, label %668
+define i64 @read_events(ptr %0, i64 %1, i64 %2, i64 %3, ptr %4, i64 %5, ptr %6, ptr %7, i64 %8, i64 %9, i64 %10, i64 %11, ptr %12, ptr %13, ptr %14, ptr %15, i64 %16, ptr %17, i64 %18, ptr %19, i64 %20, ptr %21, i64 %22, ptr %23, ptr %24, ptr %25) {
+  %27 = getelementptr i8, ptr %24, i64 80
+  %28 = icmp eq i64 %9, -1
+  %29 = select i1 %28, i64 3, i64 8
+  %30 = icmp sgt i64 %1, 0
+  br i1 %30, label %31, label %674
 
-30:
-  %31 = getelementptr i8, ptr %24, i64 8
-  %32 = getelementptr i8, ptr %24, i64 24
-  %33 = add i64 %3, -35
-  %34 = getelementptr i8, ptr %22, i64 10752
-  %35 = getelementptr i8, ptr %23, i64 8
-  %36 = getelementptr i8, ptr %23, i64 16
-  %37 = getelementptr i8, ptr %23, i64 56
-  %38 = getelementptr i8, ptr %23, i64 64
-  %39 = getelementptr i8, ptr %23, i64 120
-  %40 = getelementptr i8, ptr %23, i64 128
-  %41 = getelementptr i8, ptr %23, i64 72
-  %42 = getelementptr i8, ptr %23, i64 136
-  %43 = getelementptr i8, ptr %23, i64 48
-  %44 = getelementptr i8, ptr %23, i64 24
-  %45 = getelementptr i8, ptr %23, i64 32
-  %46 = getelementptr i8, ptr %23, i64 88
-  %47 = getelementptr i8, ptr %23, i64 40
-  %48 = getelementptr i8, ptr %23, i64 96
-  %49 = getelementptr i8, ptr %24, i64 16
-  %50 = and i64 %10, 1
-  %51 = icmp eq i64 %50, 0
-  %52 = and i64 %10, 2
-  %53 = icmp eq i64 %52, 0
-  %54 = load i64, ptr %24, align 8
-  %55 = load i64, ptr %31, align 8
-  br label %56
+31:
+  %32 = getelementptr i8, ptr %25, i64 8
+  %33 = getelementptr i8, ptr %25, i64 24
+  %34 = add i64 %3, -35
+  %35 = getelementptr i8, ptr %23, i64 10752
+  %36 = getelementptr i8, ptr %24, i64 8
+  %37 = getelementptr i8, ptr %24, i64 16
+  %38 = getelementptr i8, ptr %24, i64 56
+  %39 = getelementptr i8, ptr %24, i64 64
+  %40 = getelementptr i8, ptr %24, i64 120
+  %41 = getelementptr i8, ptr %24, i64 128
+  %42 = getelementptr i8, ptr %24, i64 72
+  %43 = getelementptr i8, ptr %24, i64 136
+  %44 = getelementptr i8, ptr %24, i64 48
+  %45 = getelementptr i8, ptr %24, i64 24
+  %46 = getelementptr i8, ptr %24, i64 32
+  %47 = getelementptr i8, ptr %24, i64 88
+  %48 = getelementptr i8, ptr %24, i64 40
+  %49 = getelementptr i8, ptr %24, i64 96
+  %50 = getelementptr i8, ptr %25, i64 16
+  %51 = icmp eq i64 %10, 0
+  %52 = icmp eq i64 %11, 1
+  %53 = icmp eq i64 %11, 2
+  %54 = select i1 %53, i64 32767, i64 2147483647
+  %55 = select i1 %52, i64 255, i64 %54
+  %56 = load i64, ptr %25, align 8
+  %57 = load i64, ptr %32, align 8
+  br label %58
 
-56:
-  %57 = phi i64 [ %55, %30 ], [ %658, %656 ]
-  %58 = phi i64 [ %54, %30 ], [ %659, %656 ]
-  %59 = phi i64 [ 8, %30 ], [ %663, %656 ]
-  %60 = phi i64 [ 7, %30 ], [ %662, %656 ]
-  %61 = phi i64 [ -1, %30 ], [ %660, %656 ]
-  %62 = phi i64 [ 0, %30 ], [ %661, %656 ]
-  %63 = mul i64 %62, %2
-  %64 = add i64 %63, %3
-  %65 = getelementptr i8, ptr %0, i64 %63
-  %66 = getelementptr i8, ptr %65, i64 3
-  %67 = load i8, ptr %66, align 1
-  %68 = zext i8 %67 to i64
-  %69 = shl i64 %68, 8
-  %70 = getelementptr i8, ptr %65, i64 4
-  %71 = load i8, ptr %70, align 1
-  %72 = zext i8 %71 to i64
-  %73 = or i64 %69, %72
-  %74 = add i64 %63, 8
-  %75 = shl i64 %73, 1
-  %76 = add i64 %75, %74
-  %77 = load i8, ptr %65, align 1
-  %78 = icmp ne i8 %77, 13
-  %79 = icmp sgt i64 %76, %64
-  %80 = select i1 %78, i1 true, i1 %79
-  %81 = add i64 %73, %58
-  %82 = icmp sgt i64 %81, %15
-  %83 = select i1 %80, i1 true, i1 %82
-  %84 = add i64 %73, %57
-  %85 = icmp sgt i64 %84, %17
-  %86 = or i64 %73, %8
-  %87 = icmp eq i64 %86, 0
-  %88 = or i1 %85, %87
-  %89 = select i1 %83, i1 true, i1 %88
-  br i1 %89, label %668, label %90
+58:
+  %59 = phi i64 [ %57, %31 ], [ %664, %662 ]
+  %60 = phi i64 [ %56, %31 ], [ %665, %662 ]
+  %61 = phi i64 [ 8, %31 ], [ %669, %662 ]
+  %62 = phi i64 [ 7, %31 ], [ %668, %662 ]
+  %63 = phi i64 [ -1, %31 ], [ %666, %662 ]
+  %64 = phi i64 [ 0, %31 ], [ %667, %662 ]
+  %65 = mul i64 %64, %2
+  %66 = add i64 %65, %3
+  %67 = getelementptr i8, ptr %0, i64 %65
+  %68 = getelementptr i8, ptr %67, i64 3
+  %69 = load i8, ptr %68, align 1
+  %70 = zext i8 %69 to i64
+  %71 = shl i64 %70, 8
+  %72 = getelementptr i8, ptr %67, i64 4
+  %73 = load i8, ptr %72, align 1
+  %74 = zext i8 %73 to i64
+  %75 = or i64 %71, %74
+  %76 = add i64 %65, 8
+  %77 = shl i64 %75, 1
+  %78 = add i64 %77, %76
+  %79 = load i8, ptr %67, align 1
+  %80 = icmp ne i8 %79, 13
+  %81 = icmp sgt i64 %78, %66
+  %82 = select i1 %80, i1 true, i1 %81
+  %83 = add i64 %75, %60
+  %84 = icmp sgt i64 %83, %16
+  %85 = select i1 %82, i1 true, i1 %84
+  %86 = add i64 %75, %59
+  %87 = icmp sgt i64 %86, %18
+  %88 = or i64 %75, %8
+  %89 = icmp eq i64 %88, 0
+  %90 = or i1 %87, %89
+  %91 = select i1 %85, i1 true, i1 %90
+  br i1 %91, label %674, label %92
 
-90:
-  %91 = load i64, ptr %32, align 8
-  %92 = icmp eq i64 %73, 0
-  br i1 %92, label %656, label %93
+92:
+  %93 = load i64, ptr %33, align 8
+  %94 = icmp eq i64 %75, 0
+  br i1 %94, label %662, label %95
 
-93:
-  %94 = getelementptr i64, ptr %6, i64 %62
-  %95 = load i64, ptr %94, align 8
-  %96 = icmp eq i64 %95, -9223372036854775808
-  %97 = getelementptr i8, ptr %0, i64 %74
-  %98 = getelementptr i64, ptr %7, i64 %62
-  %99 = or i64 %69, %72
-  %100 = getelementptr i8, ptr %0, i64 %59
-  br label %101
+95:
+  %96 = getelementptr i64, ptr %6, i64 %64
+  %97 = load i64, ptr %96, align 8
+  %98 = icmp eq i64 %97, -9223372036854775808
+  %99 = getelementptr i8, ptr %0, i64 %76
+  %100 = getelementptr i64, ptr %7, i64 %64
+  %101 = or i64 %71, %74
+  %102 = getelementptr i8, ptr %0, i64 %61
+  br label %103
 
-101:
-  %102 = phi i64 [ %61, %93 ], [ %653, %649 ]
-  %103 = phi i64 [ %58, %93 ], [ %652, %649 ]
-  %104 = phi i64 [ %57, %93 ], [ %651, %649 ]
-  %105 = phi i64 [ %91, %93 ], [ %650, %649 ]
-  %106 = phi i64 [ %95, %93 ], [ %182, %649 ]
-  %107 = phi i1 [ %96, %93 ], [ false, %649 ]
-  %108 = phi i64 [ 0, %93 ], [ %654, %649 ]
-  %109 = shl i64 %108, 1
-  %110 = getelementptr i8, ptr %97, i64 %109
-  %111 = load i8, ptr %110, align 1
-  %112 = zext i8 %111 to i64
-  %113 = shl i64 %112, 8
-  %114 = getelementptr i8, ptr %110, i64 1
-  %115 = load i8, ptr %114, align 1
-  %116 = zext i8 %115 to i64
-  %117 = or i64 %113, %116
-  %118 = add i64 %117, %63
-  %119 = icmp sge i64 %118, %76
-  %120 = icmp slt i64 %118, %64
-  %121 = and i1 %119, %120
-  br i1 %121, label %122, label %668
+103:
+  %104 = phi i64 [ %63, %95 ], [ %659, %655 ]
+  %105 = phi i64 [ %60, %95 ], [ %658, %655 ]
+  %106 = phi i64 [ %59, %95 ], [ %657, %655 ]
+  %107 = phi i64 [ %93, %95 ], [ %656, %655 ]
+  %108 = phi i64 [ %97, %95 ], [ %184, %655 ]
+  %109 = phi i1 [ %98, %95 ], [ false, %655 ]
+  %110 = phi i64 [ 0, %95 ], [ %660, %655 ]
+  %111 = shl i64 %110, 1
+  %112 = getelementptr i8, ptr %99, i64 %111
+  %113 = load i8, ptr %112, align 1
+  %114 = zext i8 %113 to i64
+  %115 = shl i64 %114, 8
+  %116 = getelementptr i8, ptr %112, i64 1
+  %117 = load i8, ptr %116, align 1
+  %118 = zext i8 %117 to i64
+  %119 = or i64 %115, %118
+  %120 = add i64 %119, %65
+  %121 = icmp sge i64 %120, %78
+  %122 = icmp slt i64 %120, %66
+  %123 = and i1 %121, %122
+  br i1 %123, label %124, label %674
 
-122:
-  %123 = add i64 %60, %113
-  %124 = add i64 %123, %116
-  br label %128
+124:
+  %125 = add i64 %62, %115
+  %126 = add i64 %125, %118
+  br label %130
 
-125:
-  %126 = add i32 %129, 1
-  %127 = icmp eq i32 %126, 8
-  br i1 %127, label %140, label %128
+127:
+  %128 = add i32 %131, 1
+  %129 = icmp eq i32 %128, 8
+  br i1 %129, label %142, label %130
 
-128:
-  %129 = phi i32 [ %126, %125 ], [ 0, %122 ]
-  %130 = phi i64 [ %138, %125 ], [ 0, %122 ]
-  %131 = phi i64 [ %132, %125 ], [ %118, %122 ]
-  %132 = add i64 %131, 1
-  %133 = getelementptr i8, ptr %0, i64 %131
-  %134 = load i8, ptr %133, align 1
-  %135 = shl i64 %130, 7
-  %136 = and i8 %134, 127
-  %137 = zext i8 %136 to i64
-  %138 = or i64 %135, %137
-  %139 = icmp slt i8 %134, 0
-  br i1 %139, label %125, label %148
+130:
+  %131 = phi i32 [ %128, %127 ], [ 0, %124 ]
+  %132 = phi i64 [ %140, %127 ], [ 0, %124 ]
+  %133 = phi i64 [ %134, %127 ], [ %120, %124 ]
+  %134 = add i64 %133, 1
+  %135 = getelementptr i8, ptr %0, i64 %133
+  %136 = load i8, ptr %135, align 1
+  %137 = shl i64 %132, 7
+  %138 = and i8 %136, 127
+  %139 = zext i8 %138 to i64
+  %140 = or i64 %137, %139
+  %141 = icmp slt i8 %136, 0
+  br i1 %141, label %127, label %150
 
-140:
-  %141 = shl i64 %138, 8
-  %142 = add i64 %124, 2
-  %143 = getelementptr i8, ptr %100, i64 %113
-  %144 = getelementptr i8, ptr %143, i64 %116
-  %145 = load i8, ptr %144, align 1
-  %146 = zext i8 %145 to i64
-  %147 = or i64 %141, %146
-  br label %148
+142:
+  %143 = shl i64 %140, 8
+  %144 = add i64 %126, 2
+  %145 = getelementptr i8, ptr %102, i64 %115
+  %146 = getelementptr i8, ptr %145, i64 %118
+  %147 = load i8, ptr %146, align 1
+  %148 = zext i8 %147 to i64
+  %149 = or i64 %143, %148
+  br label %150
 
-148:
-  %149 = phi i64 [ %142, %140 ], [ %132, %128 ]
-  %150 = phi i64 [ %147, %140 ], [ %138, %128 ]
-  %151 = add i64 %118, 3
-  %152 = icmp sgt i64 %149, %151
-  %153 = icmp slt i64 %150, 1
-  %154 = icmp sgt i64 %150, %33
-  %155 = or i1 %153, %154
-  %156 = select i1 %152, i1 true, i1 %155
-  br i1 %156, label %668, label %160
+150:
+  %151 = phi i64 [ %144, %142 ], [ %134, %130 ]
+  %152 = phi i64 [ %149, %142 ], [ %140, %130 ]
+  %153 = add i64 %120, 3
+  %154 = icmp sgt i64 %151, %153
+  %155 = icmp slt i64 %152, 1
+  %156 = icmp sgt i64 %152, %34
+  %157 = or i1 %155, %156
+  %158 = select i1 %154, i1 true, i1 %157
+  br i1 %158, label %674, label %162
 
-157:
-  %158 = add i32 %161, 1
-  %159 = icmp eq i32 %158, 8
-  br i1 %159, label %172, label %160
+159:
+  %160 = add i32 %163, 1
+  %161 = icmp eq i32 %160, 8
+  br i1 %161, label %174, label %162
 
-160:
-  %161 = phi i32 [ %158, %157 ], [ 0, %148 ]
-  %162 = phi i64 [ %170, %157 ], [ 0, %148 ]
-  %163 = phi i64 [ %164, %157 ], [ %149, %148 ]
-  %164 = add i64 %163, 1
-  %165 = getelementptr i8, ptr %0, i64 %163
-  %166 = load i8, ptr %165, align 1
-  %167 = shl i64 %162, 7
-  %168 = and i8 %166, 127
-  %169 = zext i8 %168 to i64
-  %170 = or i64 %167, %169
-  %171 = icmp slt i8 %166, 0
-  br i1 %171, label %157, label %180
+162:
+  %163 = phi i32 [ %160, %159 ], [ 0, %150 ]
+  %164 = phi i64 [ %172, %159 ], [ 0, %150 ]
+  %165 = phi i64 [ %166, %159 ], [ %151, %150 ]
+  %166 = add i64 %165, 1
+  %167 = getelementptr i8, ptr %0, i64 %165
+  %168 = load i8, ptr %167, align 1
+  %169 = shl i64 %164, 7
+  %170 = and i8 %168, 127
+  %171 = zext i8 %170 to i64
+  %172 = or i64 %169, %171
+  %173 = icmp slt i8 %168, 0
+  br i1 %173, label %159, label %182
 
-172:
-  %173 = shl i64 %170, 8
-  %174 = add i64 %149, 9
-  %175 = getelementptr i8, ptr %0, i64 %149
-  %176 = getelementptr i8, ptr %175, i64 8
-  %177 = load i8, ptr %176, align 1
-  %178 = zext i8 %177 to i64
-  %179 = or i64 %173, %178
-  br label %180
+174:
+  %175 = shl i64 %172, 8
+  %176 = add i64 %151, 9
+  %177 = getelementptr i8, ptr %0, i64 %151
+  %178 = getelementptr i8, ptr %177, i64 8
+  %179 = load i8, ptr %178, align 1
+  %180 = zext i8 %179 to i64
+  %181 = or i64 %175, %180
+  br label %182
 
-180:
-  %181 = phi i64 [ %174, %172 ], [ %164, %160 ]
-  %182 = phi i64 [ %179, %172 ], [ %170, %160 ]
-  %183 = add i64 %181, %150
-  %184 = icmp sle i64 %183, %64
-  %185 = icmp sgt i64 %182, %106
-  %186 = select i1 %185, i1 true, i1 %107
-  %187 = select i1 %184, i1 %186, i1 false
-  br i1 %187, label %188, label %668
+182:
+  %183 = phi i64 [ %176, %174 ], [ %166, %162 ]
+  %184 = phi i64 [ %181, %174 ], [ %172, %162 ]
+  %185 = add i64 %183, %152
+  %186 = icmp sle i64 %185, %66
+  %187 = icmp sgt i64 %184, %108
+  %188 = select i1 %187, i1 true, i1 %109
+  %189 = select i1 %186, i1 %188, i1 false
+  br i1 %189, label %190, label %674
 
-188:
-  %189 = load i64, ptr %98, align 8
-  %190 = icmp sgt i64 %182, %189
-  br i1 %190, label %668, label %194
+190:
+  %191 = load i64, ptr %100, align 8
+  %192 = icmp sgt i64 %184, %191
+  br i1 %192, label %674, label %196
 
-191:
-  %192 = add i32 %195, 1
-  %193 = icmp eq i32 %192, 8
-  br i1 %193, label %206, label %194
+193:
+  %194 = add i32 %197, 1
+  %195 = icmp eq i32 %194, 8
+  br i1 %195, label %208, label %196
 
-194:
-  %195 = phi i32 [ %192, %191 ], [ 0, %188 ]
-  %196 = phi i64 [ %204, %191 ], [ 0, %188 ]
-  %197 = phi i64 [ %198, %191 ], [ %181, %188 ]
-  %198 = add i64 %197, 1
-  %199 = getelementptr i8, ptr %0, i64 %197
-  %200 = load i8, ptr %199, align 1
-  %201 = shl i64 %196, 7
-  %202 = and i8 %200, 127
-  %203 = zext i8 %202 to i64
-  %204 = or i64 %201, %203
-  %205 = icmp slt i8 %200, 0
-  br i1 %205, label %191, label %214
+196:
+  %197 = phi i32 [ %194, %193 ], [ 0, %190 ]
+  %198 = phi i64 [ %206, %193 ], [ 0, %190 ]
+  %199 = phi i64 [ %200, %193 ], [ %183, %190 ]
+  %200 = add i64 %199, 1
+  %201 = getelementptr i8, ptr %0, i64 %199
+  %202 = load i8, ptr %201, align 1
+  %203 = shl i64 %198, 7
+  %204 = and i8 %202, 127
+  %205 = zext i8 %204 to i64
+  %206 = or i64 %203, %205
+  %207 = icmp slt i8 %202, 0
+  br i1 %207, label %193, label %216
 
-206:
-  %207 = shl i64 %204, 8
-  %208 = add i64 %181, 9
-  %209 = getelementptr i8, ptr %0, i64 %181
-  %210 = getelementptr i8, ptr %209, i64 8
-  %211 = load i8, ptr %210, align 1
-  %212 = zext i8 %211 to i64
-  %213 = or i64 %207, %212
-  br label %214
+208:
+  %209 = shl i64 %206, 8
+  %210 = add i64 %183, 9
+  %211 = getelementptr i8, ptr %0, i64 %183
+  %212 = getelementptr i8, ptr %211, i64 8
+  %213 = load i8, ptr %212, align 1
+  %214 = zext i8 %213 to i64
+  %215 = or i64 %209, %214
+  br label %216
 
-214:
-  %215 = phi i64 [ %208, %206 ], [ %198, %194 ]
-  %216 = phi i64 [ %213, %206 ], [ %204, %194 ]
-  %217 = icmp slt i64 %216, 1
-  %218 = icmp sgt i64 %216, %150
-  %219 = select i1 %217, i1 true, i1 %218
-  br i1 %219, label %668, label %220
+216:
+  %217 = phi i64 [ %210, %208 ], [ %200, %196 ]
+  %218 = phi i64 [ %215, %208 ], [ %206, %196 ]
+  %219 = icmp slt i64 %218, 1
+  %220 = icmp sgt i64 %218, %152
+  %221 = select i1 %219, i1 true, i1 %220
+  br i1 %221, label %674, label %222
 
-220:
-  %221 = add i64 %216, 7
-  %222 = ashr i64 %221, 3
-  %223 = icmp sgt i64 %222, 8
-  br i1 %223, label %224, label %228
+222:
+  %223 = add i64 %218, 7
+  %224 = ashr i64 %223, 3
+  %225 = icmp sgt i64 %224, 8
+  br i1 %225, label %226, label %230
 
-224:
-  %225 = add i64 %216, %181
-  %226 = call fastcc i64 @read_header(ptr %0, i64 %215, i64 %225, i64 %3, ptr %4, i64 %5, ptr %34)
-  %227 = icmp slt i64 %226, 0
-  br i1 %227, label %668, label %407
+226:
+  %227 = add i64 %218, %183
+  %228 = call fastcc i64 @read_header(ptr %0, i64 %217, i64 %227, i64 %3, ptr %4, i64 %5, ptr %35)
+  %229 = icmp slt i64 %228, 0
+  br i1 %229, label %674, label %409
 
-228:
-  %229 = and i64 %221, 2305843009213693944
-  %230 = sub i64 %229, %216
-  %231 = shl i64 %230, 3
-  %232 = shl i64 -1, %231
-  %233 = icmp sgt i64 %222, 0
-  br i1 %233, label %240, label %234
+230:
+  %231 = and i64 %223, 2305843009213693944
+  %232 = sub i64 %231, %218
+  %233 = shl i64 %232, 3
+  %234 = shl i64 -1, %233
+  %235 = icmp sgt i64 %224, 0
+  br i1 %235, label %242, label %236
 
-234:
-  %235 = lshr i64 %216, 58
-  %236 = mul i64 %235, 168
-  %237 = getelementptr i8, ptr %22, i64 %236
-  %238 = load i64, ptr %237, align 8
-  %239 = icmp eq i64 %238, %216
-  br i1 %239, label %407, label %350
+236:
+  %237 = lshr i64 %218, 58
+  %238 = mul i64 %237, 168
+  %239 = getelementptr i8, ptr %23, i64 %238
+  %240 = load i64, ptr %239, align 8
+  %241 = icmp eq i64 %240, %218
+  br i1 %241, label %409, label %352
 
-240:
-  %241 = getelementptr i8, ptr %0, i64 %181
-  %242 = add i64 %222, -1
-  br label %249
+242:
+  %243 = getelementptr i8, ptr %0, i64 %183
+  %244 = add i64 %224, -1
+  br label %251
 
-243:
-  %244 = lshr i64 %295, 58
-  %245 = mul i64 %244, 168
-  %246 = getelementptr i8, ptr %22, i64 %245
-  %247 = load i64, ptr %246, align 8
-  %248 = icmp eq i64 %247, %216
-  br i1 %248, label %299, label %350
+245:
+  %246 = lshr i64 %297, 58
+  %247 = mul i64 %246, 168
+  %248 = getelementptr i8, ptr %23, i64 %247
+  %249 = load i64, ptr %248, align 8
+  %250 = icmp eq i64 %249, %218
+  br i1 %250, label %301, label %352
 
-249:
-  %250 = phi i64 [ %216, %240 ], [ %295, %249 ]
-  %251 = phi i64 [ 0, %240 ], [ %296, %249 ]
-  %252 = shl i64 %251, 3
-  %253 = getelementptr i8, ptr %241, i64 %252
-  %254 = load i8, ptr %253, align 1
-  %255 = zext i8 %254 to i64
-  %256 = shl i64 %255, 56
-  %257 = getelementptr i8, ptr %253, i64 1
-  %258 = load i8, ptr %257, align 1
-  %259 = zext i8 %258 to i64
-  %260 = shl i64 %259, 48
-  %261 = or i64 %260, %256
-  %262 = getelementptr i8, ptr %253, i64 2
-  %263 = load i8, ptr %262, align 1
-  %264 = zext i8 %263 to i64
-  %265 = shl i64 %264, 40
-  %266 = or i64 %261, %265
-  %267 = getelementptr i8, ptr %253, i64 3
-  %268 = load i8, ptr %267, align 1
-  %269 = zext i8 %268 to i64
-  %270 = shl i64 %269, 32
-  %271 = or i64 %266, %270
-  %272 = getelementptr i8, ptr %253, i64 4
-  %273 = load i8, ptr %272, align 1
-  %274 = zext i8 %273 to i64
-  %275 = shl i64 %274, 24
-  %276 = or i64 %271, %275
-  %277 = getelementptr i8, ptr %253, i64 5
-  %278 = load i8, ptr %277, align 1
-  %279 = zext i8 %278 to i64
-  %280 = shl i64 %279, 16
-  %281 = or i64 %276, %280
-  %282 = getelementptr i8, ptr %253, i64 6
-  %283 = load i8, ptr %282, align 1
-  %284 = zext i8 %283 to i64
-  %285 = shl i64 %284, 8
-  %286 = or i64 %281, %285
-  %287 = getelementptr i8, ptr %253, i64 7
-  %288 = load i8, ptr %287, align 1
-  %289 = zext i8 %288 to i64
-  %290 = or i64 %286, %289
-  %291 = icmp eq i64 %251, %242
-  %292 = select i1 %291, i64 %232, i64 -1
-  %293 = and i64 %290, %292
-  %294 = xor i64 %293, %250
-  %295 = mul i64 %294, -7046029254386353131
-  %296 = add i64 %251, 1
-  %297 = icmp eq i64 %296, %222
-  br i1 %297, label %243, label %249
+251:
+  %252 = phi i64 [ %218, %242 ], [ %297, %251 ]
+  %253 = phi i64 [ 0, %242 ], [ %298, %251 ]
+  %254 = shl i64 %253, 3
+  %255 = getelementptr i8, ptr %243, i64 %254
+  %256 = load i8, ptr %255, align 1
+  %257 = zext i8 %256 to i64
+  %258 = shl i64 %257, 56
+  %259 = getelementptr i8, ptr %255, i64 1
+  %260 = load i8, ptr %259, align 1
+  %261 = zext i8 %260 to i64
+  %262 = shl i64 %261, 48
+  %263 = or i64 %262, %258
+  %264 = getelementptr i8, ptr %255, i64 2
+  %265 = load i8, ptr %264, align 1
+  %266 = zext i8 %265 to i64
+  %267 = shl i64 %266, 40
+  %268 = or i64 %263, %267
+  %269 = getelementptr i8, ptr %255, i64 3
+  %270 = load i8, ptr %269, align 1
+  %271 = zext i8 %270 to i64
+  %272 = shl i64 %271, 32
+  %273 = or i64 %268, %272
+  %274 = getelementptr i8, ptr %255, i64 4
+  %275 = load i8, ptr %274, align 1
+  %276 = zext i8 %275 to i64
+  %277 = shl i64 %276, 24
+  %278 = or i64 %273, %277
+  %279 = getelementptr i8, ptr %255, i64 5
+  %280 = load i8, ptr %279, align 1
+  %281 = zext i8 %280 to i64
+  %282 = shl i64 %281, 16
+  %283 = or i64 %278, %282
+  %284 = getelementptr i8, ptr %255, i64 6
+  %285 = load i8, ptr %284, align 1
+  %286 = zext i8 %285 to i64
+  %287 = shl i64 %286, 8
+  %288 = or i64 %283, %287
+  %289 = getelementptr i8, ptr %255, i64 7
+  %290 = load i8, ptr %289, align 1
+  %291 = zext i8 %290 to i64
+  %292 = or i64 %288, %291
+  %293 = icmp eq i64 %253, %244
+  %294 = select i1 %293, i64 %234, i64 -1
+  %295 = and i64 %292, %294
+  %296 = xor i64 %295, %252
+  %297 = mul i64 %296, -7046029254386353131
+  %298 = add i64 %253, 1
+  %299 = icmp eq i64 %298, %224
+  br i1 %299, label %245, label %251
 
-298:
-  br i1 %346, label %407, label %350
+300:
+  br i1 %348, label %409, label %352
 
-299:
-  %300 = phi i64 [ %347, %299 ], [ 0, %243 ]
-  %301 = shl i64 %300, 3
-  %302 = getelementptr i8, ptr %241, i64 %301
-  %303 = load i8, ptr %302, align 1
-  %304 = zext i8 %303 to i64
-  %305 = shl i64 %304, 56
-  %306 = getelementptr i8, ptr %302, i64 1
-  %307 = load i8, ptr %306, align 1
-  %308 = zext i8 %307 to i64
-  %309 = shl i64 %308, 48
-  %310 = or i64 %309, %305
-  %311 = getelementptr i8, ptr %302, i64 2
-  %312 = load i8, ptr %311, align 1
-  %313 = zext i8 %312 to i64
-  %314 = shl i64 %313, 40
-  %315 = or i64 %310, %314
-  %316 = getelementptr i8, ptr %302, i64 3
-  %317 = load i8, ptr %316, align 1
-  %318 = zext i8 %317 to i64
-  %319 = shl i64 %318, 32
-  %320 = or i64 %315, %319
-  %321 = getelementptr i8, ptr %302, i64 4
-  %322 = load i8, ptr %321, align 1
-  %323 = zext i8 %322 to i64
-  %324 = shl i64 %323, 24
-  %325 = or i64 %320, %324
-  %326 = getelementptr i8, ptr %302, i64 5
-  %327 = load i8, ptr %326, align 1
-  %328 = zext i8 %327 to i64
-  %329 = shl i64 %328, 16
-  %330 = or i64 %325, %329
-  %331 = getelementptr i8, ptr %302, i64 6
-  %332 = load i8, ptr %331, align 1
-  %333 = zext i8 %332 to i64
-  %334 = shl i64 %333, 8
-  %335 = or i64 %330, %334
-  %336 = getelementptr i8, ptr %302, i64 7
-  %337 = load i8, ptr %336, align 1
-  %338 = zext i8 %337 to i64
-  %339 = or i64 %335, %338
-  %340 = getelementptr i64, ptr %246, i64 %300
-  %341 = getelementptr i8, ptr %340, i64 24
-  %342 = load i64, ptr %341, align 8
-  %343 = icmp eq i64 %300, %242
-  %344 = select i1 %343, i64 %232, i64 -1
-  %345 = and i64 %339, %344
-  %346 = icmp eq i64 %342, %345
-  %347 = add i64 %300, 1
-  %348 = icmp slt i64 %347, %222
-  %349 = select i1 %346, i1 %348, i1 false
-  br i1 %349, label %299, label %298
+301:
+  %302 = phi i64 [ %349, %301 ], [ 0, %245 ]
+  %303 = shl i64 %302, 3
+  %304 = getelementptr i8, ptr %243, i64 %303
+  %305 = load i8, ptr %304, align 1
+  %306 = zext i8 %305 to i64
+  %307 = shl i64 %306, 56
+  %308 = getelementptr i8, ptr %304, i64 1
+  %309 = load i8, ptr %308, align 1
+  %310 = zext i8 %309 to i64
+  %311 = shl i64 %310, 48
+  %312 = or i64 %311, %307
+  %313 = getelementptr i8, ptr %304, i64 2
+  %314 = load i8, ptr %313, align 1
+  %315 = zext i8 %314 to i64
+  %316 = shl i64 %315, 40
+  %317 = or i64 %312, %316
+  %318 = getelementptr i8, ptr %304, i64 3
+  %319 = load i8, ptr %318, align 1
+  %320 = zext i8 %319 to i64
+  %321 = shl i64 %320, 32
+  %322 = or i64 %317, %321
+  %323 = getelementptr i8, ptr %304, i64 4
+  %324 = load i8, ptr %323, align 1
+  %325 = zext i8 %324 to i64
+  %326 = shl i64 %325, 24
+  %327 = or i64 %322, %326
+  %328 = getelementptr i8, ptr %304, i64 5
+  %329 = load i8, ptr %328, align 1
+  %330 = zext i8 %329 to i64
+  %331 = shl i64 %330, 16
+  %332 = or i64 %327, %331
+  %333 = getelementptr i8, ptr %304, i64 6
+  %334 = load i8, ptr %333, align 1
+  %335 = zext i8 %334 to i64
+  %336 = shl i64 %335, 8
+  %337 = or i64 %332, %336
+  %338 = getelementptr i8, ptr %304, i64 7
+  %339 = load i8, ptr %338, align 1
+  %340 = zext i8 %339 to i64
+  %341 = or i64 %337, %340
+  %342 = getelementptr i64, ptr %248, i64 %302
+  %343 = getelementptr i8, ptr %342, i64 24
+  %344 = load i64, ptr %343, align 8
+  %345 = icmp eq i64 %302, %244
+  %346 = select i1 %345, i64 %234, i64 -1
+  %347 = and i64 %341, %346
+  %348 = icmp eq i64 %344, %347
+  %349 = add i64 %302, 1
+  %350 = icmp slt i64 %349, %224
+  %351 = select i1 %348, i1 %350, i1 false
+  br i1 %351, label %301, label %300
 
-350:
-  %351 = phi ptr [ %237, %234 ], [ %246, %298 ], [ %246, %243 ]
-  %352 = add i64 %216, %181
-  %353 = call fastcc i64 @read_header(ptr %0, i64 %215, i64 %352, i64 %3, ptr %4, i64 %5, ptr %351)
-  %354 = icmp slt i64 %353, 0
-  br i1 %354, label %668, label %355
+352:
+  %353 = phi ptr [ %239, %236 ], [ %248, %300 ], [ %248, %245 ]
+  %354 = add i64 %218, %183
+  %355 = call fastcc i64 @read_header(ptr %0, i64 %217, i64 %354, i64 %3, ptr %4, i64 %5, ptr %353)
+  %356 = icmp slt i64 %355, 0
+  br i1 %356, label %674, label %357
 
-355:
-  store i64 %216, ptr %351, align 8
-  br i1 %233, label %356, label %407
+357:
+  store i64 %218, ptr %353, align 8
+  br i1 %235, label %358, label %409
 
-356:
-  %357 = getelementptr i8, ptr %0, i64 %181
-  %358 = add i64 %222, -1
-  br label %359
+358:
+  %359 = getelementptr i8, ptr %0, i64 %183
+  %360 = add i64 %224, -1
+  br label %361
 
-359:
-  %360 = phi i64 [ 0, %356 ], [ %405, %359 ]
-  %361 = shl i64 %360, 3
-  %362 = getelementptr i8, ptr %357, i64 %361
-  %363 = load i8, ptr %362, align 1
-  %364 = zext i8 %363 to i64
-  %365 = shl i64 %364, 56
-  %366 = getelementptr i8, ptr %362, i64 1
-  %367 = load i8, ptr %366, align 1
-  %368 = zext i8 %367 to i64
-  %369 = shl i64 %368, 48
-  %370 = or i64 %369, %365
-  %371 = getelementptr i8, ptr %362, i64 2
-  %372 = load i8, ptr %371, align 1
-  %373 = zext i8 %372 to i64
-  %374 = shl i64 %373, 40
-  %375 = or i64 %370, %374
-  %376 = getelementptr i8, ptr %362, i64 3
-  %377 = load i8, ptr %376, align 1
-  %378 = zext i8 %377 to i64
-  %379 = shl i64 %378, 32
-  %380 = or i64 %375, %379
-  %381 = getelementptr i8, ptr %362, i64 4
-  %382 = load i8, ptr %381, align 1
-  %383 = zext i8 %382 to i64
-  %384 = shl i64 %383, 24
-  %385 = or i64 %380, %384
-  %386 = getelementptr i8, ptr %362, i64 5
-  %387 = load i8, ptr %386, align 1
-  %388 = zext i8 %387 to i64
-  %389 = shl i64 %388, 16
-  %390 = or i64 %385, %389
-  %391 = getelementptr i8, ptr %362, i64 6
-  %392 = load i8, ptr %391, align 1
-  %393 = zext i8 %392 to i64
-  %394 = shl i64 %393, 8
-  %395 = or i64 %390, %394
-  %396 = getelementptr i8, ptr %362, i64 7
-  %397 = load i8, ptr %396, align 1
-  %398 = zext i8 %397 to i64
-  %399 = or i64 %395, %398
-  %400 = icmp eq i64 %360, %358
-  %401 = select i1 %400, i64 %232, i64 -1
-  %402 = and i64 %399, %401
-  %403 = getelementptr i64, ptr %351, i64 %360
-  %404 = getelementptr i8, ptr %403, i64 24
-  store i64 %402, ptr %404, align 8
-  %405 = add i64 %360, 1
-  %406 = icmp eq i64 %405, %222
-  br i1 %406, label %407, label %359
+361:
+  %362 = phi i64 [ 0, %358 ], [ %407, %361 ]
+  %363 = shl i64 %362, 3
+  %364 = getelementptr i8, ptr %359, i64 %363
+  %365 = load i8, ptr %364, align 1
+  %366 = zext i8 %365 to i64
+  %367 = shl i64 %366, 56
+  %368 = getelementptr i8, ptr %364, i64 1
+  %369 = load i8, ptr %368, align 1
+  %370 = zext i8 %369 to i64
+  %371 = shl i64 %370, 48
+  %372 = or i64 %371, %367
+  %373 = getelementptr i8, ptr %364, i64 2
+  %374 = load i8, ptr %373, align 1
+  %375 = zext i8 %374 to i64
+  %376 = shl i64 %375, 40
+  %377 = or i64 %372, %376
+  %378 = getelementptr i8, ptr %364, i64 3
+  %379 = load i8, ptr %378, align 1
+  %380 = zext i8 %379 to i64
+  %381 = shl i64 %380, 32
+  %382 = or i64 %377, %381
+  %383 = getelementptr i8, ptr %364, i64 4
+  %384 = load i8, ptr %383, align 1
+  %385 = zext i8 %384 to i64
+  %386 = shl i64 %385, 24
+  %387 = or i64 %382, %386
+  %388 = getelementptr i8, ptr %364, i64 5
+  %389 = load i8, ptr %388, align 1
+  %390 = zext i8 %389 to i64
+  %391 = shl i64 %390, 16
+  %392 = or i64 %387, %391
+  %393 = getelementptr i8, ptr %364, i64 6
+  %394 = load i8, ptr %393, align 1
+  %395 = zext i8 %394 to i64
+  %396 = shl i64 %395, 8
+  %397 = or i64 %392, %396
+  %398 = getelementptr i8, ptr %364, i64 7
+  %399 = load i8, ptr %398, align 1
+  %400 = zext i8 %399 to i64
+  %401 = or i64 %397, %400
+  %402 = icmp eq i64 %362, %360
+  %403 = select i1 %402, i64 %234, i64 -1
+  %404 = and i64 %401, %403
+  %405 = getelementptr i64, ptr %353, i64 %362
+  %406 = getelementptr i8, ptr %405, i64 24
+  store i64 %404, ptr %406, align 8
+  %407 = add i64 %362, 1
+  %408 = icmp eq i64 %407, %224
+  br i1 %408, label %409, label %361
 
-407:
-  %408 = phi ptr [ %34, %224 ], [ %237, %234 ], [ %351, %355 ], [ %246, %298 ], [ %351, %359 ]
-  %409 = getelementptr i8, ptr %408, i64 8
-  %410 = load i64, ptr %409, align 8
-  %411 = sub i64 %150, %216
-  %412 = icmp sgt i64 %410, %411
-  br i1 %412, label %668, label %413
+409:
+  %410 = phi ptr [ %35, %226 ], [ %239, %236 ], [ %353, %357 ], [ %248, %300 ], [ %353, %361 ]
+  %411 = getelementptr i8, ptr %410, i64 8
+  %412 = load i64, ptr %411, align 8
+  %413 = sub i64 %152, %218
+  %414 = icmp sgt i64 %412, %413
+  br i1 %414, label %674, label %415
 
-413:
-  %414 = getelementptr i8, ptr %408, i64 16
-  %415 = load i64, ptr %414, align 8
-  %416 = icmp eq i64 %415, 0
-  %417 = icmp eq i64 %410, %411
-  %418 = or i1 %417, %416
-  br i1 %418, label %419, label %668
+415:
+  %416 = getelementptr i8, ptr %410, i64 16
+  %417 = load i64, ptr %416, align 8
+  %418 = icmp eq i64 %417, 0
+  %419 = icmp eq i64 %412, %413
+  %420 = or i1 %419, %418
+  br i1 %420, label %421, label %674
 
-419:
-  %420 = getelementptr i8, ptr %0, i64 %181
-  %421 = getelementptr i8, ptr %420, i64 %216
-  br label %436
+421:
+  %422 = getelementptr i8, ptr %0, i64 %183
+  %423 = getelementptr i8, ptr %422, i64 %218
+  br label %438
 
-422:
-  %423 = load i64, ptr %23, align 8
-  %424 = load i64, ptr %35, align 8
-  %425 = load i64, ptr %36, align 8
-  %426 = sub i64 %424, %423
-  %427 = icmp ugt i64 %426, 1125899906842623
-  %428 = add i64 %423, -1152921504606846976
-  %429 = icmp ult i64 %428, -2305843009213693951
-  %430 = or i1 %429, %427
-  %431 = icmp sgt i64 %424, 1152921504606846975
-  %432 = or i1 %431, %430
-  %433 = or i64 %424, %423
-  %434 = icmp eq i64 %433, 0
-  %435 = or i1 %434, %432
-  br i1 %435, label %516, label %518
+424:
+  %425 = load i64, ptr %24, align 8
+  %426 = load i64, ptr %36, align 8
+  %427 = load i64, ptr %37, align 8
+  %428 = sub i64 %426, %425
+  %429 = icmp ugt i64 %428, 1125899906842623
+  %430 = add i64 %425, -1152921504606846976
+  %431 = icmp ult i64 %430, -2305843009213693951
+  %432 = or i1 %431, %429
+  %433 = icmp sgt i64 %426, 1152921504606846975
+  %434 = or i1 %433, %432
+  %435 = or i64 %426, %425
+  %436 = icmp eq i64 %435, 0
+  %437 = or i1 %436, %434
+  br i1 %437, label %518, label %520
 
-436:
-  %437 = phi i64 [ 0, %419 ], [ %514, %511 ]
-  %438 = getelementptr i64, ptr %408, i64 %437
-  %439 = getelementptr i8, ptr %438, i64 88
-  %440 = load i64, ptr %439, align 8
-  %441 = and i64 %440, 255
-  %442 = ashr i64 %440, 8
-  %443 = getelementptr i8, ptr %421, i64 %442
-  %444 = icmp ult i64 %441, 64
-  br i1 %444, label %445, label %484
+438:
+  %439 = phi i64 [ 0, %421 ], [ %516, %513 ]
+  %440 = getelementptr i64, ptr %410, i64 %439
+  %441 = getelementptr i8, ptr %440, i64 88
+  %442 = load i64, ptr %441, align 8
+  %443 = and i64 %442, 255
+  %444 = ashr i64 %442, 8
+  %445 = getelementptr i8, ptr %423, i64 %444
+  %446 = icmp ult i64 %443, 64
+  br i1 %446, label %447, label %486
 
-445:
-  %446 = load i8, ptr %443, align 1
-  %447 = zext i8 %446 to i64
-  %448 = shl i64 %447, 56
-  %449 = getelementptr i8, ptr %443, i64 1
-  %450 = load i8, ptr %449, align 1
-  %451 = zext i8 %450 to i64
-  %452 = shl i64 %451, 48
-  %453 = or i64 %452, %448
-  %454 = getelementptr i8, ptr %443, i64 2
-  %455 = load i8, ptr %454, align 1
-  %456 = zext i8 %455 to i64
-  %457 = shl i64 %456, 40
-  %458 = or i64 %453, %457
-  %459 = getelementptr i8, ptr %443, i64 3
-  %460 = load i8, ptr %459, align 1
-  %461 = zext i8 %460 to i64
-  %462 = shl i64 %461, 32
-  %463 = or i64 %458, %462
-  %464 = getelementptr i8, ptr %443, i64 4
-  %465 = load i8, ptr %464, align 1
-  %466 = zext i8 %465 to i64
-  %467 = shl i64 %466, 24
-  %468 = or i64 %463, %467
-  %469 = getelementptr i8, ptr %443, i64 5
-  %470 = load i8, ptr %469, align 1
-  %471 = zext i8 %470 to i64
-  %472 = shl i64 %471, 16
-  %473 = or i64 %468, %472
-  %474 = getelementptr i8, ptr %443, i64 6
-  %475 = load i8, ptr %474, align 1
-  %476 = zext i8 %475 to i64
-  %477 = shl i64 %476, 8
-  %478 = or i64 %473, %477
-  %479 = getelementptr i8, ptr %443, i64 7
-  %480 = load i8, ptr %479, align 1
-  %481 = zext i8 %480 to i64
-  %482 = or i64 %478, %481
-  %483 = ashr i64 %482, %441
-  br label %511
-
-484:
-  %485 = trunc i64 %440 to i8
-  switch i8 %485, label %509 [
-    i8 64, label %511
-    i8 67, label %486
-  ]
+447:
+  %448 = load i8, ptr %445, align 1
+  %449 = zext i8 %448 to i64
+  %450 = shl i64 %449, 56
+  %451 = getelementptr i8, ptr %445, i64 1
+  %452 = load i8, ptr %451, align 1
+  %453 = zext i8 %452 to i64
+  %454 = shl i64 %453, 48
+  %455 = or i64 %454, %450
+  %456 = getelementptr i8, ptr %445, i64 2
+  %457 = load i8, ptr %456, align 1
+  %458 = zext i8 %457 to i64
+  %459 = shl i64 %458, 40
+  %460 = or i64 %455, %459
+  %461 = getelementptr i8, ptr %445, i64 3
+  %462 = load i8, ptr %461, align 1
+  %463 = zext i8 %462 to i64
+  %464 = shl i64 %463, 32
+  %465 = or i64 %460, %464
+  %466 = getelementptr i8, ptr %445, i64 4
+  %467 = load i8, ptr %466, align 1
+  %468 = zext i8 %467 to i64
+  %469 = shl i64 %468, 24
+  %470 = or i64 %465, %469
+  %471 = getelementptr i8, ptr %445, i64 5
+  %472 = load i8, ptr %471, align 1
+  %473 = zext i8 %472 to i64
+  %474 = shl i64 %473, 16
+  %475 = or i64 %470, %474
+  %476 = getelementptr i8, ptr %445, i64 6
+  %477 = load i8, ptr %476, align 1
+  %478 = zext i8 %477 to i64
+  %479 = shl i64 %478, 8
+  %480 = or i64 %475, %479
+  %481 = getelementptr i8, ptr %445, i64 7
+  %482 = load i8, ptr %481, align 1
+  %483 = zext i8 %482 to i64
+  %484 = or i64 %480, %483
+  %485 = ashr i64 %484, %443
+  br label %513
 
 486:
-  %487 = load i8, ptr %443, align 1
-  %488 = icmp slt i8 %487, 0
-  %489 = zext i8 %487 to i64
-  %490 = or i64 %489, -256
-  %491 = select i1 %488, i64 %490, i64 %489
-  br label %495
+  %487 = trunc i64 %442 to i8
+  switch i8 %487, label %511 [
+    i8 64, label %513
+    i8 67, label %488
+  ]
 
-492:
-  %493 = bitcast i64 %502 to double
-  %494 = fcmp ult double %493, 0x43E0000000000000
-  br i1 %494, label %505, label %511
+488:
+  %489 = load i8, ptr %445, align 1
+  %490 = icmp slt i8 %489, 0
+  %491 = zext i8 %489 to i64
+  %492 = or i64 %491, -256
+  %493 = select i1 %490, i64 %492, i64 %491
+  br label %497
 
-495:
-  %496 = phi i64 [ %503, %495 ], [ 1, %486 ]
-  %497 = phi i64 [ %502, %495 ], [ %491, %486 ]
-  %498 = shl i64 %497, 8
-  %499 = getelementptr i8, ptr %443, i64 %496
-  %500 = load i8, ptr %499, align 1
-  %501 = zext i8 %500 to i64
-  %502 = or i64 %498, %501
-  %503 = add i64 %496, 1
-  %504 = icmp eq i64 %503, 8
-  br i1 %504, label %492, label %495
+494:
+  %495 = bitcast i64 %504 to double
+  %496 = fcmp ult double %495, 0x43E0000000000000
+  br i1 %496, label %507, label %513
 
-505:
-  %506 = fcmp ogt double %493, 0xC3E0000000000000
-  br i1 %506, label %507, label %511
+497:
+  %498 = phi i64 [ %505, %497 ], [ 1, %488 ]
+  %499 = phi i64 [ %504, %497 ], [ %493, %488 ]
+  %500 = shl i64 %499, 8
+  %501 = getelementptr i8, ptr %445, i64 %498
+  %502 = load i8, ptr %501, align 1
+  %503 = zext i8 %502 to i64
+  %504 = or i64 %500, %503
+  %505 = add i64 %498, 1
+  %506 = icmp eq i64 %505, 8
+  br i1 %506, label %494, label %497
 
 507:
-  %508 = fptosi double %493 to i64
-  br label %511
+  %508 = fcmp ogt double %495, 0xC3E0000000000000
+  br i1 %508, label %509, label %513
 
 509:
-  %510 = add i64 %441, -65
-  br label %511
+  %510 = fptosi double %495 to i64
+  br label %513
 
 511:
-  %512 = phi i64 [ %483, %445 ], [ -9223372036854775808, %484 ], [ %510, %509 ], [ 9223372036854775807, %492 ], [ %508, %507 ], [ -9223372036854775808, %505 ]
-  %513 = getelementptr i64, ptr %23, i64 %437
-  store i64 %512, ptr %513, align 8
-  %514 = add i64 %437, 1
-  %515 = icmp eq i64 %514, 10
-  br i1 %515, label %422, label %436
+  %512 = add i64 %443, -65
+  br label %513
 
-516:
-  %517 = add i64 %105, 1
-  br label %649
+513:
+  %514 = phi i64 [ %485, %447 ], [ -9223372036854775808, %486 ], [ %512, %511 ], [ 9223372036854775807, %494 ], [ %510, %509 ], [ -9223372036854775808, %507 ]
+  %515 = getelementptr i64, ptr %24, i64 %439
+  store i64 %514, ptr %515, align 8
+  %516 = add i64 %439, 1
+  %517 = icmp eq i64 %516, 10
+  br i1 %517, label %424, label %438
 
 518:
-  br i1 %27, label %519, label %529
+  %519 = add i64 %107, 1
+  br label %655
 
-519:
-  %520 = load i64, ptr %43, align 8
-  %521 = icmp eq i64 %520, 67
-  br i1 %521, label %649, label %522
+520:
+  br i1 %28, label %521, label %531
 
-522:
-  %523 = load i64, ptr %44, align 8
-  store i64 %523, ptr %26, align 8
-  %524 = load i64, ptr %45, align 8
-  store i64 %524, ptr %46, align 8
-  %525 = load i64, ptr %47, align 8
-  %526 = and i64 %525, 9223372036854775807
-  %527 = icmp ne i64 %526, 0
-  %528 = zext i1 %527 to i64
-  store i64 %528, ptr %48, align 8
-  br label %549
+521:
+  %522 = load i64, ptr %44, align 8
+  %523 = icmp eq i64 %522, 67
+  br i1 %523, label %655, label %524
 
-529:
-  store i64 %9, ptr %26, align 8
-  br label %538
+524:
+  %525 = load i64, ptr %45, align 8
+  store i64 %525, ptr %27, align 8
+  %526 = load i64, ptr %46, align 8
+  store i64 %526, ptr %47, align 8
+  %527 = load i64, ptr %48, align 8
+  %528 = and i64 %527, 9223372036854775807
+  %529 = icmp ne i64 %528, 0
+  %530 = zext i1 %529 to i64
+  store i64 %530, ptr %49, align 8
+  br label %551
 
-530:
-  %531 = load i64, ptr %37, align 8
-  %532 = icmp eq i64 %531, -9223372036854775808
+531:
+  store i64 %9, ptr %27, align 8
+  br label %540
+
+532:
   %533 = load i64, ptr %38, align 8
-  %534 = select i1 %532, i64 %533, i64 %531
-  store i64 %534, ptr %39, align 8
-  store i64 %533, ptr %40, align 8
-  %535 = load i64, ptr %41, align 8
-  %536 = icmp sgt i64 %535, 0
-  %537 = zext i1 %536 to i64
-  store i64 %537, ptr %42, align 8
-  br i1 %536, label %546, label %549
+  %534 = icmp eq i64 %533, -9223372036854775808
+  %535 = load i64, ptr %39, align 8
+  %536 = select i1 %534, i64 %535, i64 %533
+  store i64 %536, ptr %40, align 8
+  store i64 %535, ptr %41, align 8
+  %537 = load i64, ptr %42, align 8
+  %538 = icmp sgt i64 %537, 0
+  %539 = zext i1 %538 to i64
+  store i64 %539, ptr %43, align 8
+  br i1 %538, label %548, label %551
 
-538:
-  %539 = phi i64 [ 0, %529 ], [ %543, %538 ]
-  %540 = getelementptr i64, ptr %23, i64 %539
-  %541 = getelementptr i8, ptr %540, i64 24
-  %542 = load i64, ptr %541, align 8
-  %543 = add i64 %539, 1
-  %544 = getelementptr i64, ptr %26, i64 %543
-  store i64 %542, ptr %544, align 8
-  %545 = icmp eq i64 %543, 4
-  br i1 %545, label %530, label %538
+540:
+  %541 = phi i64 [ 0, %531 ], [ %545, %540 ]
+  %542 = getelementptr i64, ptr %24, i64 %541
+  %543 = getelementptr i8, ptr %542, i64 24
+  %544 = load i64, ptr %543, align 8
+  %545 = add i64 %541, 1
+  %546 = getelementptr i64, ptr %27, i64 %545
+  store i64 %544, ptr %546, align 8
+  %547 = icmp eq i64 %545, 4
+  br i1 %547, label %532, label %540
 
-546:
-  %547 = add i64 %104, 1
-  %548 = getelementptr i64, ptr %16, i64 %104
-  store i64 %535, ptr %548, align 8
-  br label %549
+548:
+  %549 = add i64 %106, 1
+  %550 = getelementptr i64, ptr %17, i64 %106
+  store i64 %537, ptr %550, align 8
+  br label %551
 
-549:
-  %550 = phi i64 [ %104, %522 ], [ %547, %546 ], [ %104, %530 ]
-  %551 = icmp slt i64 %102, 0
-  br i1 %551, label %565, label %552
+551:
+  %552 = phi i64 [ %106, %524 ], [ %549, %548 ], [ %106, %532 ]
+  %553 = icmp slt i64 %104, 0
+  br i1 %553, label %567, label %554
 
-552:
-  %553 = mul i64 %102, %28
-  %554 = getelementptr i64, ptr %20, i64 %553
-  br label %558
+554:
+  %555 = mul i64 %104, %29
+  %556 = getelementptr i64, ptr %21, i64 %555
+  br label %560
 
-555:
-  %556 = add i64 %559, 1
-  %557 = icmp eq i64 %556, %28
-  br i1 %557, label %625, label %558
+557:
+  %558 = add i64 %561, 1
+  %559 = icmp eq i64 %558, %29
+  br i1 %559, label %627, label %560
 
-558:
-  %559 = phi i64 [ %556, %555 ], [ 0, %552 ]
-  %560 = getelementptr i64, ptr %554, i64 %559
-  %561 = load i64, ptr %560, align 8
-  %562 = getelementptr i64, ptr %26, i64 %559
+560:
+  %561 = phi i64 [ %558, %557 ], [ 0, %554 ]
+  %562 = getelementptr i64, ptr %556, i64 %561
   %563 = load i64, ptr %562, align 8
-  %564 = icmp eq i64 %561, %563
-  br i1 %564, label %555, label %565
+  %564 = getelementptr i64, ptr %27, i64 %561
+  %565 = load i64, ptr %564, align 8
+  %566 = icmp eq i64 %563, %565
+  br i1 %566, label %557, label %567
 
-565:
-  br label %566
+567:
+  br label %568
 
-566:
-  %567 = phi i64 [ %575, %566 ], [ 0, %565 ]
-  %568 = phi i64 [ %574, %566 ], [ 0, %565 ]
-  %569 = getelementptr i64, ptr %26, i64 %567
-  %570 = load i64, ptr %569, align 8
-  %571 = xor i64 %570, %568
-  %572 = mul i64 %571, -7046029254386353131
-  %573 = lshr i64 %572, 32
-  %574 = xor i64 %573, %572
-  %575 = add i64 %567, 1
-  %576 = icmp eq i64 %575, %28
-  br i1 %576, label %577, label %566
+568:
+  %569 = phi i64 [ %577, %568 ], [ 0, %567 ]
+  %570 = phi i64 [ %576, %568 ], [ 0, %567 ]
+  %571 = getelementptr i64, ptr %27, i64 %569
+  %572 = load i64, ptr %571, align 8
+  %573 = xor i64 %572, %570
+  %574 = mul i64 %573, -7046029254386353131
+  %575 = lshr i64 %574, 32
+  %576 = xor i64 %575, %574
+  %577 = add i64 %569, 1
+  %578 = icmp eq i64 %577, %29
+  br i1 %578, label %579, label %568
 
-577:
-  %578 = phi i64 [ %615, %614 ], [ %574, %566 ]
-  %579 = phi i64 [ %616, %614 ], [ 0, %566 ]
-  %580 = and i64 %578, %19
-  %581 = getelementptr i64, ptr %18, i64 %580
-  %582 = load i64, ptr %581, align 8
-  %583 = icmp slt i64 %582, 0
-  br i1 %583, label %584, label %601
+579:
+  %580 = phi i64 [ %617, %616 ], [ %576, %568 ]
+  %581 = phi i64 [ %618, %616 ], [ 0, %568 ]
+  %582 = and i64 %580, %20
+  %583 = getelementptr i64, ptr %19, i64 %582
+  %584 = load i64, ptr %583, align 8
+  %585 = icmp slt i64 %584, 0
+  br i1 %585, label %586, label %603
 
-584:
-  %585 = getelementptr i64, ptr %18, i64 %580
-  %586 = load i64, ptr %49, align 8
-  %587 = icmp eq i64 %586, %21
-  br i1 %587, label %665, label %591
+586:
+  %587 = getelementptr i64, ptr %19, i64 %582
+  %588 = load i64, ptr %50, align 8
+  %589 = icmp eq i64 %588, %22
+  br i1 %589, label %671, label %593
 
-588:
-  %589 = load i64, ptr %49, align 8
-  store i64 %589, ptr %585, align 8
-  %590 = add i64 %589, 1
-  store i64 %590, ptr %49, align 8
-  br label %618
+590:
+  %591 = load i64, ptr %50, align 8
+  store i64 %591, ptr %587, align 8
+  %592 = add i64 %591, 1
+  store i64 %592, ptr %50, align 8
+  br label %620
 
-591:
-  %592 = phi i64 [ %599, %591 ], [ 0, %584 ]
-  %593 = getelementptr i64, ptr %26, i64 %592
-  %594 = load i64, ptr %593, align 8
-  %595 = load i64, ptr %49, align 8
-  %596 = mul i64 %595, %28
-  %597 = getelementptr i64, ptr %20, i64 %596
-  %598 = getelementptr i64, ptr %597, i64 %592
-  store i64 %594, ptr %598, align 8
-  %599 = add i64 %592, 1
-  %600 = icmp eq i64 %599, %28
-  br i1 %600, label %588, label %591
+593:
+  %594 = phi i64 [ %601, %593 ], [ 0, %586 ]
+  %595 = getelementptr i64, ptr %27, i64 %594
+  %596 = load i64, ptr %595, align 8
+  %597 = load i64, ptr %50, align 8
+  %598 = mul i64 %597, %29
+  %599 = getelementptr i64, ptr %21, i64 %598
+  %600 = getelementptr i64, ptr %599, i64 %594
+  store i64 %596, ptr %600, align 8
+  %601 = add i64 %594, 1
+  %602 = icmp eq i64 %601, %29
+  br i1 %602, label %590, label %593
 
-601:
-  %602 = mul i64 %582, %28
-  %603 = getelementptr i64, ptr %20, i64 %602
-  br label %607
+603:
+  %604 = mul i64 %584, %29
+  %605 = getelementptr i64, ptr %21, i64 %604
+  br label %609
 
-604:
-  %605 = add i64 %608, 1
-  %606 = icmp eq i64 %605, %28
-  br i1 %606, label %618, label %607
+606:
+  %607 = add i64 %610, 1
+  %608 = icmp eq i64 %607, %29
+  br i1 %608, label %620, label %609
 
-607:
-  %608 = phi i64 [ %605, %604 ], [ 0, %601 ]
-  %609 = getelementptr i64, ptr %603, i64 %608
-  %610 = load i64, ptr %609, align 8
-  %611 = getelementptr i64, ptr %26, i64 %608
+609:
+  %610 = phi i64 [ %607, %606 ], [ 0, %603 ]
+  %611 = getelementptr i64, ptr %605, i64 %610
   %612 = load i64, ptr %611, align 8
-  %613 = icmp eq i64 %610, %612
-  br i1 %613, label %604, label %614
+  %613 = getelementptr i64, ptr %27, i64 %610
+  %614 = load i64, ptr %613, align 8
+  %615 = icmp eq i64 %612, %614
+  br i1 %615, label %606, label %616
 
-614:
-  %615 = add i64 %580, 1
-  %616 = add i64 %579, 1
-  %617 = icmp eq i64 %616, 201
-  br i1 %617, label %665, label %577
+616:
+  %617 = add i64 %582, 1
+  %618 = add i64 %581, 1
+  %619 = icmp eq i64 %618, 201
+  br i1 %619, label %671, label %579
 
-618:
-  %619 = phi i64 [ %589, %588 ], [ %582, %604 ]
-  %620 = freeze i64 %619
-  %621 = icmp slt i64 %620, 0
-  br i1 %621, label %622, label %625
+620:
+  %621 = phi i64 [ %591, %590 ], [ %584, %606 ]
+  %622 = freeze i64 %621
+  %623 = icmp slt i64 %622, 0
+  br i1 %623, label %624, label %627
 
-622:
-  %623 = icmp eq i64 %620, -1
-  %624 = select i1 %623, i64 1, i64 4
-  br label %665
-
-625:
-  %626 = phi i64 [ %620, %618 ], [ %102, %555 ]
-  br i1 %51, label %629, label %627
+624:
+  %625 = icmp eq i64 %622, -1
+  %626 = select i1 %625, i64 1, i64 4
+  br label %671
 
 627:
-  %628 = getelementptr i64, ptr %12, i64 %103
-  store i64 %426, ptr %628, align 8
-  br label %634
+  %628 = phi i64 [ %622, %620 ], [ %104, %557 ]
+  br i1 %51, label %631, label %629
 
 629:
-  %630 = icmp ult i64 %426, 4294967296
-  br i1 %630, label %631, label %665
+  %630 = getelementptr i64, ptr %13, i64 %105
+  store i64 %428, ptr %630, align 8
+  br label %636
 
 631:
-  %632 = trunc i64 %426 to i32
-  %633 = getelementptr i32, ptr %12, i64 %103
-  store i32 %632, ptr %633, align 4
-  br label %634
+  %632 = icmp ult i64 %428, 4294967296
+  br i1 %632, label %633, label %671
 
-634:
-  br i1 %53, label %638, label %635
+633:
+  %634 = trunc i64 %428 to i32
+  %635 = getelementptr i32, ptr %13, i64 %105
+  store i32 %634, ptr %635, align 4
+  br label %636
 
-635:
-  %636 = trunc i64 %626 to i32
-  %637 = getelementptr i32, ptr %14, i64 %103
-  store i32 %636, ptr %637, align 4
-  br label %643
+636:
+  %637 = icmp sgt i64 %628, %55
+  br i1 %637, label %671, label %638
 
 638:
-  %639 = icmp ult i64 %626, 32768
-  br i1 %639, label %640, label %665
+  br i1 %52, label %639, label %642
 
-640:
-  %641 = trunc i64 %626 to i16
-  %642 = getelementptr i16, ptr %14, i64 %103
-  store i16 %641, ptr %642, align 2
-  br label %643
+639:
+  %640 = trunc i64 %628 to i8
+  %641 = getelementptr i8, ptr %15, i64 %105
+  store i8 %640, ptr %641, align 1
+  br label %649
+
+642:
+  br i1 %53, label %643, label %646
 
 643:
-  %644 = call i64 @llvm.umin.i64(i64 %425, i64 4294967296)
-  %645 = trunc i64 %644 to i32
-  %646 = getelementptr i32, ptr %13, i64 %103
-  store i32 %645, ptr %646, align 4
-  %647 = add i64 %103, 1
-  %648 = getelementptr i64, ptr %11, i64 %103
-  store i64 %423, ptr %648, align 8
+  %644 = trunc i64 %628 to i16
+  %645 = getelementptr i16, ptr %15, i64 %105
+  store i16 %644, ptr %645, align 2
+  br label %649
+
+646:
+  %647 = trunc i64 %628 to i32
+  %648 = getelementptr i32, ptr %15, i64 %105
+  store i32 %647, ptr %648, align 4
   br label %649
 
 649:
-  %650 = phi i64 [ %517, %516 ], [ %105, %643 ], [ %105, %519 ]
-  %651 = phi i64 [ %104, %516 ], [ %550, %643 ], [ %104, %519 ]
-  %652 = phi i64 [ %103, %516 ], [ %647, %643 ], [ %103, %519 ]
-  %653 = phi i64 [ %102, %516 ], [ %626, %643 ], [ %102, %519 ]
-  %654 = add i64 %108, 1
-  %655 = icmp eq i64 %654, %99
-  br i1 %655, label %656, label %101
+  %650 = call i64 @llvm.umin.i64(i64 %427, i64 4294967296)
+  %651 = trunc i64 %650 to i32
+  %652 = getelementptr i32, ptr %14, i64 %105
+  store i32 %651, ptr %652, align 4
+  %653 = add i64 %105, 1
+  %654 = getelementptr i64, ptr %12, i64 %105
+  store i64 %425, ptr %654, align 8
+  br label %655
 
-656:
-  %657 = phi i64 [ %91, %90 ], [ %650, %649 ]
-  %658 = phi i64 [ %57, %90 ], [ %651, %649 ]
-  %659 = phi i64 [ %58, %90 ], [ %652, %649 ]
-  %660 = phi i64 [ %61, %90 ], [ %653, %649 ]
-  store i64 %659, ptr %24, align 8
-  store i64 %658, ptr %31, align 8
-  store i64 %657, ptr %32, align 8
-  %661 = add i64 %62, 1
-  %662 = add i64 %60, %2
-  %663 = add i64 %59, %2
-  %664 = icmp eq i64 %661, %1
-  br i1 %664, label %668, label %56
+655:
+  %656 = phi i64 [ %519, %518 ], [ %107, %521 ], [ %107, %649 ]
+  %657 = phi i64 [ %106, %518 ], [ %106, %521 ], [ %552, %649 ]
+  %658 = phi i64 [ %105, %518 ], [ %105, %521 ], [ %653, %649 ]
+  %659 = phi i64 [ %104, %518 ], [ %104, %521 ], [ %628, %649 ]
+  %660 = add i64 %110, 1
+  %661 = icmp eq i64 %660, %101
+  br i1 %661, label %662, label %103
 
-665:
-  %666 = phi i64 [ 4, %614 ], [ %624, %622 ], [ 1, %584 ], [ 3, %638 ], [ 2, %629 ]
-  %667 = getelementptr i8, ptr %24, i64 32
-  store i64 %666, ptr %667, align 8
-  br label %668
+662:
+  %663 = phi i64 [ %93, %92 ], [ %656, %655 ]
+  %664 = phi i64 [ %59, %92 ], [ %657, %655 ]
+  %665 = phi i64 [ %60, %92 ], [ %658, %655 ]
+  %666 = phi i64 [ %63, %92 ], [ %659, %655 ]
+  store i64 %665, ptr %25, align 8
+  store i64 %664, ptr %32, align 8
+  store i64 %663, ptr %33, align 8
+  %667 = add i64 %64, 1
+  %668 = add i64 %62, %2
+  %669 = add i64 %61, %2
+  %670 = icmp eq i64 %667, %1
+  br i1 %670, label %674, label %58
 
-668:
-  %669 = phi i64 [ %1, %25 ], [ %62, %665 ], [ -1, %350 ], [ -1, %101 ], [ -1, %148 ], [ -1, %180 ], [ -1, %188 ], [ -1, %214 ], [ -1, %413 ], [ -1, %407 ], [ -1, %224 ], [ -1, %56 ], [ %1, %656 ]
-  ret i64 %669
+671:
+  %672 = phi i64 [ 4, %616 ], [ %626, %624 ], [ 1, %586 ], [ 3, %636 ], [ 2, %631 ]
+  %673 = getelementptr i8, ptr %25, i64 32
+  store i64 %672, ptr %673, align 8
+  br label %674
+
+674:
+  %675 = phi i64 [ %1, %26 ], [ %64, %671 ], [ -1, %352 ], [ -1, %103 ], [ -1, %150 ], [ -1, %182 ], [ -1, %190 ], [ -1, %216 ], [ -1, %415 ], [ -1, %409 ], [ -1, %226 ], [ -1, %58 ], [ %1, %662 ]
+  ret i64 %675
 }
 
 define i64 @replay(i64 %0, ptr %1, ptr %2, ptr %3, ptr %4, ptr %5, ptr %6, ptr %7, ptr %8, ptr %9, ptr %10, ptr %11, ptr %12, ptr %13, ptr %14, i64 %15, ptr %16, ptr %17) {

@@ -41,7 +41,7 @@ _NODES = "graph_node"
 class _Reading:
     """What compiled code fills, and what it remembers from one batch to the next.
 
-    wide: whether durations take 64 bits (1), codes 32 (2). counts: rows, graph nodes, tuples, dropped rows, and why the
+    counts: rows, graph nodes, tuples, dropped rows, and why the
     last page was not read.
     """
 
@@ -49,7 +49,6 @@ class _Reading:
     wanted: Int64s
     variants: TupleEncoder
     columns: dict[str, GrowingColumn]
-    wide: int = 0
     counts: Int64s = field(default_factory=lambda: np.zeros(5, dtype=np.int64))
     headers: Int64s = field(default_factory=lambda: np.zeros(_OF_HEADERS, dtype=np.int64))
     row: Int64s = field(default_factory=lambda: np.zeros(_OF_A_ROW, dtype=np.int64))
@@ -120,10 +119,9 @@ def _read(reading: _Reading, leaves: LeafPages) -> bool:
         reason = int(reading.counts[4])
         if reason == _WIDE_DURATION:
             reading.columns["duration_ns"].widen(np.int64)
-            reading.wide |= 1
         elif reason == _WIDE_CODE:
-            reading.columns["variant"].widen(np.int32)
-            reading.wide |= 2
+            codes = reading.columns["variant"]
+            codes.widen(np.int16 if codes.dtype == np.uint8 else np.int32)
         elif reason != _FULL_TUPLES or not reading.variants.grow():
             return False
 
@@ -134,7 +132,7 @@ def _read_on(reading: _Reading, leaves: LeafPages) -> int:
 
     slots, tuples, reading.counts[2] = reading.variants.hash_table
     room = [reading.columns[name].make_room(leaves.most_rows) for name in _COLUMNS]
-    done = read(leaves, reading.wanted, reading.kind, reading.wide, room, slots, tuples,
+    done = read(leaves, reading.wanted, reading.kind, room, slots, tuples,
                 (reading.headers, reading.row, reading.counts))  # fmt: skip
     rows, nodes, used = (int(count) for count in reading.counts[:3])
     reading.variants.count_rows(used)

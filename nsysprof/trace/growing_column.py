@@ -24,6 +24,11 @@ class GrowingColumn:
     def __len__(self) -> int:
         return self._length
 
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Return the type of the values so far."""
+        return self._values.dtype
+
     def append(self, values: npt.NDArray[Any]) -> None:
         """Add `values` at the end."""
         dtype = np.promote_types(self._values.dtype, values.dtype)

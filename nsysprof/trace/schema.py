@@ -56,7 +56,7 @@ class Work:
     start_ns: Int64s
     # The duration (ns): uint32, or int64 where one takes longer than four seconds.
     duration_ns: Ints
-    # The row of `variants`.
+    # The row of `variants`, in the narrowest type of 8 (without a sign), 16 or 32 bits.
     variant: Ints
     # The next three arrays are only for the rows after the kernels, so they are `kernels` shorter.
     bytes: Int64s

@@ -35,7 +35,7 @@ class TupleEncoder:
         codes = self._encode_compiled(values) if self._compiled else None
         if codes is None:
             codes = self._encode_by_dictionary(values)
-        return codes.astype(np.int16 if self._count < 2**15 else np.int32)
+        return codes.astype(np.uint8 if self._count <= 2**8 else np.int16 if self._count <= 2**15 else np.int32)
 
     def _encode_by_dictionary(self, values: Int64s) -> Int64s:
         known = self._known

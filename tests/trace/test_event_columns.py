@@ -103,10 +103,13 @@ def test_a_duration_of_more_than_four_seconds_widens_all(compare):
     assert found["work duration_ns"][1][319:322] == [600, 5_000_000_000, 600]
 
 
-def test_more_names_than_two_bytes_number(compare):
-    calls = [(*usual(number)[1][:5], number, 0) for number in range(1, 40_000)]
+@pytest.mark.parametrize(
+    ("most", "dtype"), [(257, "uint8"), (258, "int16"), (32_769, "int16"), (32_770, "int32"), (40_000, "int32")]
+)
+def test_codes_are_as_wide_as_their_number_needs(compare, most, dtype):
+    calls = [(*usual(number)[1][:5], number, 0) for number in range(1, most)]
     found = compare(calls=calls, page_size=4096)
-    assert found["calls variant"] == ("int32", list(range(39_999)))
+    assert found["calls variant"] == (dtype, list(range(most - 1)))
 
 
 def test_names_that_were_made_to_collide_are_read_in_batches(compare):

@@ -18,6 +18,8 @@ from nsysprof.trace.sqlite.leaf_pages import SLACK, LeafPages
 
 # How many parts a row of a kernel or of a call has at most.
 _ROLES = 10
+# The types that a row's code may have.
+_CODES = (np.uint8, np.int16, np.int32)
 
 _decode, _encode, _read_events = (machine_code(name) for name in ("decode", "encode", "read_events"))
 
@@ -73,7 +75,6 @@ def read_events(
     leaves: LeafPages,
     wanted: Int64s,
     kind: int,
-    wide: int,
     room: Sequence[npt.NDArray[Any]],
     slots: Int64s,
     tuples: Int64s,
@@ -93,13 +94,16 @@ def read_events(
     assert max(wanted, default=-1) < _ROLES
     assert tuples.shape[1] == (3 if kind < 0 else 8)
     assert len(slots).bit_count() == 1
-    assert [each.dtype.itemsize for each in (durations, ids, codes)] == [8 if wide & 1 else 4, 4, 4 if wide & 2 else 2]
+    assert durations.dtype in (np.uint32, np.int64)
+    assert ids.dtype == np.uint32
+    assert codes.dtype in _CODES
     headers, row, counts = state
     assert (len(headers), len(row), len(counts)) >= (65 * (11 + _ROLES), _ROLES + 8, 5)
     capacity = min(len(each) for each in room[:-1])
+    wide, code_bytes = durations.dtype == np.int64, codes.dtype.itemsize
     done = _read_events(
         leaves.buffer, leaves.pages, leaves.page_size, leaves.usable, wanted, len(wanted), leaves.above, leaves.at_most,
-        leaves.is_only, kind, wide, starts, *(each.view(np.uint8) for each in (durations, ids, codes)), capacity, nodes,
-        len(nodes), slots, len(slots) - 1, tuples, len(tuples), headers, row, counts,
+        leaves.is_only, kind, wide, code_bytes, starts, *(each.view(np.uint8) for each in (durations, ids, codes)),
+        capacity, nodes, len(nodes), slots, len(slots) - 1, tuples, len(tuples), headers, row, counts,
     )  # fmt: skip
     return int(done)

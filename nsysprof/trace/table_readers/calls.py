@@ -12,7 +12,7 @@ from nsysprof.trace.table_readers.work import narrow_correlation, narrow_duratio
 from nsysprof.trace.tuple_encoder import TupleEncoder
 
 _DTYPES: dict[str, type] = {
-    "start_ns": np.int64, "duration_ns": np.uint32, "correlation_id": np.uint32, "variant": np.int16,
+    "start_ns": np.int64, "duration_ns": np.uint32, "correlation_id": np.uint32, "variant": np.uint8,
 }  # fmt: skip
 # The event class of RUNTIME rows that are not calls: CUDABACKTRACE repeats a call's correlation id.
 _BACKTRACE = 67

@@ -29,7 +29,7 @@ _TABLES: dict[int, tuple[str, dict[str, str], dict[str, str]]] = {
     GRAPH: ("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", {}, {"graphId": "graph_id"}),
 }  # fmt: skip
 _DTYPES: dict[str, type] = {
-    "start_ns": np.int64, "duration_ns": np.uint32, "correlation_id": np.uint32, "variant": np.int16,
+    "start_ns": np.int64, "duration_ns": np.uint32, "correlation_id": np.uint32, "variant": np.uint8,
     "bytes": np.int64, "copy_kind": np.int64, "host_kind": np.int8, "graph_node": np.int64,
 }  # fmt: skip
 # How many rows of a batch were dropped because their times are impossible, and how many have no possible size.
