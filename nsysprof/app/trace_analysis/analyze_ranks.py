@@ -199,11 +199,11 @@ def _refuse_if_all_failed(reasons: list[str], next_step: str) -> None:
 @contextmanager
 def _keep_going(folder: Path, traces: int) -> Iterator[None]:
     """Turn an interrupt into an error that says what is kept."""
-    from nsysprof.ranks.partial_files import PARTS
-
     try:
         yield
     except KeyboardInterrupt:
+        from nsysprof.ranks.partial_files import PARTS
+
         kept = sum(1 for _ in (folder / PARTS).glob("*.parquet"))
         raise InterruptedCaptureError(
             f"Interrupted: {kept} of {traces} traces are done and kept.",
