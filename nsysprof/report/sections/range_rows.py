@@ -165,15 +165,16 @@ def _folded(rows: list[RangeRow], label: str = "") -> RangeRow:
 
 def _of_names(ranges: pd.DataFrame) -> list[dict[Any, Any]]:
     """Return what ranges.csv has of each member of a family, for a tree that is not folded."""
-    members = ranges[(ranges["family"] != ranges["range"]).to_numpy(dtype=bool)].to_dict("records")
     names = [*_KEY, *_OF_NAME, _PEAK]
+    members = ranges.loc[(ranges["family"] != ranges["range"]).to_numpy(dtype=bool), names].to_dict("records")
     return [{name: row[name] if name in _KEY else known(row[name]) for name in names} for row in members]
 
 
 def _by_name(ranges: pd.DataFrame) -> dict[Any, dict[str, Any]]:
     """Return what ranges.csv has of each family, by family, style and domain."""
     found: dict[Any, dict[str, Any]] = {}
-    for row in ranges.to_dict("records"):
+    wanted = ranges[["family", "style", "domain", *_OF_NAME, _PEAK]]  # a row is costly, and more so with all columns
+    for row in wanted.to_dict("records"):
         numbers = found.setdefault((row["family"], row["style"], row["domain"]), {})
         for name in (*_OF_NAME, _PEAK):
             value = known(row[name])
