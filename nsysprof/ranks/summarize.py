@@ -30,6 +30,7 @@ from nsysprof.analysis.overview.trace_overview import (
     Outline,
     attribute,
     count_totals,
+    judge,
     live_metrics,
     outline,
 )
@@ -74,7 +75,7 @@ def _leaf(
 ) -> Leaf:
     found = attribute(tables)
     names = kernel_names(tables)
-    whole = outline(tables, found, count_totals(tables, found), live_metrics(tables))
+    whole = outline(tables, judge(tables, found), count_totals(tables, found), live_metrics(tables))
     attributed, grouping_note = _bounded(tables, found)
     is_comm = (names.category == "nccl")[names.numbers(tables.work.variant[: tables.work.kernels])]
     overlap = measure_overlap(tables.work, is_comm)

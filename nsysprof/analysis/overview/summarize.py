@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -24,14 +23,17 @@ from nsysprof.analysis.kernel_names.variant_names import (
     kernel_names,
     plain_call_name,
 )
+from nsysprof.analysis.overview.beside import beside
 from nsysprof.analysis.overview.health import MUCH_LOST
 from nsysprof.analysis.overview.memory_owners import list_owners
 from nsysprof.analysis.overview.streams import tabulate_streams
 from nsysprof.analysis.overview.timeline import make_timeline
 from nsysprof.analysis.overview.trace_overview import (
     Attribution,
+    Judged,
     attribute,
     count_totals,
+    judge,
     live_metrics,
     outline,
 )
@@ -70,6 +72,8 @@ def summarize(
     stacks: StackSamples | None = None,
     unfold: bool = False,
     power: Sequence[GpuEnergy] = (),
+    alone: bool = False,
+    release: Callable[[], None] | None = None,
 ) -> Analysis:
     """Return the analysis of a trace: everything counted and attributed.
 
@@ -80,31 +84,33 @@ def summarize(
     stacks: samples of the program's threads, which give findings their lines of code.
     unfold: see summarize_ranges.
     power: what the GPUs' energy counters said during the recording.
+    alone: whether no two parts may run, and hold their memory, at the same time.
+    release: returns memory to the system that this process has freed and kept.
     """
-    # Sorting and gathering release the GIL, so independent parts run in parallel.
-    with ThreadPoolExecutor(1, thread_name_prefix="totals") as pool:
-        api = pool.submit(_api, tables, tables.calls)
+    with beside(alone=alone) as second:
+        api = second.start(_api, tables, tables.calls)
         found = attribute(tables)
         steps = find_steps(tables, found.attributed.ranges)
         found = replace(found, attributed=settle_steps(tables, found.attributed, steps))
         names, attributed = kernel_names(tables), found.attributed
-        kernels = pool.submit(_kernels, tables.work, names)
-        totals = pool.submit(count_totals, tables, found)
+        judged = judge(tables, found)
         caused = None if launched_only else find_caused(tables, attributed.ranges, attributed.structure)
-        coverage = pool.submit(_coverage, tables, found, caused)
+        if release is not None:
+            release()
+        coverage = second.start(_coverage, tables, found, caused)
+        kernels = second.start(_kernels, tables.work, names)
+        totals = second.start(count_totals, tables, found)
+        streams = second.start(tabulate_streams, tables)
+        attention = second.start(list_attention, tables, attributed.ranges)
         sampled = live_metrics(tables)
         summary = summarize_ranges(_evidence(tables, found, names, caused, sampled[0], power), unfold=unfold)
-    whole = outline(tables, found, totals.result(), sampled, summary.traffic)
-    # Without calls, no work belongs to a range.
-    if not whole.is_counted or (tables.calls is None and len(tables.work)):
-        _make_work_unknown(summary, knows_launches=bool(whole.totals.launch_count))
-    can_explain = whole.is_counted and not len(found.replays[1])
-    why = (
-        _explain(tables, found, steps, whole.losses, whole.lost, policy, stacks)
-        if can_explain
-        else _Explained(no_findings=_no_work_to_explain(tables, is_lost=whole.is_lost))
-    )
-    collectives, of_collectives = tabulate_collectives(tables, names)
+        whole = outline(tables, judged, totals.result(), sampled, summary.traffic)
+        # Without calls, no work belongs to a range.
+        if not whole.is_counted or (tables.calls is None and len(tables.work)):
+            _make_work_unknown(summary, knows_launches=bool(whole.totals.launch_count))
+        collectives, of_collectives = tabulate_collectives(tables, names)
+        # Not beside the ranges: both take much memory.
+        why = _explain(tables, found, steps, judged, policy, stacks)
     return Analysis(
         trace=whole.trace,
         devices=whole.devices,
@@ -119,7 +125,7 @@ def summarize(
         api=api.result(),
         range_api=summary.range_api,
         gpu_use=summary.gpu_use,
-        streams=tabulate_streams(tables),
+        streams=streams.result(),
         energy=summary.energy,
         collectives=collectives,
         memops=_memops(tables.work),
@@ -131,7 +137,7 @@ def summarize(
         step_times=why.step_times,
         losses=whole.losses,
         lost_kernels=whole.is_lost,
-        attention=list_attention(tables, attributed.ranges),
+        attention=attention.result(),
         memory_owners=list_owners(found.memory, attributed.ranges),
     )
 
@@ -161,7 +167,7 @@ def list_rows(tables: Tables, *, launched_only: bool = False) -> TraceRows:
     # The only totals that a note needs are those of migrations.
     migrates = bool((tables.work.kind_of == MIGRATION).any())
     totals = count_totals(tables, found) if migrates else Totals(*[None] * 9)
-    whole = outline(tables, found, totals, live_metrics(tables))
+    whole = outline(tables, judge(tables, found), totals, live_metrics(tables))
     timeline = make_timeline(tables, kernel_names(tables), ranges, found.memory, caused)
     return TraceRows(whole.trace, whole.devices, timeline, whole.notes)
 
@@ -182,18 +188,19 @@ def _explain(
     tables: Tables,
     found: Attribution,
     steps: Steps | None,
-    losses: Sequence[Loss],
-    known_lost: int | None,
+    judged: Judged,
     policy: PolicyFile | None,
     stacks: StackSamples | None,
 ) -> _Explained:
-    doubt = doubt_of(tables, _missing_anywhere(losses))
+    if not judged.loss.is_counted or len(found.replays[1]):
+        return _Explained(no_findings=_no_work_to_explain(tables, is_lost=judged.loss.is_lost))
+    doubt = doubt_of(tables, _missing_anywhere(judged.losses))
     ranges = found.attributed.ranges
     lost = None if tables.calls is None else np.flatnonzero(found.launches & ~found.launching)
     if lost is not None and len(lost):  # a graph may consist of copies and fills alone
         lost = lost[~np.isin(lost, tables.launch[tables.work.kernels :])]
     ledger = keep_ledger(tables, ranges, lost, doubt)
-    unknown = ledger.doubt or _lacks_for_findings(tables, found, known_lost)
+    unknown = ledger.doubt or _lacks_for_findings(tables, found, judged.loss.launches_without_work)
     findings = None if unknown else find_causes(tables, ranges, ledger, steps, policy, stacks)
     idle, told, in_steps = ledger.idle, ledger.notes, time_idle(steps, ledger)
     del ledger  # its pieces take as much memory as the trace
@@ -204,7 +211,7 @@ def why_not_explained(tables: Tables, found: Attribution) -> str:
     """Return why neither findings nor a replay of the trace would be true; "" where they would be."""
     migrates = bool((tables.work.kind_of == MIGRATION).any())
     totals = count_totals(tables, found) if migrates else Totals(*[None] * 9)
-    whole = outline(tables, found, totals, live_metrics(tables))
+    whole = outline(tables, judge(tables, found), totals, live_metrics(tables))
     if not whole.is_counted or len(found.replays[1]):
         return _no_work_to_explain(tables, is_lost=whole.is_lost)
     return doubt_of(tables, _missing_anywhere(whole.losses)) or _lacks_for_findings(tables, found, whole.lost)

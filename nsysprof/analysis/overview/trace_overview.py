@@ -10,11 +10,11 @@ from nsysprof.analysis.attribution.attributed_ranges import Attributed, attribut
 from nsysprof.analysis.attribution.calls import graph_launch_calls, launch_calls, lost_launches, opaque_replays
 from nsysprof.analysis.attribution.intervals import union_ns
 from nsysprof.analysis.kernel_names.variant_names import copy_name
-from nsysprof.analysis.overview.health import find_data_loss, is_measured, read_health
+from nsysprof.analysis.overview.health import DataLoss, find_data_loss, is_measured, read_health
 from nsysprof.analysis.overview.memory import DeviceMemory, follow_memory
 from nsysprof.analysis.ranges.range_launches import LaunchCalls
 from nsysprof.analysis.traffic.dram import DramTraffic, dram_notes, drop_dead, gpus_of_used
-from nsysprof.notes import Loss, Note, Severity, make_note, split_losses
+from nsysprof.notes import Loss, Note, Remark, Severity, make_note, split_losses
 from nsysprof.results.analysis import Device, Totals, TraceInfo
 from nsysprof.trace.gpu_metrics_schema import GpuMetrics
 from nsysprof.trace.schema import COPY, FILL, GRAPH, MIGRATION, NULL, Bools, Int64s, Tables, Work
@@ -40,6 +40,16 @@ class Attribution:
     # How many ranges never ended, and how many were left out because their times are impossible.
     open_ranges: int
     bad_ranges: int
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What a trace lost, and how healthy it is."""
+
+    loss: DataLoss
+    health: tuple[Remark, ...]
+    # The losses of reading it, and then those that its events show.
+    losses: tuple[Loss, ...]
 
 
 @dataclass(frozen=True)
@@ -85,28 +95,37 @@ def attribute(tables: Tables, *, measured_only: bool = False) -> Attribution:
     )
 
 
+def judge(tables: Tables, found: Attribution) -> Judged:
+    """Return what a trace lost, and how healthy it is."""
+    silent = found.replays[1]
+    loss = find_data_loss(tables, found.attributed, found.launches, found.launch_calls.lost, silent)
+    health = tuple(
+        read_health(
+            tables,
+            silent=len(silent),
+            open_ranges=found.open_ranges,
+            bad_ranges=found.bad_ranges,
+            memory=found.memory,
+        )
+    )
+    return Judged(loss, health, (*tables.losses, *split_losses((*loss.remarks, *health)).losses))
+
+
 def outline(
     tables: Tables,
-    found: Attribution,
+    judged: Judged,
     totals: Totals,
     sampled: tuple[GpuMetrics | None, list[Note]],
     traffic: DramTraffic | None = None,
 ) -> Outline:
     """Return the facts that apply to a whole trace.
 
+    judged: the result of judge.
     totals: the result of count_totals.
     sampled: the result of live_metrics.
     traffic: the DRAM traffic of ranges; its unknown values are counted.
     """
-    silent, (metrics, dead_notes) = found.replays[1], sampled
-    loss = find_data_loss(tables, found.attributed, found.launches, found.launch_calls.lost, silent)
-    health = read_health(
-        tables,
-        silent=len(silent),
-        open_ranges=found.open_ranges,
-        bad_ranges=found.bad_ranges,
-        memory=found.memory,
-    )
+    loss, health, (metrics, dead_notes) = judged.loss, judged.health, sampled
     dram = [] if metrics is None else dram_notes(metrics, traffic, tables.diagnostics)
     info = _trace_info(tables)
     remarks = split_losses((*loss.remarks, *health, *_migration_notes(totals), *dead_notes, *dram, *_tool_notes(info)))
@@ -118,7 +137,7 @@ def outline(
         is_counted=loss.is_counted,
         is_lost=loss.is_lost,
         notes=(*tables.notes, *remarks.notes),
-        losses=(*tables.losses, *remarks.losses),
+        losses=judged.losses,
     )
 
 

@@ -113,7 +113,8 @@ def _analyze_opened(
 ) -> Analysis:
     """Read and summarize an opened trace. The other arguments are those of summarize."""
     from nsysprof.analysis.overview.summarize import summarize
-    from nsysprof.files.memory_reuse import reuse_in_pyarrow
+    from nsysprof.files.memory_limit import is_memory_in_file
+    from nsysprof.files.memory_reuse import return_freed_memory, reuse_in_pyarrow
     from nsysprof.trace.tables import read_tables
 
     reuse_in_pyarrow()
@@ -124,6 +125,8 @@ def _analyze_opened(
         stacks=stacks,
         unfold=unfold,
         power=power,
+        alone=trace.one_thread or is_memory_in_file(),
+        release=return_freed_memory if trace.is_large else None,
     )
 
 
