@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -103,14 +104,18 @@ def summarize(
         streams = second.start(tabulate_streams, tables)
         attention = second.start(list_attention, tables, attributed.ranges)
         sampled = live_metrics(tables)
-        summary = summarize_ranges(_evidence(tables, found, names, caused, sampled[0], power), unfold=unfold)
+        explained: list[Future[_Explained]] = []
+        summary = summarize_ranges(
+            _evidence(tables, found, names, caused, sampled[0], power),
+            unfold=unfold,
+            when_light=lambda: explained.append(second.start(_explain, tables, found, steps, judged, policy, stacks)),
+        )
         whole = outline(tables, judged, totals.result(), sampled, summary.traffic)
         # Without calls, no work belongs to a range.
         if not whole.is_counted or (tables.calls is None and len(tables.work)):
             _make_work_unknown(summary, knows_launches=bool(whole.totals.launch_count))
         collectives, of_collectives = tabulate_collectives(tables, names)
-        # Not beside the ranges: both take much memory.
-        why = _explain(tables, found, steps, judged, policy, stacks)
+        why = explained[0].result()
     return Analysis(
         trace=whole.trace,
         devices=whole.devices,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
@@ -62,7 +63,9 @@ class RangeSummary:
     energy: pd.DataFrame
 
 
-def summarize_ranges(evidence: RangeEvidence, *, unfold: bool = False) -> RangeSummary:
+def summarize_ranges(
+    evidence: RangeEvidence, *, unfold: bool = False, when_light: Callable[[], object] = lambda: None
+) -> RangeSummary:
     """Sum up what each (range, style, domain) launched and caused, and the DRAM traffic meanwhile.
 
     projected_ns is the time from the first start to the last end of the GPU work, added over instances, as in nsys'
@@ -70,6 +73,7 @@ def summarize_ranges(evidence: RangeEvidence, *, unfold: bool = False) -> RangeS
     ranges do not nest and have no such columns.
 
     unfold: whether the tree has a place for each name of a counted family (step0, step1) instead of one place (step#).
+    when_light: is called once, before what follows takes little memory.
     """
     attributed = evidence.attributed
     ranges = attributed.ranges
@@ -91,6 +95,7 @@ def summarize_ranges(evidence: RangeEvidence, *, unfold: bool = False) -> RangeS
         all_work = sum_all_work(evidence, sums["gpu_busy_ns"], measured.adopted)
         kernels = list_kernels(evidence, pool) if beside is None else beside.result()
         structure.result()
+    when_light()
     wall = (ranges["end_ns"] - ranges["start_ns"]).to_numpy(dtype=np.int64)
     table = _tabulate(evidence, measured, launches, wall)
     _describe(table, evidence, wall)
