@@ -108,9 +108,10 @@ def _find_steady(tables: Tables, found: Attribution, calls: Mapping[str, int], *
     count = len(attributed.ranges)
     replays = np.zeros(count, np.int64) if caused is None else caused.replays(count)
     adopted = None if caused is None else caused.adopted_pairs(attributed.structure.parent)
-    if adopted is not None:
-        _add_busy(tables, attributed, summary, adopted)
-    parts = split_walls(tables.work, attributed, adopted)
+    together = None if adopted is None or not len(adopted[0]) else with_launched(attributed, *adopted)
+    if together is not None:
+        _add_busy(tables, attributed, summary, together)
+    parts = split_walls(tables.work, attributed, together)
     elsewhere = replays if caused is None else _replays_elsewhere(tables, attributed.ranges, caused, replays)
     return _Steady(attributed, summary, _ran(tables, attributed, replays, caused), elsewhere, parts)
 
@@ -156,12 +157,10 @@ def _ran(tables: Tables, attributed: Attributed, replays: Int64s, caused: Caused
     return ran
 
 
-def _add_busy(tables: Tables, attributed: Attributed, summary: RangeSummary, adopted: tuple[Int64s, Int64s]) -> None:
-    """Write the busy time of ranges that adopted kernels, these included."""
+def _add_busy(tables: Tables, attributed: Attributed, summary: RangeSummary, together: tuple[Int64s, Int64s]) -> None:
+    """Write the busy time of ranges that adopted kernels, these included. together: as with_launched returns it."""
     work = tables.work
-    instance, row = with_launched(attributed, *adopted)
-    if len(row) == 0:
-        return
+    instance, row = together
     group = attributed.ranges["group"].to_numpy(dtype=np.int64)[instance]
     devices, code = np.unique(work.device_of, return_inverse=True)
     cell = group * len(devices) + code[work.variant[row]]

@@ -16,7 +16,7 @@ _ORDER = ((KERNEL,), (COPY, MIGRATION), (FILL,))
 _ROWS_AT_ONCE = 1 << 17
 
 
-def split_walls(work: Work, attributed: Attributed, adopted: tuple[Int64s, Int64s] | None = None) -> Int64s:
+def split_walls(work: Work, attributed: Attributed, together: tuple[Int64s, Int64s] | None = None) -> Int64s:
     """Return the parts of each instance's wall time in ns, as an array (instances, parts).
 
     The parts are:
@@ -30,7 +30,7 @@ def split_walls(work: Work, attributed: Attributed, adopted: tuple[Int64s, Int64
 
     Work that runs beyond the range's end is cut there.
 
-    adopted: pairs (instance, kernel) that it waited for without launching; these count as launched.
+    together: what instances adopted and launched, as with_launched returns it; what they adopted counts as launched.
     """
     ranges = attributed.ranges
     begin, end = (ranges[column].to_numpy(dtype=np.int64) for column in ("start_ns", "end_ns"))
@@ -39,8 +39,8 @@ def split_walls(work: Work, attributed: Attributed, adopted: tuple[Int64s, Int64
     for segments in attributed.segments.values():
         for instance, row in portions(segments):
             _split(work, instance, row, begin, end, parts)
-    if adopted is not None and len(adopted[0]):
-        _split(work, *with_launched(attributed, *adopted), begin, end, parts)
+    if together is not None:
+        _split(work, *together, begin, end, parts)
     return parts
 
 
