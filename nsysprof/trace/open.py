@@ -226,8 +226,8 @@ def _damaged(path: Path, error: Exception | str) -> TraceDamagedError:
 
 
 def _probe(connection: sqlite3.Connection, path: Path, limits: Confinement) -> dict[str, tuple[str, ...]]:
-    # A table without a page is virtual: a program computes its rows.
-    real = "SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage > 0"
+    # A table without a page is virtual: a program computes its rows. In a damaged file a name may be no text.
+    real = "SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage > 0 AND typeof(name) = 'text'"
     try:
         names = [name for (name,) in connection.execute(real)]
         columns = {

@@ -130,6 +130,16 @@ def test_views_and_triggers_are_not_looked_at(tmp_path):
     assert read(path).ranges is None
 
 
+def test_a_table_whose_name_is_no_text_is_not_there(small):
+    with sqlite3.connect(small) as database:
+        database.execute("PRAGMA writable_schema = ON")
+        database.execute("UPDATE sqlite_master SET name = CAST(name AS BLOB) WHERE name = 'NVTX_EVENTS'")
+    database.close()
+    found = read(small)
+    assert found.ranges is None
+    assert found.work.kernels == 399
+
+
 def test_a_trace_being_written_is_recognised(small):
     small.with_name(small.name + "-wal").write_bytes(b"x")
     assert [note.code for note in read(small).notes] == ["being-written"]
