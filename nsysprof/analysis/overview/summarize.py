@@ -89,20 +89,22 @@ def summarize(
     release: returns memory to the system that this process has freed and kept.
     """
     with beside(alone=alone) as second:
+        # What needs least runs beside what all else waits for.
+        names = kernel_names(tables)
         api = second.start(_api, tables, tables.calls)
+        kernels = second.start(_kernels, tables.work, names)
+        streams = second.start(tabulate_streams, tables)
         found = attribute(tables)
         steps = find_steps(tables, found.attributed.ranges)
         found = replace(found, attributed=settle_steps(tables, found.attributed, steps))
-        names, attributed = kernel_names(tables), found.attributed
+        attributed = found.attributed
+        totals = second.start(count_totals, tables, found)
+        attention = second.start(list_attention, tables, attributed.ranges)
         judged = judge(tables, found)
         caused = None if launched_only else find_caused(tables, attributed.ranges, attributed.structure)
         if release is not None:
             release()
         coverage = second.start(_coverage, tables, found, caused)
-        kernels = second.start(_kernels, tables.work, names)
-        totals = second.start(count_totals, tables, found)
-        streams = second.start(tabulate_streams, tables)
-        attention = second.start(list_attention, tables, attributed.ranges)
         sampled = live_metrics(tables)
         explained: list[Future[_Explained]] = []
         summary = summarize_ranges(
