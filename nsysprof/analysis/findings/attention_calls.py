@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from nsysprof.analysis.attribution.gpu_time import kernels_and_graphs
+from nsysprof.analysis.findings.attention_sums import AttentionSums
 from nsysprof.analysis.findings.recorded_calls import list_calls
-from nsysprof.analysis.findings.unfused_attention import find_unfused_attention
-from nsysprof.analysis.kernel_names.variant_names import Names, Texts, kernel_names
-from nsysprof.analysis.ranges.open_range import innermost_codes
+from nsysprof.analysis.findings.unfused_attention import BETWEEN, GEMM, NameKinds, find_pieces, kinds_of
+from nsysprof.analysis.kernel_names.variant_names import Names, kernel_names
+from nsysprof.arrays import find_rows
 from nsysprof.attention.kernel_family import kernel_family
 from nsysprof.attention.range_name import parse_range
 from nsysprof.results.column_registry.analysis_columns import ATTENTION
 from nsysprof.results.column_registry.column import Dtype
-from nsysprof.trace.schema import Bools, Int64s, Ints, Tables
+from nsysprof.trace.schema import Bools, Int64s, Rows, Tables, Work
 
 _BACKWARD = re.compile(r"bwd|backward|bprop|dgrad|dot_do_o|convert_dq|reduce_head", re.IGNORECASE)
 # Kernels that only prepare or finish the work of another kernel of the same call.
@@ -28,7 +28,11 @@ _FAMILIES = {"flash": 0, "efficient": 1, "cudnn": 2, "flex": 3}
 _PASSES = ("fwd", "bwd")
 _DTYPES = (("bf16", re.compile(r"bf16|bfloat16")), ("fp16", re.compile(r"half|cutlass[FB]_f16")))
 _DTYPE_NAMES = ("", "bf16", "fp16")
+# How many pairs of a pass and a data type there are.
+_IN_BACKEND = len(_PASSES) * len(_DTYPE_NAMES)
 _INTEGERS = {"B": "batch", "H": "heads", "KV": "kv_heads", "D": "head_dim"}
+# How many kernels are looked at at a time.
+_BLOCK = 1 << 18
 
 
 def list_attention(tables: Tables, ranges: pd.DataFrame) -> pd.DataFrame:
@@ -41,102 +45,96 @@ def list_attention(tables: Tables, ranges: pd.DataFrame) -> pd.DataFrame:
     ranges: the instances that the attribution made.
     """
     called = list_calls(tables, tables.launch, ranges)
-    rest = _list_by_kernels(tables, tables.launch, ranges, called.is_inside)
+    rest = _list_by_kernels(tables, ranges, called.is_inside)
     if len(called.table) == 0:
         return rest
     table = called.table if len(rest) == 0 else pd.concat([called.table, rest], ignore_index=True)
     return table.sort_values("kernel_total_ns", ascending=False, kind="stable", na_position="last", ignore_index=True)
 
 
-def _list_by_kernels(tables: Tables, launch: Ints, ranges: pd.DataFrame, known: Bools) -> pd.DataFrame:
+def _list_by_kernels(tables: Tables, ranges: pd.DataFrame, known: Bools) -> pd.DataFrame:
     """Return the attention that is recognised by kernels alone.
 
     known: which kernels belong to calls that are already listed.
     """
-    work = tables.work
     names = kernel_names(tables)
-    number = names.of_variant[work.variant[: work.kernels]]
-    texts = [str(text) for text in names.texts]
-    kinds = _Kinds(
-        family=np.array([_FAMILIES.get(kernel_family([text]) or "", -1) for text in texts], dtype=np.int64),
-        is_backward=np.array([bool(_BACKWARD.search(text)) for text in texts], dtype=bool),
-        is_helper=np.array([bool(_HELPER.search(text)) for text in texts], dtype=bool),
-        dtype=np.array([_dtype_of(text) for text in texts], dtype=np.int64),
-    )
-    rows = np.flatnonzero(kinds.family[number] >= 0) if texts else np.zeros(0, dtype=np.int64)
-    of_name = number[rows]
-    parts = [_table(rows, kinds.family[of_name], kinds, of_name, ~kinds.is_helper[of_name])]
-    parts += _unfused(tables, number, names, kinds)
-    found = pd.concat(parts, ignore_index=True)
-    found = found[~known[found["row"].to_numpy(np.int64)]].reset_index(drop=True)
-    if len(found) == 0:
+    texts, kinds = [str(text) for text in names.texts], kinds_of(names)
+    in_backend = np.array([_pass_and_dtype(text) for text in texts], dtype=np.int64)
+    family = np.array([_FAMILIES.get(kernel_family([text]) or "", -1) for text in texts], dtype=np.int64)
+    of_fused = np.where(family >= 0, family * _IN_BACKEND + in_backend, -1)
+    of_softmax = np.where(kinds.is_softmax[:-1], _BACKENDS.index("math") * _IN_BACKEND + in_backend, -1)
+    used, columns = np.unique(np.concatenate((of_fused, of_softmax, [-1])), return_inverse=True)
+    column = (columns.reshape(-1) - 1).astype(np.int16)
+    of_fused, of_softmax = column[: len(texts)][names.of_variant], column[len(texts) : -1][names.of_variant]
+    sums = AttentionSums(tables, ranges, known, len(used) - 1)
+    is_call = np.array([_HELPER.search(text) is None for text in texts], dtype=bool)[names.of_variant]
+    sums.add_variants(of_fused, is_call)
+    rows, softmax = _unfused(tables, names, kinds, of_softmax >= 0)
+    # The matrix products beside a backward softmax have no special name. They belong to the softmax between them.
+    sums.add(rows, of_softmax[tables.work.variant[softmax]], softmax == rows)
+    return _tabulate(tables, sums, used[1:])
+
+
+def _tabulate(tables: Tables, sums: AttentionSums, kinds: Int64s) -> pd.DataFrame:
+    """Return the sums as a table. Among rows of equal time, the one whose kernels were added first is the first.
+
+    kinds: of each column of the sums, its backend, pass and data type as one number.
+    """
+    place, column = np.nonzero(sums.kernels)
+    if len(place) == 0:
         return pd.DataFrame(columns=list(ATTENTION.names))
-    row = found["row"].to_numpy(np.int64)
-    found["range"], places = _ranges_of(tables, launch, ranges, row)
-    found["duration"] = work.duration_ns[row].astype(np.int64)
-    grouped = found.groupby(["range", "backend_ran", "pass", "dtype"], sort=False)
-    table = grouped.agg(calls=("is_call", "sum"), kernel_count=("row", "size"), kernel_total_ns=("duration", "sum"))
-    table = table.reset_index()
-    for column, labels in (("range", places), ("backend_ran", _BACKENDS), ("pass", _PASSES), ("dtype", _DTYPE_NAMES)):
-        table[column] = np.array(labels, dtype=object)[table[column].to_numpy(np.int64)]
-    total = int(kernels_and_graphs(work)[0].sum(dtype=np.int64))
+    order = np.argsort(sums.first[place, column])
+    place, column = place[order], column[order]
+    backend, in_backend = np.divmod(kinds[column], _IN_BACKEND)
+    table = pd.DataFrame({"range": sums.names[place]}, dtype=object)
+    for name, labels, code in (
+        ("backend_ran", _BACKENDS, backend),
+        ("pass", _PASSES, in_backend // len(_DTYPE_NAMES)),
+        ("dtype", _DTYPE_NAMES, in_backend % len(_DTYPE_NAMES)),
+    ):
+        table[name] = np.array(labels, dtype=object)[code]
+    table["calls"], table["kernel_count"] = sums.calls[place, column], sums.kernels[place, column]
+    table["kernel_total_ns"] = sums.total_ns[place, column]
+    total = int(kernels_and_graphs(tables.work)[0].sum(dtype=np.int64))
     table["share_pct"] = 100.0 * table["kernel_total_ns"] / total if total else 0.0
     return _complete(table)
 
 
-@dataclass(frozen=True)
-class _Kinds:
-    """What the name of each kernel says about it."""
+def _unfused(tables: Tables, names: Names, kinds: NameKinds, is_softmax: Bools) -> tuple[Rows, Rows]:
+    """Return the kernels of attention that runs as separate kernels, in order of start, and the softmax of each.
 
-    # The position in _BACKENDS; -1 for anything but fused attention.
-    family: Int64s
-    is_backward: Bools
-    is_helper: Bools
-    # The position in _DTYPE_NAMES.
-    dtype: Int64s
+    They are found by the order in which the kernels of each stream ran.
 
-
-def _table(rows: Int64s, backend: Int64s, kinds: _Kinds, of_name: Ints, is_call: Bools) -> pd.DataFrame:
-    columns = {"row": rows, "backend_ran": backend, "pass": kinds.is_backward[of_name].astype(np.int64)}
-    return pd.DataFrame({**columns, "is_call": is_call, "dtype": kinds.dtype[of_name]})
-
-
-def _unfused(tables: Tables, number: Ints, names: Names, kinds: _Kinds) -> list[pd.DataFrame]:
-    """Return attention that runs as separate kernels, found by the order in which the kernels of each stream ran."""
-    work = tables.work
-    if not (names.category == "softmax").any():
-        return []
-    _, code = np.unique(work.streams_of, axis=0, return_inverse=True)
-    stream = code.reshape(-1)[work.variant[: work.kernels]].astype(np.int64)
-    order = np.argsort(work.start_ns[: work.kernels], kind="stable")
-    found = find_unfused_attention(number[order], names, stream[order])
-    if found is None:
-        return []
-    chosen = np.flatnonzero(found.gemms | found.between)
-    # The matrix products beside a backward softmax have no special name. They belong to the softmax between them.
-    owner = found.softmax[chosen]
-    backend = np.full(len(chosen), _BACKENDS.index("math"), dtype=np.int64)
-    return [_table(order[chosen], backend, kinds, number[order[owner]], owner == chosen)]
-
-
-def _dtype_of(text: str) -> int:
-    found = next((name for name, pattern in _DTYPES if pattern.search(text)), "")
-    return _DTYPE_NAMES.index(found)
-
-
-def _ranges_of(tables: Tables, launch: Ints, ranges: pd.DataFrame, rows: Int64s) -> tuple[Int64s, Texts]:
-    """Return the innermost range in which each kernel was launched, as a number, and the names by number.
-
-    The last name is empty, for no range.
+    is_softmax: which variants of work are softmaxes.
     """
-    found = np.full(len(rows), -1, dtype=np.int64)
-    calls, call = tables.calls, launch[rows]
-    known = np.flatnonzero(call >= 0)
-    if calls is None or len(known) == 0:
-        return found, np.array([""], dtype=object)
-    tid = calls.tid_of[calls.variant[call[known]]]
-    found[known], names = innermost_codes(ranges, tid, calls.start_ns[call[known]])
-    return found, names
+    work = tables.work
+    _, streams = np.unique(work.streams_of, axis=0, return_inverse=True)
+    stream = streams.reshape(-1)
+    found = [(np.zeros(0, dtype=np.int32),) * 2]
+    for each in np.unique(stream[is_softmax]).tolist():
+        mine = find_rows(stream == each, work.variant[: work.kernels])
+        if not _is_sorted(work, mine):
+            mine = mine[np.argsort(work.start_ns[mine], kind="stable")]
+        pieces = find_pieces(names.of_variant[work.variant[mine]], kinds)
+        inside = (pieces.marks & (GEMM | BETWEEN)) != 0
+        found.append((mine[pieces.place[inside]], mine[pieces.softmax[inside]]))
+    rows, softmax = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    if len(found) > 2:  # several streams
+        order = np.lexsort((rows, work.start_ns[rows]))
+        rows, softmax = rows[order], softmax[order]
+    return rows, softmax
+
+
+def _is_sorted(work: Work, rows: Rows) -> bool:
+    """Return whether rows of work are in order of start."""
+    starts = (work.start_ns[rows[low : low + _BLOCK + 1]] for low in range(0, len(rows), _BLOCK))
+    return all(bool((start[1:] >= start[:-1]).all()) for start in starts)
+
+
+def _pass_and_dtype(text: str) -> int:
+    """Return the pass and the data type that the name of a kernel tells, as one number."""
+    dtype = next((name for name, pattern in _DTYPES if pattern.search(text)), "")
+    return int(_BACKWARD.search(text) is not None) * len(_DTYPE_NAMES) + _DTYPE_NAMES.index(dtype)
 
 
 def _complete(table: pd.DataFrame) -> pd.DataFrame:

@@ -7,13 +7,15 @@ after it.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from nsysprof.analysis.kernel_names.kernel_labels import is_log_softmax
 from nsysprof.analysis.kernel_names.variant_names import Names
-from nsysprof.trace.schema import Bools, Int64s, Ints
+from nsysprof.arrays import find_rows
+from nsysprof.trace.schema import Bools, Int64s, Ints, Rows
 
 # The most kernels between a softmax and the product on either side (scale, mask, dropout, casts).
 _REACH = 10
@@ -35,6 +37,12 @@ _CONVERTS = re.compile(r"WithCast")
 _SUM = re.compile(r"reduce_kernel.*sum_functor")
 # The most copies on either side of the products (q, k and v; the output), or copies and sums behind a backward pass.
 _MOST_COPIES = 4
+# How many softmaxes are followed at a time.
+_BLOCK = 1 << 16
+# What a piece of attention is, as bits of one byte: see UnfusedAttention.
+GEMM, BETWEEN, _BACKWARD_GEMM, _SECOND_GEMM, _AROUND = (np.uint8(1 << bit) for bit in range(5))
+# Stands for "no softmax" where a softmax is stored by how far behind its piece it is.
+_FAR = -128
 
 
 @dataclass(frozen=True)
@@ -56,26 +64,8 @@ class UnfusedAttention:
     calls: int
 
 
-def find_unfused_attention(number: Ints, names: Names, stream: Int64s) -> UnfusedAttention | None:
-    """Return the unfused attention among work in the order of its issue; None where there is none.
-
-    number: the position of each kernel in `names`; -1 for anything but a kernel.
-    stream: the number of each piece of work's stream.
-    """
-    kinds = _kinds_of(names)
-    softmaxes = kinds.is_softmax[number]
-    marks = [np.zeros(len(number), dtype=np.bool_) for _ in range(5)]
-    owner = np.full(len(number), -1, dtype=np.int64)
-    found = UnfusedAttention(marks[0], marks[1], marks[2], marks[3], marks[4], owner, 0)
-    calls = 0
-    for stream_number in np.unique(stream[softmaxes]).tolist():
-        mine = np.flatnonzero(stream == stream_number)
-        calls += _find_in_stream(found, mine, kinds, number[mine])
-    return replace(found, calls=calls) if calls else None
-
-
 @dataclass(frozen=True)
-class _Kinds:
+class NameKinds:
     """What each name says about its kernel. The last entry belongs to -1."""
 
     is_softmax: Bools
@@ -87,7 +77,8 @@ class _Kinds:
     is_sum: Bools
 
 
-def _kinds_of(names: Names) -> _Kinds:
+def kinds_of(names: Names) -> NameKinds:
+    """Return what each name says about its kernel."""
     texts = [str(text) for text in names.texts]
     category = names.category.astype(str)
 
@@ -104,59 +95,111 @@ def _kinds_of(names: Names) -> _Kinds:
         matching(_PLAIN_COPY) & ~matching(_CONVERTS),
         matching(_SUM),
     )
-    return _Kinds(*(np.append(one, False).astype(bool) for one in each))
+    return NameKinds(*(np.append(one, False).astype(bool) for one in each))
 
 
-def _find_in_stream(found: UnfusedAttention, mine: Int64s, kinds: _Kinds, number: Ints) -> int:
-    """Mark the attention in the work of one stream, and return the number of its softmaxes.
+@dataclass(frozen=True)
+class Pieces:
+    """The kernels of attention in the work of one stream, in its order."""
 
-    mine: the positions of the stream's work.
-    number: its names.
+    # Their positions.
+    place: Rows
+    # What each is: GEMM, BETWEEN and so on, added up.
+    marks: npt.NDArray[np.uint8]
+    # The position of the softmax that each belongs to.
+    softmax: Rows
+    # The number of softmaxes.
+    calls: int
+
+
+def find_unfused_attention(number: Ints, names: Names, stream: Int64s) -> UnfusedAttention | None:
+    """Return the unfused attention among work in the order of its issue; None where there is none.
+
+    number: the position of each kernel in `names`; -1 for anything but a kernel.
+    stream: the number of each piece of work's stream.
     """
-    is_gemm = kinds.is_gemm[number]
-    positions = np.arange(len(mine))
-    before = np.maximum.accumulate(np.where(is_gemm, positions, -1))
-    after = np.minimum.accumulate(np.where(is_gemm, positions, len(mine))[::-1])[::-1]
-    blocked = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(~kinds.is_between[number] & ~is_gemm)))
-    at = np.flatnonzero(kinds.is_softmax[number])
-    low, high = before[at], after[at]
-    inside = (low >= 0) & (high < len(mine)) & (high - low <= 2 * _REACH)
-    at, low, high = at[inside], low[inside], high[inside]
-    free = blocked[high] == blocked[low + 1]
-    at, low, high = at[free], low[free], high[free]
-    for step in range(int((high - low).max(initial=-1)) + 1):
-        reached = low + step <= high
-        place = mine[low[reached] + step]
-        np.maximum.at(found.softmax, place, mine[at[reached]])
-        found.between[place[(low[reached] + step < high[reached]) & (step > 0)]] = True
-    _mark_around(found, _Stream(mine, number, kinds), at, low, high)
-    return len(at)
+    kinds = kinds_of(names)
+    marks = np.zeros(len(number), dtype=np.uint8)
+    owner = np.full(len(number), -1, dtype=np.int64)
+    calls = 0
+    for stream_number in np.unique(stream[kinds.is_softmax[number]]).tolist():
+        mine = np.flatnonzero(stream == stream_number)
+        found = find_pieces(number[mine], kinds)
+        place = mine[found.place]
+        marks[place], owner[place] = found.marks, mine[found.softmax]
+        calls += found.calls
+    if not calls:
+        return None
+    gemms, between, backward, second, around = (
+        (marks & each) != 0 for each in (GEMM, BETWEEN, _BACKWARD_GEMM, _SECOND_GEMM, _AROUND)
+    )
+    return UnfusedAttention(gemms, between, backward, second, around, owner, calls)
+
+
+def find_pieces(number: Ints, kinds: NameKinds) -> Pieces:
+    """Return the kernels of unfused attention in the work of one stream.
+
+    Only the kernels around each softmax are looked at, so that a softmax in a large trace costs what one in a small
+    trace does.
+
+    number: the names of the work in the order in which the stream had it; -1 for anything but a kernel.
+    """
+    at = find_rows(kinds.is_softmax, number)
+    marks = _Marks(np.zeros(len(number), dtype=np.uint8), np.full(len(number), _FAR, dtype=np.int8))
+    stream = _Stream(number, kinds)
+    blocks = [_calls_of(stream, at[low : low + _BLOCK]) for low in range(0, len(at), _BLOCK)]
+    for block in blocks:
+        _mark_inside(marks, block)
+    for block in blocks:
+        _mark_around(marks, stream, block)
+    place = np.flatnonzero(marks.behind != _FAR).astype(np.int32)
+    return Pieces(place, marks.bits[place], place + marks.behind[place], sum(len(block.at) for block in blocks))
+
+
+@dataclass(frozen=True)
+class _Marks:
+    """What is known about each piece of work of a stream: what it is, and how far behind it its softmax is."""
+
+    bits: npt.NDArray[np.uint8]
+    behind: npt.NDArray[np.int8]
+
+    def own(self, place: Rows, softmax: Rows) -> None:
+        """Let the work at these places belong to these softmaxes. The last one of several counts."""
+        np.maximum.at(self.behind, place, (softmax - place).astype(np.int8))
+
+
+@dataclass(frozen=True)
+class _Calls:
+    """Positions in a stream: softmaxes, and the nearest products before and behind each."""
+
+    at: Rows
+    low: Rows
+    high: Rows
 
 
 @dataclass(frozen=True)
 class _Stream:
-    """The work of one stream: its positions in all work, and its names."""
+    """The names of a stream's work."""
 
-    mine: Int64s
     number: Ints
-    kinds: _Kinds
+    kinds: NameKinds
 
-    def is_of(self, kind: Bools, at: Int64s) -> Bools:
+    def is_of(self, kind: Bools, at: Rows) -> Bools:
         """Return which of these positions are in the stream and have a name of a kind."""
-        inside = (at >= 0) & (at < len(self.mine))
+        inside = (at >= 0) & (at < len(self.number))
         found: Bools = inside & kind[self.number[np.where(inside, at, 0)]]
         return found
 
-    def first_of_product(self, at: Int64s) -> Int64s:
+    def first_of_product(self, at: Rows) -> Rows:
         """Return the first kernel of the products at these positions."""
         ends = self.is_of(self.kinds.is_split, at) & self.is_of(self.kinds.is_gemm, at - 1)
         return np.where(ends, at - 1, at)
 
-    def last_of_product(self, at: Int64s) -> Int64s:
+    def last_of_product(self, at: Rows) -> Rows:
         """Return the last kernel of the products at these positions."""
         return np.where(self.is_of(self.kinds.is_split, at + 1), at + 1, at)
 
-    def passed(self, at: Int64s, step: int, kind: Bools) -> Int64s:
+    def passed(self, at: Rows, step: int, kind: Bools) -> Rows:
         """Return the nearest position beside each of these whose work is not of a kind, but for a few of that kind.
 
         step: in which direction, 1 or -1.
@@ -166,16 +209,48 @@ class _Stream:
             place = np.where(self.is_of(kind, place), place + step, place)
         return place
 
+    def nearest_product(self, at: Rows, step: int) -> Rows:
+        """Return the product that nothing but what lies between products separates from each position, or -1.
 
-def _mark_around(found: UnfusedAttention, stream: _Stream, at: Int64s, low: Int64s, high: Int64s) -> None:
-    """Mark the products of each call, and the copies and sums beside them.
+        step: in which direction, 1 or -1.
+        """
+        found = np.full(len(at), -1, dtype=np.int32)
+        going, place = np.arange(len(at)), at
+        for _ in range(2 * _REACH - 1):
+            place = place + step
+            product = self.is_of(self.kinds.is_gemm, place)
+            found[going[product]] = place[product]
+            goes_on = self.is_of(self.kinds.is_between, place)
+            going, place = going[goes_on], place[goes_on]
+        return found
 
-    at, low, high: the positions in the stream of the softmaxes, and of the nearest products before and behind them.
-    """
-    kinds, mine = stream.kinds, stream.mine
+
+def _calls_of(stream: _Stream, at: Rows) -> _Calls:
+    """Return those of the softmaxes that are attention."""
+    at = at[stream.is_of(stream.kinds.is_between, at)]
+    low, high = stream.nearest_product(at, -1), stream.nearest_product(at, 1)
+    inside = (low >= 0) & (high >= 0) & (high - low <= 2 * _REACH)
+    return _Calls(at[inside], low[inside], high[inside])
+
+
+def _mark_inside(marks: _Marks, calls: _Calls) -> None:
+    """Mark what lies between the products of each call."""
+    at, low, high = calls.at, calls.low, calls.high
+    for step in range(int((high - low).max(initial=-1)) + 1):
+        reached = low + step <= high
+        at, low, high = at[reached], low[reached], high[reached]
+        place = low + np.int32(step)
+        marks.own(place, at)
+        if step:
+            marks.bits[place[place < high]] |= BETWEEN
+
+
+def _mark_around(marks: _Marks, stream: _Stream, calls: _Calls) -> None:
+    """Mark the products of each call, and the copies and sums beside them."""
+    kinds, at = stream.kinds, calls.at
     is_backward = kinds.is_backward[stream.number[at]]
-    first, last = stream.first_of_product(low), stream.last_of_product(high)
-    second = high
+    first, last = stream.first_of_product(calls.low), stream.last_of_product(calls.high)
+    second = calls.high
     for beside, step in ((first, -1), (last, 1)):
         further = stream.passed(beside, step, kinds.is_copy)
         is_product = is_backward & stream.is_of(kinds.is_gemm, further)
@@ -186,14 +261,15 @@ def _mark_around(found: UnfusedAttention, stream: _Stream, at: Int64s, low: Int6
             last = np.where(is_product, end, last)
     start, stop = stream.passed(first, -1, kinds.is_copy), stream.passed(last, 1, kinds.is_copy)
     stop = np.where(is_backward, stream.passed(last, 1, kinds.is_copy | kinds.is_sum), stop)
-    for step in range(int((stop - start).max(initial=0))):
-        place = start + 1 + step
-        inside = place < stop
-        place, owner, backward = place[inside], mine[at[inside]], is_backward[inside]
+    for step in range(1, int((stop - start).max(initial=0)) + 1):
+        inside = np.flatnonzero(start + step < stop)
+        place, backward = start[inside] + np.int32(step), is_backward[inside]
         is_product = stream.is_of(kinds.is_gemm, place)
+        is_second = is_product & ~backward & (place >= second[inside])
         outside = (place < first[inside]) | (place > last[inside])
-        found.gemms[mine[place[is_product]]] = True
-        found.backward_gemms[mine[place[is_product & backward]]] = True
-        found.second_gemms[mine[place[is_product & ~backward & (place >= second[inside])]]] = True
-        found.around[mine[place[~is_product]]] |= (outside | ~found.between[mine[place]])[~is_product]
-        np.maximum.at(found.softmax, mine[place], owner)
+        is_around = ~is_product & (outside | ((marks.bits[place] & BETWEEN) == 0))
+        for bit, chosen in (
+            (GEMM, is_product), (_BACKWARD_GEMM, is_product & backward), (_SECOND_GEMM, is_second), (_AROUND, is_around)
+        ):  # fmt: skip
+            marks.bits[place[chosen]] |= bit
+        marks.own(place, at[inside])

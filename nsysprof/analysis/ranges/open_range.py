@@ -7,8 +7,8 @@ import pandas as pd
 
 from nsysprof.analysis.attribution.range_names import name_families
 from nsysprof.analysis.kernel_names.variant_names import Texts
-from nsysprof.arrays import rows_by_key
-from nsysprof.trace.schema import PID_MASK, Int64s
+from nsysprof.arrays import different, find_places, rows_by_key
+from nsysprof.trace.schema import PID_MASK, Int64s, Ints, Rows
 
 
 def innermost_ranges(ranges: pd.DataFrame, tid: Int64s, time: Int64s) -> Texts:
@@ -46,6 +46,50 @@ def innermost_codes(ranges: pd.DataFrame, tid: Int64s, time: Int64s, *, fold: bo
     return found, np.append(np.asarray(families, dtype=object), "")
 
 
+class InnermostRanges:
+    """Returns what innermost_codes does for millions of times, which the caller hands over a part at a time.
+
+    The innermost range changes only where one begins or ends, so it is found once for each of these moments.
+    """
+
+    def __init__(self, ranges: pd.DataFrame) -> None:
+        """Take the ranges that the attribution made."""
+        own = ranges[ranges["domain"] == ""] if (ranges["domain"] == "").any() else ranges
+        code, families = pd.factorize(np.array(name_families(own["name"].tolist()), dtype=object))
+        # The names by code. The last one is empty, for no range.
+        self.names: Texts = np.append(np.asarray(families, dtype=object), "")
+        self._code = code.astype(np.int32)
+        self._start, self._end = own["start_ns"].to_numpy(np.int64), own["end_ns"].to_numpy(np.int64)
+        self._owner = own["global_tid"].to_numpy(np.int64)
+        self._known: dict[tuple[str, int], tuple[Int64s, Rows]] = {}
+
+    def codes(self, tid: int, time: Int64s) -> Rows:
+        """Return for each of the times of a thread the code of the innermost range's name; -1 for none."""
+        found = self._look_up("thread", tid, time)
+        missing = np.flatnonzero(found < 0)
+        if len(missing):
+            found[missing] = self._look_up("process", tid & PID_MASK, time[missing])
+        return found
+
+    def _look_up(self, scope: str, owner: int, time: Int64s) -> Rows:
+        if (scope, owner) not in self._known:
+            self._known[scope, owner] = self._changes(
+                self._owner if scope == "thread" else self._owner & PID_MASK, owner
+            )
+        moments, codes = self._known[scope, owner]
+        found: Rows = codes[find_places(moments, time, "right")]
+        return found
+
+    def _changes(self, owners: Int64s, owner: int) -> tuple[Int64s, Rows]:
+        """Return when the innermost range of an owner changes, and its code before the first moment and from each."""
+        its = np.flatnonzero(owners == owner)
+        start, end = self._start[its], self._end[its]
+        moments = different(np.concatenate((start, end)))
+        codes = np.full(len(moments) + 1, -1, dtype=np.int32)
+        codes[1:] = _open_at(start, end, self._code[its], moments)
+        return moments, codes
+
+
 def open_ranges(ranges: pd.DataFrame, tid: Int64s, time: Int64s) -> Int64s:
     """Return the row of the innermost range that is open on each thread at each time, or -1.
 
@@ -60,7 +104,7 @@ def open_ranges(ranges: pd.DataFrame, tid: Int64s, time: Int64s) -> Int64s:
     return found
 
 
-def _open_at(start: Int64s, end: Int64s, code: Int64s, time: Int64s) -> Int64s:
+def _open_at(start: Int64s, end: Int64s, code: Ints, time: Int64s) -> Ints:
     """Return the code of the range that began last among those open at each time, or -1."""
     if len(start) == 0 or len(time) == 0:
         return np.full(len(time), -1, dtype=np.int64)
@@ -78,12 +122,14 @@ def _open_at(start: Int64s, end: Int64s, code: Int64s, time: Int64s) -> Int64s:
     while len(closed):
         at[closed] = before[at[closed]]
         closed = closed[(at[closed] >= 0) & (end[np.maximum(at[closed], 0)] <= time[closed])]
-    found: Int64s = np.where(at >= 0, code[order][np.maximum(at, 0)], -1)
+    found: Ints = np.where(at >= 0, code[order][np.maximum(at, 0)], -1)
     return found
 
 
 def _previous_that_ends_later(end: Int64s) -> Int64s:
     """Return for each range, in order of start, the last one before it that ends later, or -1."""
+    if bool((end[1:] >= end[:-1]).all()):  # no range is nested in another
+        return np.full(len(end), -1, dtype=np.int64)
     found, ends = [-1] * len(end), end.tolist()
     stack: list[int] = []
     for position, moment in enumerate(ends):

@@ -1,7 +1,9 @@
 """Attention by range: the backend that ran is told by its kernels."""
 
+import pandas as pd
 import pytest
 
+from nsysprof.analysis.findings import attention_calls, attention_sums, unfused_attention
 from nsysprof.analysis.overview.summarize import summarize
 from nsysprof.results.column_registry.analysis_columns import ATTENTION
 from nsysprof.trace.open import open_trace
@@ -46,6 +48,24 @@ def test_a_range_of_our_own_captures_says_its_shape(trace_path):
     row = table[(table["range"] == "RUN::flash::S4096") & (table["backend_ran"] == "flash")].iloc[0]
     assert (row["seq_q"], row["calls"], row["pass"]) == (4096, 10, "fwd")
     assert (table[table["range"] == "RUN::math::S1024"]["backend_ran"] == "math").all()
+
+
+def test_however_few_kernels_are_looked_at_at_a_time_and_whatever_streams_they_have(tmp_path, monkeypatch):
+    program = Program()
+    for number in range(9):
+        begin = program.now
+        for name in ("gemm_qk", "mul_elementwise", "softmax_warp_backward", "softmax_warp_forward", "gemm_pv", "fmha"):
+            for stream in (7, 9):
+                program.launch(10 * US, name, stream=stream)
+        program.builder.range(begin, program.now, f"layer {'abc'[number % 3]}")
+    path = program.builder.write(tmp_path / "t.sqlite")
+    table = attention_of(path)
+    math = table[table["backend_ran"] == "math"]
+    assert (math["kernel_count"] == 3 * 2 * 5).all()
+    assert (math["calls"] == 3 * 2).all()
+    for module in (attention_calls, attention_sums, unfused_attention):
+        monkeypatch.setattr(module, "_BLOCK", 3)
+    pd.testing.assert_frame_equal(attention_of(path), table)
 
 
 def test_without_attention_the_table_is_empty(tmp_path):

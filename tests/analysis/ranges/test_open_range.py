@@ -5,7 +5,7 @@ import pandas as pd
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsysprof.analysis.ranges.open_range import innermost_ranges
+from nsysprof.analysis.ranges.open_range import InnermostRanges, innermost_ranges
 from tests.builders.build_trace import OTHER_TID, TID
 
 INSTANCES = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 20), st.sampled_from([TID, OTHER_TID])), max_size=8)
@@ -31,4 +31,7 @@ def test_whatever_nests_or_overlaps(instances):
     for tid in (TID, OTHER_TID):
         for some in (times, times[17:23]):
             found = innermost_ranges(ranges, np.full(len(some), tid), some)
-            assert found.tolist() == [looked_up(instances, tid, int(time)) for time in some]
+            wanted = [looked_up(instances, tid, int(time)) for time in some]
+            assert found.tolist() == wanted
+            for_many = InnermostRanges(ranges)
+            assert for_many.names[for_many.codes(tid, some)].tolist() == wanted
