@@ -7,8 +7,10 @@ import os
 import platform
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
+
+from nsysprof.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True)

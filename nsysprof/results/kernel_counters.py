@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 
+from nsysprof.quick_dataclass import dataclass
 from nsysprof.results.column_registry.case_columns import COUNTERS
 
 

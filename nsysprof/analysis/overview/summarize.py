@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -47,6 +47,7 @@ from nsysprof.analysis.traffic.collectives import tabulate_collectives
 from nsysprof.analysis.traffic.energy import by_device
 from nsysprof.attention.policy_file import PolicyFile
 from nsysprof.notes import Loss, Note
+from nsysprof.quick_dataclass import dataclass
 from nsysprof.results.analysis import (
     API_COLUMNS,
     KERNEL_COLUMNS,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -11,6 +10,7 @@ import pandas as pd
 from nsysprof.analysis.attribution.attribute import Segments, expand
 from nsysprof.analysis.attribution.nesting import Paths
 from nsysprof.analysis.attribution.work_stretches import DeviceWork, OrderedWork
+from nsysprof.quick_dataclass import dataclass
 from nsysprof.trace.schema import Bools, Int64s, Ints
 
 _ROWS_AT_ONCE = 1 << 21

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 
 from nsysprof.analysis.sampling.student_t import t_isf, t_sf
+from nsysprof.quick_dataclass import dataclass
 from nsysprof.results.rank_results import (
     REPLAY_ERROR_PCT,
     STRAGGLER_ALPHA,

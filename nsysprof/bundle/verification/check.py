@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from nsysprof.bundle.allow_list import base_name
@@ -13,6 +12,7 @@ from nsysprof.bundle.names.public_names import is_public_call, is_public_kernel,
 from nsysprof.bundle.source import BundleSource
 from nsysprof.bundle.verification.leak_corpus import Originals, collect_originals, texts_of_json
 from nsysprof.bundle.verification.verify import SecretLeakError, find_originals
+from nsysprof.quick_dataclass import dataclass
 from nsysprof.trace.inputs.bundle_file import unpack_bundle
 from nsysprof.trace.open import open_trace, quote
 from nsysprof.trace.table_readers.collective_payloads import FIELDS

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from nsysprof.quick_dataclass import dataclass
 from nsysprof.results.checks.recording_check import Lost
 
 MEMORY_USAGE = "--cuda-memory-usage=true"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from nsysprof.quick_dataclass import dataclass
 from nsysprof.report.document import (
     Cell,
     Chart,

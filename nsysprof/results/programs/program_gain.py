@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from nsysprof.attention.shape import Shape
+from nsysprof.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True)

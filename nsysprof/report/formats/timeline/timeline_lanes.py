@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nsysprof.arrays import Int64s, rows_by_key
+from nsysprof.quick_dataclass import dataclass
 from nsysprof.report.formats.escape import clean
 from nsysprof.results.analysis import Analysis
 from nsysprof.results.event_rows import CallRows, WorkRows, pieces
