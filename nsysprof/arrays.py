@@ -46,6 +46,7 @@ _FUNCTIONS = {
     "find_turns": "av av a i b",
     "find_sets": "r i aaaaa i aaa rrrrrr ii",
     "measure_work": "avva ii r i aa ii rrrrrr v aaa i a aa",
+    "sweep_ranges": "avv i ri a ii rrr va aa i a",
     "find_gaps": "i r i a vv b i a rr",
     "bound_ends": "av ri i aa i",
     "list_ends": "avv ri i ai ai ii ar i",

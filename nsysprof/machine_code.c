@@ -1236,6 +1236,57 @@ i64 measure_work(const i64 *start, const numbers *duration_, const numbers *vari
     }
 }
 
+/* Sweep over the work of each range in order of start, cut at the range's begin and end. Return 0, or -1 where more than
+   `most` ranges had to be looked at, or where the arrays do not fit each other.
+
+   Of each range, `sweeps` has: when its first work begins (MOST at first); for each class, how long any work of this or
+   an earlier class ran (0 at first); and for each class, up to when (the range's begin at first).
+
+   class_of: of each variant, from 0 to classes - 1. begin, end: of each range. The others: as measure_work has them. */
+i64 sweep_ranges(const i64 *start, const numbers *duration_, const numbers *variant_, i64 in_order, const i32 *late,
+                 i64 lates, const i64 *class_of, i64 variants, i64 classes, const i32 *set_of, const i32 *edges,
+                 const i32 *items, const numbers *adopter_, const i64 *parent, const i64 *begin, const i64 *end, i64 most,
+                 i64 *sweeps) {
+    numbers duration = *duration_, variant = *variant_, adopter = *adopter_;
+    i64 looked = 0, at = 0, late_at = 0;
+    if (variant.length != duration.length || (adopter.length && adopter.length != duration.length))
+        return -1;
+    while (at < in_order || late_at < lates) {
+        i64 row;
+        if (at < in_order && (late_at >= lates || start[at] <= start[late[late_at]]))
+            row = at++;
+        else
+            row = late[late_at++];
+        i64 set = set_of[row], range = adopter.length ? item(adopter, row) : -1, begins = start[row];
+        if (set < 0 && range < 0)
+            continue;
+        i64 kind = item(variant, row), ends = begins + item(duration, row);
+        if ((u64)kind >= (u64)variants || (u64)class_of[kind] >= (u64)classes)
+            return -1;
+        i64 next = set < 0 ? 0 : edges[set], last = set < 0 ? 0 : edges[set + 1];
+        for (; next < last || range >= 0; looked++) {
+            i64 its = range;
+            if (next < last)
+                its = items[next++];
+            else
+                range = parent[range];
+            i64 from = begins > begin[its] ? begins : begin[its], until = ends < end[its] ? ends : end[its];
+            if (until <= from)
+                continue;
+            i64 *sweep = sweeps + its * (2 * classes + 1), *covered = sweep + 1, *reached = covered + classes;
+            if (from < sweep[0])
+                sweep[0] = from;
+            for (i64 each = class_of[kind]; each < classes && reached[each] < until; each++) {
+                covered[each] += until - (from > reached[each] ? from : reached[each]);
+                reached[each] = until;
+            }
+        }
+        if (looked > most)
+            return -1;
+    }
+    return 0;
+}
+
 /* ---- Different values ---- */
 
 #define DIGIT 11

@@ -1,4 +1,4 @@
-; made by scripts/build_machine_code of machine_code.c with SHA-256 be0e3b67a8d4b1bacbfef8d04ce3eba6f5a28efb0a44a174662401ed7742162c
+; made by scripts/build_machine_code of machine_code.c with SHA-256 af4924a936efe3c6e5fe3fe8ffc184b08d7338eae7547444b0198f1a765d5ce7
 
 %struct.numbers = type { ptr, i64, i64 }
 %struct.open_ranges = type { i64, i64, i64, i64, i64, i64, i64 }
@@ -5898,6 +5898,341 @@ define i64 @measure_work(ptr %0, ptr %1, ptr %2, ptr %3, i64 %4, i64 %5, ptr %6,
 566:
   %567 = phi i64 [ -1, %26 ], [ -1, %41 ], [ -1, %141 ], [ 0, %425 ], [ -1, %437 ], [ 0, %180 ], [ -1, %439 ]
   ret i64 %567
+}
+
+define i64 @sweep_ranges(ptr %0, ptr %1, ptr %2, i64 %3, ptr %4, i64 %5, ptr %6, i64 %7, i64 %8, ptr %9, ptr %10, ptr %11, ptr %12, ptr %13, ptr %14, ptr %15, i64 %16, ptr %17) {
+  %19 = load ptr, ptr %1, align 8
+  %20 = getelementptr i8, ptr %1, i64 8
+  %21 = load i64, ptr %20, align 8
+  %22 = getelementptr i8, ptr %1, i64 16
+  %23 = load i64, ptr %22, align 8
+  %24 = load ptr, ptr %2, align 8
+  %25 = getelementptr i8, ptr %2, i64 8
+  %26 = load i64, ptr %25, align 8
+  %27 = getelementptr i8, ptr %2, i64 16
+  %28 = load i64, ptr %27, align 8
+  %29 = load ptr, ptr %12, align 8
+  %30 = getelementptr i8, ptr %12, i64 16
+  %31 = load i64, ptr %30, align 8
+  %32 = icmp eq i64 %26, %21
+  br i1 %32, label %33, label %234
+
+33:
+  %34 = getelementptr i8, ptr %12, i64 8
+  %35 = load i64, ptr %34, align 8
+  %36 = icmp eq i64 %35, 0
+  %37 = icmp eq i64 %35, %21
+  %38 = or i1 %36, %37
+  br i1 %38, label %39, label %234
+
+39:
+  %40 = icmp sgt i64 %3, 0
+  %41 = icmp sgt i64 %5, 0
+  %42 = or i1 %40, %41
+  br i1 %42, label %43, label %234
+
+43:
+  %44 = shl i64 %8, 1
+  %45 = or i64 %44, 1
+  br label %46
+
+46:
+  %47 = phi i1 [ %41, %43 ], [ %232, %229 ]
+  %48 = phi i1 [ %40, %43 ], [ %231, %229 ]
+  %49 = phi i64 [ 0, %43 ], [ %230, %229 ]
+  %50 = phi i64 [ 0, %43 ], [ %74, %229 ]
+  %51 = phi i64 [ 0, %43 ], [ %73, %229 ]
+  br i1 %48, label %56, label %52
+
+52:
+  %53 = getelementptr i32, ptr %4, i64 %51
+  %54 = load i32, ptr %53, align 4
+  %55 = sext i32 %54 to i64
+  br label %68
+
+56:
+  br i1 %47, label %57, label %66
+
+57:
+  %58 = getelementptr i64, ptr %0, i64 %50
+  %59 = load i64, ptr %58, align 8
+  %60 = getelementptr i32, ptr %4, i64 %51
+  %61 = load i32, ptr %60, align 4
+  %62 = sext i32 %61 to i64
+  %63 = getelementptr i64, ptr %0, i64 %62
+  %64 = load i64, ptr %63, align 8
+  %65 = icmp sgt i64 %59, %64
+  br i1 %65, label %68, label %66
+
+66:
+  %67 = add i64 %50, 1
+  br label %71
+
+68:
+  %69 = phi i64 [ %55, %52 ], [ %62, %57 ]
+  %70 = add i64 %51, 1
+  br label %71
+
+71:
+  %72 = phi i64 [ %50, %66 ], [ %69, %68 ]
+  %73 = phi i64 [ %51, %66 ], [ %70, %68 ]
+  %74 = phi i64 [ %67, %66 ], [ %50, %68 ]
+  %75 = getelementptr i32, ptr %9, i64 %72
+  %76 = load i32, ptr %75, align 4
+  %77 = sext i32 %76 to i64
+  br i1 %36, label %101, label %78
+
+78:
+  switch i64 %31, label %95 [
+    i64 1, label %79
+    i64 2, label %83
+    i64 4, label %87
+    i64 5, label %91
+  ]
+
+79:
+  %80 = getelementptr i8, ptr %29, i64 %72
+  %81 = load i8, ptr %80, align 1
+  %82 = zext i8 %81 to i64
+  br label %98
+
+83:
+  %84 = getelementptr i16, ptr %29, i64 %72
+  %85 = load i16, ptr %84, align 2
+  %86 = sext i16 %85 to i64
+  br label %101
+
+87:
+  %88 = getelementptr i32, ptr %29, i64 %72
+  %89 = load i32, ptr %88, align 4
+  %90 = sext i32 %89 to i64
+  br label %101
+
+91:
+  %92 = getelementptr i32, ptr %29, i64 %72
+  %93 = load i32, ptr %92, align 4
+  %94 = zext i32 %93 to i64
+  br label %98
+
+95:
+  %96 = getelementptr i64, ptr %29, i64 %72
+  %97 = load i64, ptr %96, align 8
+  br label %101
+
+98:
+  %99 = phi i64 [ %94, %91 ], [ %82, %79 ]
+  %100 = icmp slt i32 %76, 0
+  br label %106
+
+101:
+  %102 = phi i64 [ -1, %71 ], [ %97, %95 ], [ %90, %87 ], [ %86, %83 ]
+  %103 = icmp slt i32 %76, 0
+  %104 = icmp slt i64 %102, 0
+  %105 = select i1 %103, i1 %104, i1 false
+  br i1 %105, label %229, label %106
+
+106:
+  %107 = phi i1 [ %100, %98 ], [ %103, %101 ]
+  %108 = phi i64 [ %99, %98 ], [ %102, %101 ]
+  %109 = getelementptr i64, ptr %0, i64 %72
+  %110 = load i64, ptr %109, align 8
+  switch i64 %28, label %127 [
+    i64 1, label %111
+    i64 2, label %115
+    i64 4, label %119
+    i64 5, label %123
+  ]
+
+111:
+  %112 = getelementptr i8, ptr %24, i64 %72
+  %113 = load i8, ptr %112, align 1
+  %114 = zext i8 %113 to i64
+  br label %130
+
+115:
+  %116 = getelementptr i16, ptr %24, i64 %72
+  %117 = load i16, ptr %116, align 2
+  %118 = sext i16 %117 to i64
+  br label %130
+
+119:
+  %120 = getelementptr i32, ptr %24, i64 %72
+  %121 = load i32, ptr %120, align 4
+  %122 = sext i32 %121 to i64
+  br label %130
+
+123:
+  %124 = getelementptr i32, ptr %24, i64 %72
+  %125 = load i32, ptr %124, align 4
+  %126 = zext i32 %125 to i64
+  br label %130
+
+127:
+  %128 = getelementptr i64, ptr %24, i64 %72
+  %129 = load i64, ptr %128, align 8
+  br label %130
+
+130:
+  %131 = phi i64 [ %129, %127 ], [ %114, %111 ], [ %118, %115 ], [ %122, %119 ], [ %126, %123 ]
+  switch i64 %23, label %148 [
+    i64 1, label %132
+    i64 2, label %136
+    i64 4, label %140
+    i64 5, label %144
+  ]
+
+132:
+  %133 = getelementptr i8, ptr %19, i64 %72
+  %134 = load i8, ptr %133, align 1
+  %135 = zext i8 %134 to i64
+  br label %151
+
+136:
+  %137 = getelementptr i16, ptr %19, i64 %72
+  %138 = load i16, ptr %137, align 2
+  %139 = sext i16 %138 to i64
+  br label %151
+
+140:
+  %141 = getelementptr i32, ptr %19, i64 %72
+  %142 = load i32, ptr %141, align 4
+  %143 = sext i32 %142 to i64
+  br label %151
+
+144:
+  %145 = getelementptr i32, ptr %19, i64 %72
+  %146 = load i32, ptr %145, align 4
+  %147 = zext i32 %146 to i64
+  br label %151
+
+148:
+  %149 = getelementptr i64, ptr %19, i64 %72
+  %150 = load i64, ptr %149, align 8
+  br label %151
+
+151:
+  %152 = phi i64 [ %150, %148 ], [ %135, %132 ], [ %139, %136 ], [ %143, %140 ], [ %147, %144 ]
+  %153 = add i64 %152, %110
+  %154 = icmp ult i64 %131, %7
+  br i1 %154, label %155, label %234
+
+155:
+  %156 = getelementptr i64, ptr %6, i64 %131
+  %157 = load i64, ptr %156, align 8
+  %158 = icmp ult i64 %157, %8
+  br i1 %158, label %159, label %234
+
+159:
+  br i1 %107, label %167, label %160
+
+160:
+  %161 = getelementptr i32, ptr %10, i64 %77
+  %162 = load i32, ptr %161, align 4
+  %163 = sext i32 %162 to i64
+  %164 = getelementptr i8, ptr %161, i64 4
+  %165 = load i32, ptr %164, align 4
+  %166 = sext i32 %165 to i64
+  br label %167
+
+167:
+  %168 = phi i64 [ %163, %160 ], [ 0, %159 ]
+  %169 = phi i64 [ %166, %160 ], [ 0, %159 ]
+  %170 = icmp slt i64 %168, %169
+  %171 = icmp sgt i64 %108, -1
+  %172 = select i1 %170, i1 true, i1 %171
+  br i1 %172, label %173, label %226
+
+173:
+  %174 = phi i1 [ %223, %221 ], [ %170, %167 ]
+  %175 = phi i64 [ %222, %221 ], [ %49, %167 ]
+  %176 = phi i64 [ %188, %221 ], [ %168, %167 ]
+  %177 = phi i64 [ %187, %221 ], [ %108, %167 ]
+  br i1 %174, label %178, label %183
+
+178:
+  %179 = add i64 %176, 1
+  %180 = getelementptr i32, ptr %11, i64 %176
+  %181 = load i32, ptr %180, align 4
+  %182 = sext i32 %181 to i64
+  br label %186
+
+183:
+  %184 = getelementptr i64, ptr %13, i64 %177
+  %185 = load i64, ptr %184, align 8
+  br label %186
+
+186:
+  %187 = phi i64 [ %177, %178 ], [ %185, %183 ]
+  %188 = phi i64 [ %179, %178 ], [ %176, %183 ]
+  %189 = phi i64 [ %182, %178 ], [ %177, %183 ]
+  %190 = getelementptr i64, ptr %14, i64 %189
+  %191 = load i64, ptr %190, align 8
+  %192 = call i64 @llvm.smax.i64(i64 %110, i64 %191)
+  %193 = getelementptr i64, ptr %15, i64 %189
+  %194 = load i64, ptr %193, align 8
+  %195 = call i64 @llvm.smin.i64(i64 %153, i64 %194)
+  %196 = icmp sgt i64 %195, %192
+  br i1 %196, label %197, label %221
+
+197:
+  %198 = mul i64 %189, %45
+  %199 = getelementptr i64, ptr %17, i64 %198
+  %200 = getelementptr i8, ptr %199, i64 8
+  %201 = getelementptr i64, ptr %200, i64 %8
+  %202 = load i64, ptr %199, align 8
+  %203 = icmp slt i64 %192, %202
+  br i1 %203, label %204, label %205
+
+204:
+  store i64 %192, ptr %199, align 8
+  br label %205
+
+205:
+  %206 = load i64, ptr %156, align 8
+  %207 = icmp slt i64 %206, %8
+  br i1 %207, label %208, label %221
+
+208:
+  %209 = phi i64 [ %219, %213 ], [ %206, %205 ]
+  %210 = getelementptr i64, ptr %201, i64 %209
+  %211 = load i64, ptr %210, align 8
+  %212 = icmp slt i64 %211, %195
+  br i1 %212, label %213, label %221
+
+213:
+  %214 = call i64 @llvm.smax.i64(i64 %192, i64 %211)
+  %215 = sub i64 %195, %214
+  %216 = getelementptr i64, ptr %200, i64 %209
+  %217 = load i64, ptr %216, align 8
+  %218 = add i64 %215, %217
+  store i64 %218, ptr %216, align 8
+  store i64 %195, ptr %210, align 8
+  %219 = add i64 %209, 1
+  %220 = icmp eq i64 %219, %8
+  br i1 %220, label %221, label %208
+
+221:
+  %222 = add i64 %175, 1
+  %223 = icmp slt i64 %188, %169
+  %224 = icmp sgt i64 %187, -1
+  %225 = select i1 %223, i1 true, i1 %224
+  br i1 %225, label %173, label %226
+
+226:
+  %227 = phi i64 [ %49, %167 ], [ %222, %221 ]
+  %228 = icmp sgt i64 %227, %16
+  br i1 %228, label %234, label %229
+
+229:
+  %230 = phi i64 [ %49, %101 ], [ %227, %226 ]
+  %231 = icmp slt i64 %74, %3
+  %232 = icmp slt i64 %73, %5
+  %233 = select i1 %231, i1 true, i1 %232
+  br i1 %233, label %46, label %234
+
+234:
+  %235 = phi i64 [ -1, %18 ], [ -1, %33 ], [ 0, %39 ], [ -1, %151 ], [ -1, %155 ], [ 0, %229 ], [ -1, %226 ]
+  ret i64 %235
 }
 
 define i64 @count_equal(ptr %0, ptr %1, i64 %2, i64 %3, ptr %4) {

@@ -10,8 +10,10 @@ import pandas as pd
 import pytest
 
 from nsysprof import arrays
+from nsysprof.analysis.comparison.range_facts import collect_range_facts
 from nsysprof.analysis.overview.summarize import summarize
 from nsysprof.results.analysis import Analysis
+from nsysprof.results.comparison import RangeFacts
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_tables
 from tests.builders.build_trace import OTHER_PID, OTHER_TID, TID, TraceBuilder
@@ -46,6 +48,15 @@ def disorderly(path: Path, seed: int) -> Path:
     return builder.write(path)
 
 
+def compare_facts(path: Path) -> dict[tuple[str, str], RangeFacts]:
+    with open_trace(path) as trace:
+        tables, handed = read_tables(trace), []
+        analysis = summarize(tables, when_attributed=lambda *found: handed.append(found))
+        found = collect_range_facts(tables, analysis, {}, found=handed.pop())
+        assert found == collect_range_facts(tables, analysis, {})  # without what the analysis has found already
+        return found
+
+
 def analyze(path: Path) -> Analysis:
     with open_trace(path) as trace:
         return summarize(read_tables(trace))
@@ -55,15 +66,16 @@ def analyze(path: Path) -> Analysis:
 def test_every_table_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     pytest.importorskip("llvmlite")
     path = disorderly(tmp_path / "t.sqlite", seed)
-    plain = analyze(path)
+    plain, plain_facts = analyze(path), compare_facts(path)
     monkeypatch.setattr(arrays, "_WORTH_COMPILING", 0)
     arrays._compiled.cache_clear()
     used = []
     machine_code = arrays.machine_code
     monkeypatch.setattr(arrays, "machine_code", lambda name: used.append(name) or machine_code(name))
-    compiled = analyze(path)
+    compiled, compiled_facts = analyze(path), compare_facts(path)
     assert {"summarize", "sum_codes", "count_calls", "order_work", "find_places"} <= set(used)
-    assert {"find_sets", "measure_work"} <= set(used)
+    assert {"find_sets", "measure_work", "sweep_ranges"} <= set(used)
+    assert compiled_facts == plain_facts
     assert len(plain.ranges) > 3
     for each in dataclasses.fields(plain):
         one, other = getattr(plain, each.name), getattr(compiled, each.name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -91,6 +91,30 @@ def attribute_ranges(tables: Tables, ranges: pd.DataFrame, wanted: Callable[[str
     found = attribute_launched(tables.launch, tables.calls, ordered.iloc[chosen])
     segments = {style: replace(each, instance=chosen[each.instance]) for style, each in found.items()}
     return Attributed(ordered, keys, segments, tables.calls)
+
+
+def keep_ranges(attributed: Attributed, kept: Bools, names: Sequence[str]) -> Attributed:
+    """Return some instances under other names, as attribute_ranges would; the same object where nothing changes.
+
+    kept: which instances are kept.
+    names: the new name of each group.
+    """
+    keys = attributed.keys
+    if bool(kept.all()) and list(names) == keys["name"].tolist():
+        return attributed
+    renamed = keys.assign(name=pd.Series(names, dtype=object).to_numpy())
+    code = pd.factorize(pd.MultiIndex.from_frame(renamed[_KEY]))[0].astype(np.int64)
+    old = attributed.ranges["group"].to_numpy(dtype=np.int64)[kept]
+    group, first = pd.factorize(code[old])
+    _, its = np.unique(code, return_index=True)
+    texts = pd.Series(names, dtype=None if len(names) else object).array
+    ranges = attributed.ranges[kept].reset_index(drop=True).assign(name=texts.take(old), group=group.astype(np.int64))
+    row = np.cumsum(kept) - 1
+    segments = {}
+    for style, each in attributed.segments.items():
+        mine = kept[each.instance]
+        segments[style] = Segments(each.order, row[each.instance[mine]], each.low[mine], each.high[mine])
+    return Attributed(ranges, renamed[_KEY].iloc[its[first]].reset_index(drop=True), segments, attributed.calls)
 
 
 def instances_of_calls(tables: Tables, attributed: Attributed, calls: Int64s) -> Int64s:

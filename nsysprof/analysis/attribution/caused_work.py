@@ -70,6 +70,10 @@ class CausedWork:
         owners = np.concatenate((self.adopted_owner, self.other_owner))
         return replace(self, adopted_row=rows, adopted_owner=owners).adopted_pairs(parent)
 
+    def kernels_alone(self) -> CausedWork:
+        """Return the same without adopted copies, fills and other work."""
+        return replace(self, other_row=self.other_row[:0], other_owner=self.other_owner[:0])
+
     def replays(self, instances: int) -> Int64s:
         """Return how often the nodes that each range instance captured were replayed; 0 where it captured nothing."""
         found = np.zeros(instances, dtype=np.int64)

@@ -10,16 +10,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nsysprof.analysis.attribution.attributed_ranges import Attributed, attribute_ranges
+from nsysprof.analysis.attribution.attributed_ranges import Attributed, keep_ranges
 from nsysprof.analysis.attribution.caused_work import CausedWork, find_caused
-from nsysprof.analysis.attribution.graph_work import find_graph_work
-from nsysprof.analysis.attribution.intervals import union_ns
 from nsysprof.analysis.attribution.range_names import name_steps
 from nsysprof.analysis.kernel_names.variant_names import kernel_names
 from nsysprof.analysis.overview.trace_overview import Attribution, attribute, live_metrics
-from nsysprof.analysis.ranges.range_breakdown import split_walls, with_launched
+from nsysprof.analysis.ranges.range_breakdown import split_walls
 from nsysprof.analysis.ranges.range_evidence import RangeEvidence
-from nsysprof.analysis.ranges.summarize_ranges import RangeSummary, summarize_ranges
+from nsysprof.analysis.ranges.summarize_ranges import RangeTotals, total_ranges
 from nsysprof.analysis.steps.find_steps import find_steps
 from nsysprof.analysis.steps.settle_steps import settle_steps
 from nsysprof.attention.kernel_family import dispatched_operator, kernel_family, operator_family
@@ -29,6 +27,8 @@ from nsysprof.results.comparison import METRICS, PARTS, WHOLE_TRACE, KernelFacts
 from nsysprof.trace.schema import Bools, Int64s, Tables
 
 Key = tuple[str, str]
+# Which range each launch of a trace belongs to, and what ranges caused; None where only launches are wanted.
+Found = tuple[Attribution, CausedWork | None]
 WHOLE: Key = (WHOLE_TRACE, "")
 # The range at the start of our own traces that names this tool.
 _TOOL = re.compile(r"nsysprof \d+\.")
@@ -46,7 +46,7 @@ class _Steady:
     """Ranges without their warm-up. Counted steps are combined under the name of their family."""
 
     attributed: Attributed
-    summary: RangeSummary
+    totals: RangeTotals
     # Whether each instance ran its work. One that only captured it into a graph did not.
     ran: Bools
     # How often the graph that each instance captured was replayed outside of it.
@@ -56,7 +56,12 @@ class _Steady:
 
 
 def collect_range_facts(
-    tables: Tables, analysis: Analysis, calls: Mapping[str, int], *, launched_only: bool = False
+    tables: Tables,
+    analysis: Analysis,
+    calls: Mapping[str, int],
+    *,
+    launched_only: bool = False,
+    found: Found | None = None,
 ) -> dict[Key, RangeFacts]:
     """Return the facts by (range, domain), and of the whole trace under WHOLE.
 
@@ -64,17 +69,17 @@ def collect_range_facts(
 
     calls: how many calls each range name stands for.
     launched_only: whether to leave out what ranges adopted from helper threads or captured into graphs.
+    found: what summarize gave to its `when_attributed`; None to find it again.
     """
-    whole = attribute(tables)
-    settled = settle_steps(tables, whole.attributed, find_steps(tables, whole.attributed.ranges))
-    steady = _find_steady(tables, replace(whole, attributed=settled), calls, launched_only=launched_only)
-    table = steady.summary.by_name.copy()
+    whole, caused = found or _attribute(tables, launched_only=launched_only)
+    steady = _find_steady(tables, whole, caused, calls, launched_only=launched_only)
+    table = steady.totals.by_name
     unknown = analysis.ranges["kernel_count"].isna().all() and len(analysis.ranges) > 0
     table["number"] = np.arange(len(table))
     ordered = table.sort_values("style", key=lambda style: style != "StartEnd", kind="stable")
     chosen = ordered.drop_duplicates(["range", "domain"])
     chosen = chosen[np.array([_TOOL.match(name) is None for name in chosen["range"]], dtype=bool)]
-    kernels = _kernels([steady.summary.kernels, steady.summary.caused])
+    kernels = _kernels([steady.totals.kernels, steady.totals.caused])
     group = steady.attributed.ranges["group"].to_numpy(dtype=np.int64)
     by_group = np.argsort(group, kind="stable")
     edges = np.searchsorted(group[by_group], np.arange(len(table) + 1))
@@ -83,38 +88,40 @@ def collect_range_facts(
         key = row["range"], row["style"], row["domain"]
         rows = by_group[edges[row["number"]] : edges[row["number"] + 1]]
         known = _known(row["gpu_busy_ns"]) is not None and not unknown
-        found = _facts(row, calls.get(row["range"]), kernels.get(key, {}), steady, rows, known=known)
-        facts[row["range"], row["domain"]] = _without_gpu(found) if unknown else found
+        its = _facts(row, calls.get(row["range"]), kernels.get(key, {}), steady, rows, known=known)
+        facts[row["range"], row["domain"]] = _without_gpu(its) if unknown else its
     return facts
 
 
-def _find_steady(tables: Tables, found: Attribution, calls: Mapping[str, int], *, launched_only: bool) -> _Steady:
-    ranges, structure = found.attributed.ranges, found.attributed.structure
-    replays = np.zeros(len(ranges), np.int64)
-    if not launched_only and find_graph_work(tables) is not None:
-        replays = find_caused(tables, ranges, structure).replays(len(ranges))
-    group = ranges["group"].to_numpy(dtype=np.int64)
-    keys = found.attributed.keys
-    names = name_steps(keys["name"].tolist(), np.bincount(group, minlength=len(keys)).tolist())
-    measured = ranges["name"].isin(list(calls)).to_numpy(dtype=bool)
-    kept = ~structure.warm_up | (replays > 0) | measured
-    renamed = ranges.assign(name=np.array(names, dtype=object)[group])[kept] if len(ranges) else ranges
-    attributed = attribute_ranges(tables, renamed.drop(columns=["group", "global_pid"], errors="ignore"))
-    caused = None if launched_only else find_caused(tables, attributed.ranges, attributed.structure)
+def _attribute(tables: Tables, *, launched_only: bool) -> Found:
+    found = attribute(tables)
+    settled = settle_steps(tables, found.attributed, find_steps(tables, found.attributed.ranges))
+    caused = None if launched_only else find_caused(tables, settled.ranges, settled.structure)
+    return replace(found, attributed=settled), caused
+
+
+def _find_steady(
+    tables: Tables, found: Attribution, caused: CausedWork | None, calls: Mapping[str, int], *, launched_only: bool
+) -> _Steady:
+    whole = found.attributed
+    replays = np.zeros(len(whole.ranges), np.int64)
+    if caused is not None:
+        replays = caused.replays(len(replays))
+    group = whole.ranges["group"].to_numpy(dtype=np.int64)
+    names = whole.keys["name"].tolist()
+    measured = np.array([name in calls for name in names], dtype=bool)[group]
+    kept = ~whole.structure.warm_up | (replays > 0) | measured
+    attributed = keep_ranges(whole, kept, name_steps(names, np.bincount(group, minlength=len(names)).tolist()))
+    if attributed is not whole and not launched_only:
+        caused = find_caused(tables, attributed.ranges, attributed.structure)
     evidence = RangeEvidence(
         tables, attributed, kernel_names(tables), found.memory, found.replays, found.launch_calls,
         live_metrics(tables)[0], caused,
     )  # fmt: skip
-    summary = summarize_ranges(evidence)
-    count = len(attributed.ranges)
+    totals, count = total_ranges(evidence), len(attributed.ranges)
     replays = np.zeros(count, np.int64) if caused is None else caused.replays(count)
-    adopted = None if caused is None else caused.adopted_pairs(attributed.structure.parent)
-    together = None if adopted is None or not len(adopted[0]) else with_launched(attributed, *adopted)
-    if together is not None:
-        _add_busy(tables, attributed, summary, together)
-    parts = split_walls(tables.work, attributed, together)
     elsewhere = replays if caused is None else _replays_elsewhere(tables, attributed.ranges, caused, replays)
-    return _Steady(attributed, summary, _ran(tables, attributed, replays, caused), elsewhere, parts)
+    return _Steady(attributed, totals, _ran(tables, attributed, replays, caused), elsewhere, split_walls(evidence))
 
 
 def _replays_elsewhere(tables: Tables, ranges: pd.DataFrame, caused: CausedWork, replays: Int64s) -> Int64s:
@@ -156,25 +163,6 @@ def _ran(tables: Tables, attributed: Attributed, replays: Int64s, caused: Caused
     if caused is not None:
         ran[caused.adopted_owner] = True
     return ran
-
-
-def _add_busy(tables: Tables, attributed: Attributed, summary: RangeSummary, together: tuple[Int64s, Int64s]) -> None:
-    """Write the busy time of ranges that adopted kernels, these included. together: as with_launched returns it."""
-    work = tables.work
-    instance, row = together
-    group = attributed.ranges["group"].to_numpy(dtype=np.int64)[instance]
-    devices, code = np.unique(work.device_of, return_inverse=True)
-    cell = group * len(devices) + code[work.variant[row]]
-    order = np.argsort(cell.astype(np.min_scalar_type(int(cell.max()))), kind="stable")  # narrow numbers sort faster
-    rows = np.bincount(cell)
-    used = np.flatnonzero(rows)
-    number = np.repeat(np.arange(len(used)), rows[used])
-    busy = union_ns(work.start_ns[row[order]], work.duration_ns[row[order]], number)
-    total = np.zeros(len(summary.by_name), dtype=np.int64)
-    np.add.at(total, used // len(devices), busy)
-    groups = np.unique(group)
-    known = summary.by_name.loc[groups, "gpu_busy_ns"].notna().to_numpy(dtype=bool)
-    summary.by_name.loc[groups[known], "gpu_busy_ns"] = total[groups[known]]
 
 
 def _kernels(tables: Sequence[pd.DataFrame]) -> dict[tuple[str, str, str], dict[str, KernelFacts]]:

@@ -76,6 +76,7 @@ def summarize(
     power: Sequence[GpuEnergy] = (),
     alone: bool = False,
     release: Callable[[], None] | None = None,
+    when_attributed: Callable[[Attribution, CausedWork | None], object] = lambda *_: None,
 ) -> Analysis:
     """Return the analysis of a trace: everything counted and attributed.
 
@@ -88,6 +89,7 @@ def summarize(
     power: what the GPUs' energy counters said during the recording.
     alone: whether no two parts may run, and hold their memory, at the same time.
     release: returns memory to the system that this process has freed and kept.
+    when_attributed: is called once, with which range each launch belongs to, and with what ranges caused.
     """
     with beside(alone=alone) as second:
         # What needs least runs beside what all else waits for.
@@ -103,6 +105,7 @@ def summarize(
         attention = second.start(list_attention, tables, attributed.ranges)
         judged = judge(tables, found)
         caused = None if launched_only else find_caused(tables, attributed.ranges, attributed.structure)
+        when_attributed(found, caused)
         if release is not None:
             release()
         coverage = second.start(_coverage, tables, found, caused)

@@ -75,23 +75,26 @@ def _sum_variants(calls: Calls) -> tuple[Int64s, Int64s]:
 
 
 def count_calls(
-    evidence: RangeEvidence, families: tuple[pd.DataFrame, Int64s], functions: CalledFunctions
+    evidence: RangeEvidence,
+    families: tuple[pd.DataFrame, Int64s] | None = None,
+    functions: CalledFunctions | None = None,
 ) -> CountedCalls | None:
     """Return the calls within the ranges of each family and each group.
 
     None where compiled code is not to be had, or where more ranges are open around each call than in any program.
 
-    families: the result of number_families.
+    families: the result of number_families; None where only launches are asked for.
+    functions: the functions to list; None for none.
     """
     calls, ranges = evidence.tables.calls, evidence.attributed.ranges
     run = None if calls is None else compiled("count_calls", len(calls))
     if run is None or calls is None or len(ranges) == 0:
         return None
-    keys, family = families
-    column = np.full(len(functions.texts), -1, dtype=np.int64)
-    column[functions.chosen] = np.arange(len(functions.chosen))
-    column_of = column[functions.of_variant]
-    shapes = (len(keys), len(functions.chosen), 2), (evidence.groups, 3), (len(ranges), 2)
+    count, family = (
+        (1, np.zeros(evidence.groups, dtype=np.int64)) if families is None else (len(families[0]), families[1])
+    )
+    chosen, column_of = _columns(calls, functions)
+    shapes = (count, chosen, 2), (evidence.groups, 3), (len(ranges), 2)
     numbers = (family[evidence.group], evidence.group, np.arange(len(ranges)))
     sums = [np.zeros(shape, dtype=np.int64) for shape in shapes]
     order: Rows = np.zeros(0, dtype=np.int32)
@@ -111,6 +114,15 @@ def count_calls(
             return None
     by_family, of_groups, of_instances = sums
     return CountedCalls(by_family[..., 0].T, by_family[..., 1].T, of_groups.T, of_instances.T)
+
+
+def _columns(calls: Calls, functions: CalledFunctions | None) -> tuple[int, Int64s]:
+    """Return how many functions are listed, and the place of each variant of call among them, or -1."""
+    if functions is None:
+        return 0, np.full(len(calls.variants), -1, dtype=np.int64)
+    column = np.full(len(functions.texts), -1, dtype=np.int64)
+    column[functions.chosen] = np.arange(len(functions.chosen))
+    return len(functions.chosen), column[functions.of_variant]
 
 
 @dataclass(frozen=True)

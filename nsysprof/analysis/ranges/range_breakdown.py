@@ -4,24 +4,31 @@ from __future__ import annotations
 
 import numpy as np
 
-from nsysprof.analysis.attribution.attribute import expand
+from nsysprof.analysis.attribution.attribute import FREE_PAIRS, MOST_AROUND, expand
 from nsysprof.analysis.attribution.attributed_ranges import Attributed
 from nsysprof.analysis.attribution.intervals import union_ns
+from nsysprof.analysis.attribution.nesting import nesting_levels
 from nsysprof.analysis.ranges.instances import portions
+from nsysprof.analysis.ranges.range_evidence import RangeEvidence
+from nsysprof.analysis.ranges.range_work.measured_work import find_sets, list_adopters, order_by_start
+from nsysprof.arrays import compiled
 from nsysprof.results.comparison import PARTS
-from nsysprof.trace.schema import COPY, FILL, KERNEL, MIGRATION, Bools, Int64s, Ints, Work
+from nsysprof.trace.schema import COPY, FILL, GRAPH, KERNEL, MIGRATION, Bools, Int64s, Ints, Work
 
 # Where several kinds run at the same time, the first of these gets the time: a copy during a kernel costs nothing.
 _ORDER = ((KERNEL,), (COPY, MIGRATION), (FILL,))
+# The place of each kind's class: first the classes above, then graphs.
+_CLASS_OF = {KERNEL: 0, COPY: 1, MIGRATION: 1, FILL: 2, GRAPH: 3}
 _ROWS_AT_ONCE = 1 << 17
+_FAR = np.iinfo(np.int64).max
 
 
-def split_walls(work: Work, attributed: Attributed, together: tuple[Int64s, Int64s] | None = None) -> Int64s:
+def split_walls(evidence: RangeEvidence) -> Int64s:
     """Return the parts of each instance's wall time in ns, as an array (instances, parts).
 
     The parts are:
-    kernels_ns: any kernel that the instance launched ran, on any device.
-    copies_ns: only copies ran.
+    kernels_ns: any kernel that the instance launched or adopted ran, on any device.
+    copies_ns: only copies ran that it launched.
     fills_ns: only fills ran.
     graphs_ns: only graphs ran whose kernels are unknown.
     gaps_ns: nothing ran, between two of these.
@@ -29,22 +36,74 @@ def split_walls(work: Work, attributed: Attributed, together: tuple[Int64s, Int6
     after_ns: after the last of these ended.
 
     Work that runs beyond the range's end is cut there.
-
-    together: what instances adopted and launched, as with_launched returns it; what they adopted counts as launched.
     """
-    ranges = attributed.ranges
-    begin, end = (ranges[column].to_numpy(dtype=np.int64) for column in ("start_ns", "end_ns"))
-    parts = np.zeros((len(ranges), len(PARTS)), dtype=np.int64)
+    work, attributed, caused = evidence.work, evidence.attributed, evidence.caused
+    begin, end = (attributed.ranges[column].to_numpy(dtype=np.int64) for column in ("start_ns", "end_ns"))
+    found = _sweep(evidence, begin, end)
+    if found is not None:
+        return found
+    parts = np.zeros((len(begin), len(PARTS)), dtype=np.int64)
     parts[:, 0] = end - begin
     for segments in attributed.segments.values():
         for instance, row in portions(segments):
             _split(work, instance, row, begin, end, parts)
-    if together is not None:
-        _split(work, *together, begin, end, parts)
+    if caused is not None and len(caused.adopted_row):
+        adopted = caused.adopted_pairs(attributed.structure.parent)
+        _split(work, *_with_launched(attributed, *adopted), begin, end, parts)
     return parts
 
 
-def with_launched(attributed: Attributed, instance: Int64s, row: Int64s) -> tuple[Int64s, Int64s]:
+def _sweep(evidence: RangeEvidence, begin: Int64s, end: Int64s) -> Int64s | None:
+    """Return the parts by compiled code, in one pass over the work in order of its start; None where it cannot be had.
+
+    begin, end: of each instance (ns).
+    """
+    work, caused, segments_of = evidence.work, evidence.caused, evidence.attributed.segments
+    run = compiled("sweep_ranges", len(work))
+    if run is None or len(work) == 0:
+        return None
+    present, class_of = np.unique([_CLASS_OF[kind] for kind in work.kind_of.tolist()], return_inverse=True)
+    classes = len(present)
+    sweeps = np.zeros((len(begin), 1 + 2 * classes), dtype=np.int64)
+    sweeps[:, 0], sweeps[:, 1 + classes :] = _FAR, begin[:, None]
+    in_order, late = order_by_start(work)
+    levels = nesting_levels(evidence.attributed.ranges)
+    has_adopted = caused is not None and len(caused.adopted_row) > 0
+    parent = evidence.attributed.structure.parent if has_adopted else np.zeros(0, dtype=np.int64)
+    for style, segments in segments_of.items():
+        adopter = np.zeros(0, dtype=np.int32)
+        if caused is not None and has_adopted and style == "PushPop":
+            adopter = list_adopters(work, caused.kernels_alone())
+        if len(segments.instance) == 0 and len(adopter) == 0:
+            continue
+        sets = find_sets(evidence, segments, levels)
+        if sets is None or run(
+            work.start_ns, work.duration_ns, work.variant, in_order, late, len(late), class_of.astype(np.int64),
+            len(class_of), classes, *sets[:3], adopter, parent, begin, end, MOST_AROUND * len(work) + FREE_PAIRS,
+            sweeps.ravel(),
+        ):  # fmt: skip
+            return None
+    return _parts(sweeps, present, begin, end)
+
+
+def _parts(sweeps: Int64s, present: Int64s, begin: Int64s, end: Int64s) -> Int64s:
+    """Return the parts of each instance's wall time.
+
+    sweeps: what compiled code found of each instance: when its first work begins; and for each class that is present,
+        how long work of this or an earlier class ran, and up to when.
+    """
+    parts = np.zeros((len(begin), len(PARTS)), dtype=np.int64)
+    classes = len(present)
+    first, last, covered = sweeps[:, 0], sweeps[:, -1], sweeps[:, 1 : 1 + classes]
+    used = first < _FAR
+    parts[:, 1 + present] = np.diff(covered, axis=1, prepend=0)
+    parts[:, 0] = np.where(used, first, end) - begin
+    parts[:, 5] = np.where(used, last - first - covered[:, -1], 0)
+    parts[:, 6] = np.where(used, end - last, 0)
+    return parts
+
+
+def _with_launched(attributed: Attributed, instance: Int64s, row: Int64s) -> tuple[Int64s, Int64s]:
     """Return these pairs (instance, row of work) together with what the same instances launched, sorted by instance."""
     wanted = np.zeros(len(attributed.ranges), dtype=bool)
     wanted[instance] = True

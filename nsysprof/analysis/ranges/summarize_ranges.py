@@ -24,11 +24,11 @@ from nsysprof.analysis.ranges.range_launches import RangeLaunches, count_launche
 from nsysprof.analysis.ranges.range_traffic import add_traffic, gpu_use_table, number_families
 from nsysprof.analysis.ranges.range_tree import tabulate_tree
 from nsysprof.analysis.ranges.range_work.all_work import add_all_work, sum_adopted, sum_all_work
-from nsysprof.analysis.ranges.range_work.caused_kernels import add_caused
+from nsysprof.analysis.ranges.range_work.caused_kernels import add_adopted, add_caused
 from nsysprof.analysis.ranges.range_work.exclusive_kernels import count_exclusive
 from nsysprof.analysis.ranges.range_work.launched_work import list_kernels, sum_launched
 from nsysprof.analysis.ranges.range_work.measured_work import MeasuredWork, measure_work
-from nsysprof.analysis.ranges.range_work.unknown_work import blank_unknown, find_opaque
+from nsysprof.analysis.ranges.range_work.unknown_work import blank_instances, blank_unknown, find_opaque
 from nsysprof.analysis.ranges.slow_instances import mark_slow_instances
 from nsysprof.analysis.traffic.dram import DramTraffic
 from nsysprof.arrays import compiled
@@ -62,6 +62,15 @@ class RangeSummary:
     gpu_use: pd.DataFrame
     range_api: pd.DataFrame
     energy: pd.DataFrame
+
+
+@dataclass(frozen=True)
+class RangeTotals:
+    """The tables of ranges by name alone, and with only the columns that add up. As in RangeSummary."""
+
+    by_name: pd.DataFrame
+    kernels: pd.DataFrame
+    caused: pd.DataFrame
 
 
 def summarize_ranges(
@@ -104,10 +113,12 @@ def summarize_ranges(
     opaque = find_opaque(evidence)
     hidden = opaque[0] | opaque[1]
     tree = _tabulate_tree(evidence, each, hidden, launches.is_lost_instance, unfold=unfold)
-    caused = add_caused(table, instances, evidence)
+    caused = add_caused(table, evidence)
+    add_adopted(instances, evidence)
     add_all_work(table, instances, evidence, all_work)
     slow = mark_slow_instances(instances, evidence, each)
-    blank_unknown(table, instances, evidence, opaque, launches)
+    blank_unknown(table, evidence, opaque, launches)
+    blank_instances(instances, evidence, opaque, launches)
     table["peak_vram_bytes"] = _peaks(evidence)
     traffic = add_traffic(table, evidence, each.first_ns, each.last_ns)
     return RangeSummary(
@@ -122,6 +133,28 @@ def summarize_ranges(
         range_api_table(evidence, families, functions, counted),
         energy_table(evidence, each.first_ns, each.last_ns),
     )
+
+
+def total_ranges(evidence: RangeEvidence) -> RangeTotals:
+    """Sum up as summarize_ranges does, but only what a comparison needs. gpu_busy_ns counts adopted kernels too."""
+    with ThreadPoolExecutor(_THREADS) as pool:
+        kernels = list_kernels(evidence, pool)
+    ranges, counted = evidence.attributed.ranges, count_calls(evidence)
+    if counted is None:
+        launches = count_launches(ranges, evidence.groups, evidence.tables.calls, evidence.launch_calls)
+    else:
+        launches = judge_launches(counted.of_groups, counted.of_instances)
+    alone = evidence if evidence.caused is None else replace(evidence, caused=evidence.caused.kernels_alone())
+    measured = measure_work(alone) or _measure(alone)
+    if measured.adopted:
+        busy = np.maximum(measured.launched["gpu_busy_ns"], measured.adopted["all_busy_ns"])
+        measured = replace(measured, launched={**measured.launched, "gpu_busy_ns": busy})
+    table = _tabulate(evidence, measured, launches, (ranges["end_ns"] - ranges["start_ns"]).to_numpy(dtype=np.int64))
+    caused = add_caused(table, evidence)
+    blank_unknown(table, evidence, find_opaque(evidence), launches)
+    table["peak_vram_bytes"] = _peaks(evidence)
+    add_traffic(table, evidence, measured.instances.first_ns, measured.instances.last_ns)
+    return RangeTotals(table, kernels, caused)
 
 
 def _measure(evidence: RangeEvidence) -> MeasuredWork:

@@ -193,14 +193,24 @@ def _read_trace(source: Path, calls: Mapping[str, int], nsys: Path | None, say: 
     with tempfile.TemporaryDirectory(prefix="nsysprof-") as work:
         path = resolve_input(source, nsys, Path(work))
         with open_trace(path, identity_of(source, path)) as trace:
-            from nsysprof.analysis.comparison.range_facts import WHOLE, collect_range_facts
+            trace.begin()  # while pandas loads
+            from nsysprof.analysis.comparison.range_facts import WHOLE, Found, collect_range_facts
             from nsysprof.analysis.overview.summarize import summarize
             from nsysprof.app.trace_analysis.join_memory import read_capture_memory
+            from nsysprof.files.memory_reuse import return_freed_memory, reuse_in_pyarrow
             from nsysprof.trace.tables import read_tables
 
+            reuse_in_pyarrow()
             tables = read_tables(trace)
-            analysis = summarize(tables, launched_only=launched_only)
-            ranges = collect_range_facts(tables, analysis, calls, launched_only=launched_only)
+            handed: list[Found] = []
+            analysis = summarize(
+                tables,
+                launched_only=launched_only,
+                alone=trace.one_thread,
+                release=return_freed_memory if trace.is_large else None,
+                when_attributed=lambda *found: handed.append(found),
+            )
+            ranges = collect_range_facts(tables, analysis, calls, launched_only=launched_only, found=handed.pop())
             memory = read_capture_memory(source, path, analysis.timeline.nvtx)
     if (source / MANIFEST).exists():
         del ranges[WHOLE]  # warm-up and allocation, which are not measured

@@ -87,6 +87,14 @@ def test_adopted_kernels_count_unless_only_launched_ones_are_asked_for(tmp_path)
     assert alone["backward", ""].metrics["kernels"] == 3
 
 
+def test_busy_time_is_of_all_instances_where_only_some_adopted_kernels(tmp_path):
+    builder = training(TraceBuilder())
+    builder.range(43_100, 48_000, "backward")
+    builder.launch(43_150, 999)
+    found = facts(builder, tmp_path / "t.sqlite")["backward", ""]
+    assert found.metrics["busy"] == found.metrics["kernel_time"] == 28 * 50
+
+
 def test_operators_of_emit_nvtx_pair_by_name_and_domain_and_not_by_number(tmp_path):
     """Each call has a name of its own there, which the other side has by coincidence or not at all."""
     sides = []

@@ -15,20 +15,17 @@ _OF_INSTANCES = ("adopted_kernel_count", "adopted_kernel_total_ns")
 _SOURCES = {"kernel_count": "instances", "kernel_total_ns": "total_ns"}
 
 
-def add_caused(table: pd.DataFrame, instances: pd.DataFrame, evidence: RangeEvidence) -> pd.DataFrame:
-    """Write the columns of adopted and captured kernels into both tables, and return these kernels by name.
+def add_caused(table: pd.DataFrame, evidence: RangeEvidence) -> pd.DataFrame:
+    """Write the columns of adopted and captured kernels into the table of ranges; return these kernels by name.
 
     The columns are unknown where only launches are wanted.
     """
-    groups, caused, adopted = evidence.groups, evidence.caused, evidence.adopted
-    if caused is None or adopted is None:
+    groups, caused, attributed = evidence.groups, evidence.caused, evidence.attributed
+    if caused is None:
         for kind in ("adopted", "captured"):
             for column in _SOURCES:
                 table[f"{kind}_{column}"] = pd.array([pd.NA] * groups, dtype="Int64")
-        for column in _OF_INSTANCES:
-            instances[column] = pd.array([pd.NA] * len(instances), dtype="Int64")
         return pd.DataFrame(columns=list(CAUSED_KERNEL_COLUMNS))
-    attributed = evidence.attributed
     found = tabulate_caused(
         evidence.work, caused, evidence.group, attributed.structure, attributed.segments, evidence.names
     )
@@ -37,9 +34,15 @@ def add_caused(table: pd.DataFrame, instances: pd.DataFrame, evidence: RangeEvid
         for column, source in _SOURCES.items():
             sums = sum_by(mine["group"].to_numpy(dtype=np.int64), mine[source].to_numpy(dtype=np.int64), groups)
             table[f"{kind}_{column}"] = pd.array(sums, dtype="Int64")
-    for column, values in zip(_OF_INSTANCES, adopted, strict=True):
-        instances[column] = pd.array(values[evidence.listed], dtype="Int64")
     found = found.rename(columns={"kind": "attribution"}).sort_values(
         ["group", "attribution", "total_ns"], ascending=[True, True, False], kind="stable"
     )
     return name_kernels(found, evidence, CAUSED_KERNEL_COLUMNS)
+
+
+def add_adopted(instances: pd.DataFrame, evidence: RangeEvidence) -> None:
+    """Write the columns of adopted kernels into the table of instances; unknown where only launches are wanted."""
+    unknown = [pd.NA] * len(instances)
+    adopted = evidence.adopted or (None, None)
+    for column, values in zip(_OF_INSTANCES, adopted, strict=True):
+        instances[column] = pd.array(unknown if values is None else values[evidence.listed], dtype="Int64")

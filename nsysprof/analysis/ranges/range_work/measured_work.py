@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -42,19 +41,19 @@ def measure_work(evidence: RangeEvidence) -> MeasuredWork | None:
     None where compiled code is not to be had, or where more ranges are open around work than in any program.
     """
     work = evidence.work
-    run, find = compiled("measure_work", len(work)), compiled("find_sets", len(work))
-    if run is None or find is None:
+    run = compiled("measure_work", len(work))
+    if run is None:
         return None
-    in_order, late = _in_order(work)
+    in_order, late = order_by_start(work)
     instances, groups = _instances(evidence), np.zeros((evidence.groups, _OF_GROUP), dtype=np.int64)
     idle = np.zeros(len(instances), dtype=np.int64)
     levels = nesting_levels(evidence.attributed.ranges)
     has_adopted = evidence.caused is not None and len(evidence.caused.adopted_row) + len(evidence.caused.other_row) > 0
     for style, segments in evidence.attributed.segments.items():
-        adopter = _adopters(work, evidence.caused) if style == "PushPop" and has_adopted else np.zeros(0, np.int32)
+        adopter = list_adopters(work, evidence.caused) if style == "PushPop" and has_adopted else np.zeros(0, np.int32)
         if len(segments.instance) == 0 and len(adopter) == 0:
             continue
-        sets = _find_sets(find, evidence, segments, levels)
+        sets = find_sets(evidence, segments, levels)
         if sets is None:
             return None
         for device in np.unique(work.device_of).tolist():
@@ -79,7 +78,7 @@ def measure_work(evidence: RangeEvidence) -> MeasuredWork | None:
     return found
 
 
-def _in_order(work: Work) -> tuple[int, Rows]:
+def order_by_start(work: Work) -> tuple[int, Rows]:
     """Return how many rows come in order of start, and the rows after these in order of start."""
     kernels = work.start_ns[: work.kernels]
     in_order = work.kernels if bool((kernels[1:] >= kernels[:-1]).all()) else 0
@@ -100,7 +99,7 @@ def _groups(evidence: RangeEvidence) -> Int64s:
     return found
 
 
-def _adopters(work: Work, caused: CausedWork | None) -> Rows:
+def list_adopters(work: Work, caused: CausedWork | None) -> Rows:
     """Return the range that adopted each row of work, or -1."""
     found = np.full(len(work), -1, dtype=np.int32)
     if caused is not None:
@@ -109,10 +108,14 @@ def _adopters(work: Work, caused: CausedWork | None) -> Rows:
     return found
 
 
-def _find_sets(
-    find: Callable[..., int], evidence: RangeEvidence, segments: Segments, levels: Int64s
-) -> tuple[Rows, ...] | None:
-    """Return the set of ranges of each row of work, and what is in the sets; None where that is too much."""
+def find_sets(evidence: RangeEvidence, segments: Segments, levels: Int64s) -> tuple[Rows, ...] | None:
+    """Return the set of ranges of each row of work, and what is in the sets; None where that is too much.
+
+    levels: how deep each instance is nested.
+    """
+    find = compiled("find_sets", len(evidence.work))
+    if find is None:
+        return None
     by_low = np.argsort(segments.low, kind="stable")
     instance, low, high = (each[by_low] for each in (segments.instance, segments.low, segments.high))
     count, items = 2 * len(low) + 1, _MOST_ITEMS * len(low) + _FREE_ITEMS

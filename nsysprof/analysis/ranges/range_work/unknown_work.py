@@ -26,27 +26,38 @@ def find_opaque(evidence: RangeEvidence) -> tuple[Bools, Bools]:
 
 
 def blank_unknown(
-    table: pd.DataFrame,
-    instances: pd.DataFrame,
-    evidence: RangeEvidence,
-    opaque: tuple[Bools, Bools],
-    launches: RangeLaunches,
+    table: pd.DataFrame, evidence: RangeEvidence, opaque: tuple[Bools, Bools], launches: RangeLaunches
 ) -> None:
-    """Blank the columns that cannot be known in both tables.
+    """Blank the columns of the table of ranges that cannot be known, as far as it has them.
 
     These are kernels of graphs that were recorded as wholes, and work that left no record.
     """
-    group, order = evidence.group, evidence.listed
-    kernels, work = (np.bincount(group[mask], minlength=len(table)) > 0 for mask in opaque)
-    table.loc[kernels, _NO_KERNELS] = pd.NA
-    table.loc[work | launches.is_lost, _NO_WORK] = pd.NA
-    no_kernels, no_work = ([c for c in columns if c in instances] for columns in (_NO_KERNELS, _NO_WORK))
-    instances.loc[opaque[0][order], no_kernels] = pd.NA
-    instances.loc[(opaque[1] | launches.is_lost_instance)[order], [*no_work, "gpu_idle_ns"]] = pd.NA
-    if any(len(calls) for calls in evidence.replays):
-        groups = _capturing_groups(evidence)
-        table.loc[groups, [*_CAPTURED, *_ALL]] = pd.NA
-        instances.loc[np.isin(group[order], groups), _CAPTURED] = pd.NA
+    kernels, work = (np.bincount(evidence.group[mask], minlength=len(table)) > 0 for mask in opaque)
+    table.loc[kernels, _present(_NO_KERNELS, table)] = pd.NA
+    table.loc[work | launches.is_lost, _present(_NO_WORK, table)] = pd.NA
+    if _hides_kernels(evidence):
+        table.loc[_capturing_groups(evidence), _present([*_CAPTURED, *_ALL], table)] = pd.NA
+
+
+def blank_instances(
+    instances: pd.DataFrame, evidence: RangeEvidence, opaque: tuple[Bools, Bools], launches: RangeLaunches
+) -> None:
+    """Blank in the table of instances what blank_unknown blanks in the table of ranges."""
+    order = evidence.listed
+    instances.loc[opaque[0][order], _present(_NO_KERNELS, instances)] = pd.NA
+    lost = (opaque[1] | launches.is_lost_instance)[order]
+    instances.loc[lost, [*_present(_NO_WORK, instances), "gpu_idle_ns"]] = pd.NA
+    if _hides_kernels(evidence):
+        instances.loc[np.isin(evidence.group[order], _capturing_groups(evidence)), _CAPTURED] = pd.NA
+
+
+def _present(columns: list[str], table: pd.DataFrame) -> list[str]:
+    return [column for column in columns if column in table]
+
+
+def _hides_kernels(evidence: RangeEvidence) -> bool:
+    """Return whether any graph was replayed whose kernels are unknown."""
+    return any(len(calls) for calls in evidence.replays)
 
 
 def _capturing_groups(evidence: RangeEvidence) -> Int64s:
