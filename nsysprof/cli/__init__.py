@@ -10,27 +10,12 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterable
+from importlib import import_module
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from nsysprof.cli import (
-    analyze,
-    bundle,
-    compare,
-    demo,
-    doctor,
-    explain,
-    export,
-    history,
-    mcp,
-    optimize,
-    tune,
-    view,
-    whatif,
-)
-from nsysprof.cli.measuring import bench, capture, record, run
 from nsysprof.cli.terminal.standard_streams import ForgivingStream, forgive_streams, show_status
 from nsysprof.errors import InterruptedCaptureError, NsysprofError, OutputError, TraceError
 from nsysprof.files.memory_reuse import reuse_freed_memory
@@ -71,24 +56,25 @@ def _interruptible(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-_COMMANDS: dict[str, tuple[Callable[..., None], tuple[str, ...]]] = {
-    "demo": (demo.demo, demo.EXAMPLES),
-    "capture": (capture.capture, capture.EXAMPLES),
-    "record": (record.record, record.EXAMPLES),
-    "analyze": (analyze.analyze, analyze.EXAMPLES),
-    "view": (view.view, view.EXAMPLES),
-    "bench": (bench.bench, bench.EXAMPLES),
-    "explain": (explain.explain, explain.EXAMPLES),
-    "export": (export.export, export.EXAMPLES),
-    "tune": (tune.tune, tune.EXAMPLES),
-    "optimize": (optimize.optimize, optimize.EXAMPLES),
-    "run": (run.run, run.EXAMPLES),
-    "bundle": (bundle.bundle, bundle.EXAMPLES),
-    "doctor": (doctor.doctor, doctor.EXAMPLES),
-    "compare": (compare.compare, compare.EXAMPLES),
-    "whatif": (whatif.whatif, whatif.EXAMPLES),
-    "history": (history.history, history.EXAMPLES),
-    "mcp": (mcp.mcp, mcp.EXAMPLES),
+# The module of each command, which has a function of its name and its EXAMPLES. Only those that are called are loaded.
+_COMMANDS = {
+    "demo": "nsysprof.cli.demo",
+    "capture": "nsysprof.cli.measuring.capture",
+    "record": "nsysprof.cli.measuring.record",
+    "analyze": "nsysprof.cli.analyze",
+    "view": "nsysprof.cli.view",
+    "bench": "nsysprof.cli.measuring.bench",
+    "explain": "nsysprof.cli.explain",
+    "export": "nsysprof.cli.export",
+    "tune": "nsysprof.cli.tune",
+    "optimize": "nsysprof.cli.optimize",
+    "run": "nsysprof.cli.measuring.run",
+    "bundle": "nsysprof.cli.bundle",
+    "doctor": "nsysprof.cli.doctor",
+    "compare": "nsysprof.cli.compare",
+    "whatif": "nsysprof.cli.whatif",
+    "history": "nsysprof.cli.history",
+    "mcp": "nsysprof.cli.mcp",
 }
 
 
@@ -98,7 +84,7 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-def options(
+def program_options(
     version: bool = typer.Option(
         False, "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
     ),
@@ -115,9 +101,10 @@ def make_app(names: Iterable[str]) -> typer.Typer:
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    made.callback()(options)
+    made.callback()(program_options)
     for name in names:
-        command, examples = _COMMANDS[name]
+        module = import_module(_COMMANDS[name])
+        command, examples = getattr(module, name), module.EXAMPLES
         # Everything after the program's name belongs to the program, including options.
         settings = {"allow_interspersed_args": False} if name in ("capture", "bench", "optimize", "run") else {}
         made.command(name, help=_description(command), epilog=_epilog(examples), context_settings=settings)(
@@ -126,7 +113,18 @@ def make_app(names: Iterable[str]) -> typer.Typer:
     return made
 
 
-app = make_app(_COMMANDS)
+if TYPE_CHECKING:
+    app: typer.Typer  # with all commands
+else:
+
+    @functools.cache
+    def _whole_app():
+        return make_app(_COMMANDS)
+
+    def __getattr__(name):
+        if name == "app":
+            return _whole_app()
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def main() -> None:
@@ -158,7 +156,7 @@ def _run() -> int:
     """Run the command that the arguments name, and return its exit code."""
     try:
         # typer takes a fiftieth of the time of a small trace for the options of all other commands.
-        called = make_app(sys.argv[1:2]) if sys.argv[1:2] and sys.argv[1] in _COMMANDS else app
+        called = make_app(sys.argv[1:2]) if sys.argv[1:2] and sys.argv[1] in _COMMANDS else make_app(_COMMANDS)
         ended = called(standalone_mode=False)
         if ended == InterruptedCaptureError.exit_code and _INTERRUPTED_BY:  # typer says nothing outside of a command
             raise InterruptedCaptureError("Interrupted.")

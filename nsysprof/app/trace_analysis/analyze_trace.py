@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from nsysprof.results.power_samples import GpuEnergy
     from nsysprof.trace.open import Trace
 
+# In a smaller trace, two threads wait for each other longer than they work at the same time.
+_LEAST_FOR_TWO_THREADS = 8 << 20
+
 
 def analyze_one(request: AnalyzeRequest, progress: Progress) -> TraceResult:
     """Analyze one trace or capture, and write its tables, figures and report."""
@@ -125,7 +128,7 @@ def _analyze_opened(
         stacks=stacks,
         unfold=unfold,
         power=power,
-        alone=trace.one_thread or is_memory_in_file(),
+        alone=trace.one_thread or is_memory_in_file() or trace.bytes < _LEAST_FOR_TWO_THREADS,
         release=return_freed_memory if trace.is_large else None,
     )
 

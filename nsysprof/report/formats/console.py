@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import textwrap
+from collections.abc import Sequence
 
 from rich.cells import cell_len
 
@@ -112,14 +113,49 @@ def render_table(table: Table, width: int) -> str:
 
 
 def _grid(table: Table, layout: Layout) -> str:
+    """Return the rows below their header. rich breaks texts into lines; most tables have none to break."""
+    columns = [table.columns[number] for number in layout.shown]
+    if not _fits(columns, layout):
+        return _broken_grid(columns, layout)
+    headers = [
+        textwrap.wrap(column.title, width, break_on_hyphens=False) or [""]
+        for column, width in zip(columns, layout.widths, strict=True)
+    ]
+    height = max(map(len, headers), default=0)
+    lines = list(zip(*([""] * (height - len(header)) + header for header in headers), strict=True))
+    is_text = [column.unit.is_text for column in columns]
+    shown = [_line(cells, layout.widths, is_text) for cells in (*lines, *layout.cells)]
+    rule = "\N{BOX DRAWINGS LIGHT HORIZONTAL}" * (sum(layout.widths) + GAP * (len(layout.widths) - 1))
+    return "\n".join([*shown[:height], rule, *shown[height:]])
+
+
+def _fits(columns: Sequence[Column], layout: Layout) -> bool:
+    """Return whether each text fits into the width of its column, a title in several lines."""
+    return all(
+        max(map(len, column.title.split()), default=0) <= width
+        and column.title.isascii()
+        and all(row[place].isprintable() and cell_len(row[place]) <= width for row in layout.cells)
+        for place, (column, width) in enumerate(zip(columns, layout.widths, strict=True))
+    )
+
+
+def _line(cells: Sequence[str], widths: Sequence[int], is_text: Sequence[bool]) -> str:
+    shown = []
+    for cell, width, on_left in zip(cells, widths, is_text, strict=True):
+        room = " " * (width - cell_len(cell))
+        shown.append(cell + room if on_left else room + cell)
+    return (" " * GAP).join(shown).rstrip()
+
+
+def _broken_grid(columns: Sequence[Column], layout: Layout) -> str:
+    """Return the same where texts must be broken into lines."""
     from rich import box
     from rich.console import Console
     from rich.table import Table as RichTable
     from rich.text import Text
 
     grid = RichTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, GAP - 1, 0, 0))
-    for number, width in zip(layout.shown, layout.widths, strict=True):
-        column = table.columns[number]
+    for column, width in zip(columns, layout.widths, strict=True):
         is_text = column.unit.is_text
         grid.add_column(Text(column.title), justify="left" if is_text else "right", width=width, vertical="top")
     for row in layout.cells:
