@@ -19,7 +19,10 @@ help:
 	@echo 'make nsys    put Nsight Systems into .nsys/ (Debian and Ubuntu, amd64)'
 	@echo 'make clean   remove the environment, .nsys/, demo/ and caches'
 
-$(VENV)/.stamp-run: pyproject.toml scripts/setup
+# What hatch_build.py compiles.
+COMPILED := $(wildcard nsysprof/workload/program_start/attention_calls/*.[ch])
+
+$(VENV)/.stamp-run: pyproject.toml scripts/setup hatch_build.py $(COMPILED)
 	TORCH='$(TORCH)' PYTHON='$(PYTHON)' scripts/setup $(VENV)
 
 $(VENV)/.stamp-dev: $(VENV)/.stamp-run

@@ -28,13 +28,19 @@ def longer_pct(process: dict[str, Any]) -> tuple[float, float]:
     return 100.0 * math.expm1(kept.mean()), 100.0 * float(t_isf(0.025, len(kept) - 1)) * float(error)
 
 
-def text_of_all(found: Sequence[tuple[float, float]]) -> str:
-    """Return the mean of all processes and its interval (percent), as text. One process has its own."""
+def mean_of_all(found: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Return the mean of all processes and half of its interval (percent). One process has its own."""
     means = np.array([mean for mean, _ in found])
     half = found[0][1]
     if len(means) > 1:
         half = float(t_isf(0.025, len(means) - 1)) * means.std(ddof=1) / math.sqrt(len(means))
-    return f"{means.mean():+.2f} ± {half:.2f}"
+    return float(means.mean()), half
+
+
+def text_of_all(found: Sequence[tuple[float, float]]) -> str:
+    """Return the mean of all processes and its interval (percent), as text."""
+    mean, half = mean_of_all(found)
+    return f"{mean:+.2f} ± {half:.2f}"
 
 
 def text_of_each(found: Sequence[tuple[float, float]]) -> str:

@@ -38,12 +38,14 @@ class AttentionHook:
     def __init__(self, folder: str) -> None:
         self._folder = folder
         self._calls: Any = None
+        self._original: Any = None
         self._searching: set[str] = set()
         self._torch_folder = ""
         # What of torch.jit calls attention.
         self._in_graphs: set[str] = set()
         self._after: dict[str, Callable[[ModuleType], None]] = {
             "torch": self._wrap_torch,
+            "torch._dynamo": self._show_compiler,
             "torch.nn.attention.flex_attention": self._wrap_named(("flex_attention",)),
             "torch._inductor.runtime.triton_heuristics": self._wrap_compiled_flex,
             "flash_attn.flash_attn_interface": self._wrap_named(_FLASH_ATTN),
@@ -91,9 +93,10 @@ class AttentionHook:
         atexit.register(lambda: self._attempt(lambda: self._write(process)))
         os.register_at_fork(after_in_child=self._after_fork)
         functional = torch.nn.functional
-        original = functional.scaled_dot_product_attention
+        original = self._original = functional.scaled_dot_product_attention
         wrapped = self._calls.wrap_function(original, "sdpa")
-        wrapped.__module__ = "torch.nn.functional"  # where pickle finds it
+        if wrapped is not self._calls.fast_function:
+            wrapped.__module__ = "torch.nn.functional"  # where pickle finds it
         functional.scaled_dot_product_attention = wrapped
         _keep_scriptable(wrapped)
         self._torch_folder = os.path.dirname(os.path.abspath(torch.__file__))  # noqa: PTH100, PTH120
@@ -108,6 +111,9 @@ class AttentionHook:
                 packet = getattr(torch.ops.aten, name + suffix, None)
                 if packet is not None and "default" in packet.overloads():
                     compiled.wrap_operator(self._calls, packet.default, is_backward=bool(suffix))
+
+    def _show_compiler(self, dynamo: Any) -> None:
+        _load("attention_calls", "fast_path").show_compiler(dynamo, self._known_calls(), self._original)
 
     def _unseen(self) -> list[str]:
         """Return what may call attention from C++."""

@@ -46,7 +46,8 @@ def _mapped_libraries(torch_folder: str) -> list[str]:
             paths = {line.split(maxsplit=5)[-1].rstrip("\n") for line in maps if ".so" in line}
     except OSError:  # not Linux
         return []
-    others = (torch_folder + os.sep, *_SYSTEM)
+    # The system names a file by its real path.
+    others = (torch_folder + os.sep, os.path.realpath(torch_folder) + os.sep, *_SYSTEM)
     # NVIDIA's libraries beside torch are called by torch alone.
     return sorted(path for path in paths if not path.startswith(others) and f"{os.sep}nvidia{os.sep}" not in path)
 

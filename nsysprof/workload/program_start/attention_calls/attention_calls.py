@@ -18,8 +18,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .backward_nodes import NodeHooks, path_to_last
-from .call_form import Form, FormFinder, given
+from .call_form import Form, FormFinder, given, settle_place
 from .call_key import autocast_of, is_plain, key_of
+from .fast_path import hooks_of, silent_functions
 from .recording_cost import MOST_SLOWER, cost_of_recording
 from .seen_call import Seen, TimedCalls
 from .usual_call import wrap_sdpa
@@ -44,7 +45,7 @@ class AttentionCalls:
         # torch's folder and nsysprof's, whose policy may stand between the program and torch.
         here = os.path.dirname(os.path.dirname(_FOLDER))  # noqa: PTH120
         torch_folder = os.path.dirname(os.path.abspath(torch.__file__))  # noqa: PTH100, PTH120
-        self._inner = (torch_folder + os.sep, here + os.sep, "<")
+        self._inner: tuple[str, ...] = (torch_folder + os.sep, here + os.sep, "<")
         # By the address of a code object, which is kept: whether it is torch's or made by torch.
         self._codes: dict[int, tuple[Any, bool]] = {}
         self._paths: dict[str, str] = {}
@@ -59,6 +60,9 @@ class AttentionCalls:
         self.forward = TimedCalls()
         # Calls of sdpa from the program's own lines.
         self.forms = FormFinder(self)
+        # The compiled part that counts calls of forms, and the function that stands for torch's then.
+        self.fast: Any = None
+        self.fast_function: Any = None
         # Called when the first call of a process is described.
         self.on_first: Callable[[], None] = lambda: None
         self.clear()
@@ -66,6 +70,8 @@ class AttentionCalls:
     def clear(self) -> None:
         """Forget all calls."""
         self.forms.clear()
+        if self.fast is not None:
+            self.fast.clear()
         self._seen: dict[Any, Seen] = {}
         # The forward calls of compiled programs, by the sizes of their inputs.
         self.by_sizes: dict[str, Seen] = {}
@@ -79,6 +85,7 @@ class AttentionCalls:
 
     def to_json(self) -> dict[str, Any]:
         """Return all calls, and what it cost to record them (ns)."""
+        self._collect()
         cuda = self.torch.cuda
         least_ns, most_ns = self._own_ns()
         gpu = cuda.get_device_name() if cuda.is_available() and cuda.is_initialized() else None
@@ -94,6 +101,16 @@ class AttentionCalls:
             "gpu_name": gpu,
         }
 
+    def all_calls(self) -> int:
+        """Return the number of calls so far."""
+        return self.count + self.forms.count + (0 if self.fast is None else self.fast.count)
+
+    def _collect(self) -> None:
+        """Add what the compiled part has counted to the forms."""
+        for form, forward, training in [] if self.fast is None else self.fast.collect():
+            form.forward += forward
+            form.training += training
+
     def _own_ns(self) -> tuple[int, int]:
         """Return what recording took up to the last call that was timed (ns): at least, and at most.
 
@@ -105,7 +122,7 @@ class AttentionCalls:
         if not calls:
             return self._described_ns, self._described_ns
         seen = self._seen.values()
-        watched = min(calls, sum(each.backward for each in seen if each.all_training()))
+        watched = min(calls, sum(each.all_backward() for each in seen if each.all_training()))
         loop_ns, timed_ns = cost_of_recording(self._silent())
         training_ns = cost_of_recording(self._silent(), is_training=True)[0] - loop_ns if watched else 0.0
         warm = calls * loop_ns + watched * max(0.0, training_ns)
@@ -116,7 +133,9 @@ class AttentionCalls:
 
     def _silent(self) -> AttentionCalls:
         """Return the same without calls and ranges."""
-        return AttentionCalls(self.torch, self._facts, ((lambda name: None), (lambda: None), "none"))
+        silent = AttentionCalls(self.torch, self._facts, (*silent_functions(), "none"))
+        silent._inner = ()  # its calls are made here, and are to be recorded as those of a program are
+        return silent
 
     def wrap_function(self, original: Callable[..., Any], function: str) -> Callable[..., Any]:
         """Return a function that does what `original` does, within a range. function: its name in the range."""
@@ -209,7 +228,7 @@ class AttentionCalls:
     def _spent(self, began: int, called: int, returned: int) -> None:
         end = _clock()
         if self._begun_at == self.described:  # descriptions are counted by themselves
-            self.forward.add(called - began + end - returned, end, self.count + self.forms.count)
+            self.forward.add(called - began + end - returned, end, self.all_calls())
 
     def find(self, function: str, args: Any, kwargs: Any, frame: Any, which: str) -> Seen | None:
         """Return what a call is counted under; None for one that is not recorded."""
@@ -222,7 +241,7 @@ class AttentionCalls:
                 known = self.types[type(query)] = is_plain(self.torch, query)
             if not known:
                 return None
-            place = frame
+            place = frame = settle_place(frame)
             if self._is_inner(frame.f_code):
                 place = self._caller(frame)
             dtype = query.dtype
@@ -345,6 +364,10 @@ class AttentionCalls:
 
     def _prepare_hooks(self, seen: Seen) -> None:
         push, pop, name = self.push, self.pop, seen.backward_name
+        seen.hooks = hooks_of(push, pop, name)
+        if seen.hooks is not None:
+            seen.before, seen.after = seen.hooks.make_functions()
+            return
 
         def before(gradients: Any) -> None:
             seen.backward += 1

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from .fast_path import register_with
+
 _MOST_NODES = 64
 
 
@@ -38,7 +40,7 @@ class NodeHooks:
             hooks[handle.id] = hook
             return hooks, handle
 
-        function._register_hook = staticmethod(register)
+        function._register_hook = staticmethod(register_with(register))
 
     def keep(self, *hooks: Any) -> None:
         """Let these functions be registered without handles from now on."""

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import opcode
 from typing import Any
 
 _MOST_FORMS = 20_000
+# Python 3.11 calls by two instructions, of which a compiled function may be called by the first or by the second.
+_FIRST_OF_TWO = opcode.opmap.get("PRECALL", -1)
+_BYTES = 4
 
 
 class Form:
@@ -33,6 +37,22 @@ class Form:
         self.named: dict[str, Any] | None = None
         # As Seen has them.
         self.one_node = self.before = self.after = None
+
+
+class _Place:
+    """Where a call was made, as a frame has it."""
+
+    __slots__ = ("f_back", "f_code", "f_lasti", "f_lineno")
+
+    def __init__(self, frame: Any, at: int) -> None:
+        self.f_back, self.f_code, self.f_lasti, self.f_lineno = frame.f_back, frame.f_code, at, frame.f_lineno
+
+
+def settle_place(frame: Any) -> Any:
+    """Return a frame with the same instruction for all calls from one place in its code."""
+    if _FIRST_OF_TWO < 0 or frame is None or frame.f_code.co_code[frame.f_lasti] != _FIRST_OF_TWO:
+        return frame
+    return _Place(frame, frame.f_lasti + _BYTES)
 
 
 class _NoForm:
@@ -71,6 +91,7 @@ class FormFinder:
         """
         calls = self._calls
         try:
+            frame = settle_place(frame)
             if query.__class__ is not calls.torch.Tensor or more or not calls.is_of_program(frame):
                 return None
             dtype, mask = query.dtype, named["attn_mask"]

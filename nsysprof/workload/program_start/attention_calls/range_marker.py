@@ -7,6 +7,8 @@ import os
 import threading
 from typing import Any
 
+from .fast_path import nvtx_functions
+
 # This variable is set where torch's own profiler records instead of nsys; it does not see NVTX ranges.
 _TORCH = "NSYSPROF_TORCH_FOLDER"
 
@@ -15,6 +17,9 @@ def find_marker(torch: Any) -> tuple[Any, Any, str]:
     """Return functions that open and close a range, and their origin: "torch", "nvtx", "profiler" or "none"."""
     if os.environ.get(_TORCH):
         return *_of_profiler(torch), "profiler"
+    compiled = nvtx_functions()
+    if compiled is not None:
+        return *compiled, "nvtx"
     own = getattr(torch._C, "_nvtx", None)
     if own is not None:
         return own.rangePushA, own.rangePop, "torch"

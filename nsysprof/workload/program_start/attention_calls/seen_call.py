@@ -23,8 +23,8 @@ class Seen:
     """Calls of one shape from one line of the program."""
 
     __slots__ = (
-        "after", "backward", "before", "facts", "forms", "forward", "forward_name", "function", "one_node", "paths",
-        "site", "training",
+        "after", "backward", "before", "facts", "forms", "forward", "forward_name", "function", "hooks", "one_node",
+        "paths", "site", "training",
     )  # fmt: skip
 
     def __init__(self, function: str, facts: dict[str, Any], site: str, forward_name: str = "") -> None:
@@ -39,6 +39,8 @@ class Seen:
         self.one_node: Any = None
         self.before: Any = None
         self.after: Any = None
+        # Those two where they are compiled, which count for themselves.
+        self.hooks: Any = None
 
     @property
     def backward_name(self) -> str:
@@ -53,6 +55,10 @@ class Seen:
     def all_forward(self) -> int:
         """Return the number of all calls."""
         return self.forward + sum(form.forward for form in self.forms)
+
+    def all_backward(self) -> int:
+        """Return the number of all backward passes."""
+        return self.backward + (0 if self.hooks is None else self.hooks.count)
 
     def all_training(self) -> int:
         """Return the number of all calls that may have a backward pass."""
@@ -69,7 +75,7 @@ class Seen:
         return f"{name}::at={self.site[-(_LONGEST_NAME - len(name)) :]}" if self.site else name
 
     def to_json(self) -> dict[str, Any]:
-        counts = {"forward": self.all_forward(), "backward": self.backward, "training": self.all_training()}
+        counts = {"forward": self.all_forward(), "backward": self.all_backward(), "training": self.all_training()}
         return {"function": self.function, "site": self.site, **self.facts, **counts}
 
 

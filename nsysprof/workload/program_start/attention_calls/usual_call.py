@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .call_form import given, key_of_mask
+from .fast_path import wrap_with
 
 # One call in so many is timed, since reading the clock takes longer than much else; of the first calls more. The
 # number has no small divisors, so that all layers of a model have their turn.
@@ -79,7 +80,7 @@ def wrap_sdpa(calls: Any, original: Callable[..., Any]) -> Callable[..., Any]:
             watch(form, out.grad_fn, query, key, value, attn_mask)
         if began:
             forms.due = count + (_EVERY if count > _FIRST else _EVERY_AT_FIRST)
-            timed.add(called - began + clock() - returned, clock(), calls.count + count)
+            timed.add(called - began + clock() - returned, clock(), calls.all_calls())
         return out
 
-    return attention
+    return wrap_with(calls, original, attention) or attention

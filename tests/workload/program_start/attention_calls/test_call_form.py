@@ -119,7 +119,8 @@ def test_a_program_that_is_traced_after_it_ran_is_traced_as_without(recorder):
     kinds = {node.kind() for node in traced.graph.nodes()}
     assert "aten::eq" not in kinds
     assert "aten::scaled_dot_product_attention" in kinds
-    assert counts(calls) == [(1,)]
+    # Python compares sizes, which torch would trace; the compiled function reads numbers and records this call too.
+    assert counts(calls) == [(1,) if calls.fast is None else (2,)]
 
 
 def test_calls_before_a_fork_are_forgotten_after_it(recorder):

@@ -13,7 +13,8 @@ from nsysprof.workload.program_start.attention_calls.compiled_calls import wrap_
 pytestmark = pytest.mark.torch
 
 
-def test_a_compiled_kernel_of_flex_attention_has_a_range_and_is_saved_as_it_is():
+def test_a_compiled_kernel_of_flex_attention_has_a_range_and_is_saved_as_it_is(monkeypatch):
+    monkeypatch.setattr(Kernel, "precompile", Kernel.precompile)  # put back what wrap_triton changes
     events = []
     calls = AttentionCalls(torch, attention_facts, (events.append, lambda: events.append("end"), "test"))
     wrap_triton(calls, Kernel)

@@ -1,0 +1,623 @@
+/* Runs torch's scaled_dot_product_attention in a range, for calls that usual_call.py has described before.
+
+   It does what `attention` in usual_call.py does, through which every call still goes that is not known here: among the
+   rest of a program, a hundred lines of Python take five times as long as in a loop, because the caches are cold.
+
+   It uses Python's limited API alone, so that one file serves every version from 3.11 on, and of torch what DLPack 1.3
+   defines: a table of C functions (torch 2.10 and newer) that gives the type and sizes of a tensor without a Python
+   object for each. Everything here runs with the GIL held. */
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <dlfcn.h>
+#include <stdint.h>
+#include <string.h>
+#include <time.h>
+
+#include "nvtx_client.h"
+
+/* Of DLPack 1.3, https://dmlc.github.io/dlpack/latest/c_api.html. */
+typedef struct {
+    uint8_t code, bits;
+    uint16_t lanes;
+} Type;
+
+typedef struct {
+    void *data;
+    int32_t device_type, device_id, dimensions;
+    Type type;
+    int64_t *sizes, *strides;
+    uint64_t offset;
+} Tensor;
+
+typedef struct {
+    uint32_t major, minor;
+    void *older, *allocate, *to_managed, *from_managed;
+    int (*describe)(void *object, Tensor *tensor); /* -1 and an exception where it cannot */
+    void *stream;
+} Exchange;
+
+enum { QUERY, KEY, VALUE, MASK, DROPOUT, CAUSAL, SCALE, GQA, ARGUMENTS };
+#define OTHERS 4     /* the last of them */
+#define POSITIONAL 6 /* the first of them; torch takes the others by name alone */
+#define DIMENSIONS 5
+#define MOST_FORMS 20000
+#define SLOTS 65536 /* a power of two, more than twice MOST_FORMS */
+/* As in usual_call.py: one call in so many is timed. */
+#define EVERY 31
+#define EVERY_AT_FIRST 7
+#define FIRST 60
+
+static const char *const NAMES[ARGUMENTS] = {"query",     "key",       "value", "attn_mask",
+                                             "dropout_p", "is_causal", "scale", "enable_gqa"};
+
+/* What is compared of a tensor; needs_gradient of masks alone. All zero: no tensor. */
+typedef struct {
+    int32_t dimensions;
+    Type type;
+    int64_t needs_gradient;
+    int64_t sizes[DIMENSIONS];
+} Facts;
+
+/* What calls have in common that are counted together. It is compared byte by byte, so that unused ones are zero. */
+typedef struct {
+    PyObject *code; /* of the caller */
+    int64_t place;  /* in it */
+    Facts query, key, mask;
+    uint64_t others[OTHERS]; /* constants of Python by their address, and the bits of numbers; 0 for none */
+    int64_t are_numbers;     /* a bit for each of the others */
+} Key;
+
+/* known: the Form of call_form.py; NULL where calls go Python's way. Forms are never freed, and hold their code. */
+typedef struct {
+    Key key;
+    PyObject *known, *name, *node_type, *before, *after;
+    const char *text; /* of the name */
+    uint64_t forward, training;
+} Form;
+
+typedef struct {
+    PyObject_HEAD PyObject *original, *slow, *learn, *watch, *add_time, *push, *pop, *has_autocast, *tensor;
+    const Exchange *exchange;
+    int marker; /* how ranges are opened */
+    PyObject *names[ARGUMENTS], *requires_grad, *grad_fn, *register_prehook, *register_hook;
+    uint64_t count, due;
+    int64_t forms;
+    Form *slots[SLOTS];
+} Calls;
+
+/* CPython has these since before 3.11, its limited API only later or not at all. */
+typedef PyObject *(*Vectorcall)(PyObject *, PyObject *const *, size_t, PyObject *);
+static Vectorcall call, call_method;
+static int (*place_of)(PyFrameObject *);
+
+/* Ranges of a FastCalls are opened by the functions of this module, by those of Python that it is given, or not at all. */
+enum { OF_PYTHON, OF_NVTX, NONE };
+
+static PyObject *push(PyObject *module, PyObject *name) {
+    (void)module;
+    const char *text = PyUnicode_AsUTF8AndSize(name, NULL);
+    if (text == NULL)
+        return NULL;
+    nvtx_push(text);
+    Py_RETURN_NONE;
+}
+
+static PyObject *pop(PyObject *module, PyObject *unused) {
+    (void)module;
+    (void)unused;
+    nvtx_pop();
+    Py_RETURN_NONE;
+}
+
+static PyObject *open_nothing(PyObject *module, PyObject *name) {
+    (void)module;
+    (void)name;
+    Py_RETURN_NONE;
+}
+
+static PyObject *close_nothing(PyObject *module, PyObject *unused) {
+    (void)module;
+    (void)unused;
+    Py_RETURN_NONE;
+}
+
+/* Return how ranges are opened by a function. */
+static int marker_of(PyObject *function) {
+    if (!PyCFunction_CheckExact(function))
+        return OF_PYTHON;
+    PyCFunction found = PyCFunction_GetFunction(function);
+    return found == push ? OF_NVTX : found == open_nothing ? NONE : OF_PYTHON;
+}
+
+static int64_t now(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time); /* as time.perf_counter_ns */
+    return time.tv_sec * INT64_C(1000000000) + time.tv_nsec;
+}
+
+/* Put the arguments of a call in the order of NAMES. Return 0 for a call that Python must look at. */
+static int take_arguments(Calls *calls, PyObject *const *args, Py_ssize_t count, PyObject *by_name, PyObject **taken) {
+    if (count > POSITIONAL)
+        return 0;
+    memcpy(taken, args, (size_t)count * sizeof *taken);
+    Py_ssize_t named = by_name == NULL ? 0 : PyTuple_Size(by_name);
+    for (Py_ssize_t i = 0; i < named; i++) {
+        PyObject *name = PyTuple_GetItem(by_name, i);
+        int which = 0;
+        while (which < ARGUMENTS && calls->names[which] != name) /* interned, as names in a program are */
+            which++;
+        if (which == ARGUMENTS || taken[which] != NULL)
+            return 0;
+        taken[which] = args[count + i];
+    }
+    return taken[QUERY] != NULL && taken[KEY] != NULL && taken[VALUE] != NULL;
+}
+
+/* Read what is compared of a tensor. Return 0 for anything else, such as a subclass. */
+static int read_facts(Calls *calls, PyObject *object, Facts *facts) {
+    if ((PyObject *)Py_TYPE(object) != calls->tensor)
+        return 0;
+    Tensor tensor;
+    if (calls->exchange->describe(object, &tensor) != 0) {
+        PyErr_Clear();
+        return 0;
+    }
+    if (tensor.dimensions < 1 || tensor.dimensions > DIMENSIONS)
+        return 0;
+    facts->dimensions = tensor.dimensions;
+    facts->type = tensor.type;
+    memcpy(facts->sizes, tensor.sizes, (size_t)tensor.dimensions * sizeof *tensor.sizes);
+    return 1;
+}
+
+/* Return whether an attribute is True; -1 with an exception. */
+static int is_true(PyObject *object, PyObject *attribute) {
+    PyObject *value = PyObject_GetAttr(object, attribute);
+    if (value == NULL)
+        return -1;
+    Py_DECREF(value);
+    return value == Py_True;
+}
+
+/* Return whether autocast would change the type of a tensor of full precision. */
+static int may_be_cast(Calls *calls, const Facts *query) {
+    if (query->type.code != 2 || query->type.bits != 32)
+        return 0;
+    PyObject *found = call(calls->has_autocast, NULL, 0, NULL);
+    if (found == NULL) {
+        PyErr_Clear();
+        return 1;
+    }
+    Py_DECREF(found);
+    return found != Py_False;
+}
+
+/* Make the key of a call, but for the place that it comes from. Return 0 for a call that Python must look at. */
+static int read_call(Calls *calls, PyObject *const *taken, Key *key) {
+    if (!read_facts(calls, taken[QUERY], &key->query) || !read_facts(calls, taken[KEY], &key->key))
+        return 0;
+    if (may_be_cast(calls, &key->query))
+        return 0;
+    PyObject *mask = taken[MASK];
+    if (mask != NULL && mask != Py_None) {
+        if (!read_facts(calls, mask, &key->mask))
+            return 0;
+        int needs_gradient = is_true(mask, calls->requires_grad);
+        if (needs_gradient < 0) {
+            PyErr_Clear();
+            return 0;
+        }
+        key->mask.needs_gradient = needs_gradient;
+    }
+    for (int i = 0; i < OTHERS; i++) {
+        PyObject *value = taken[DROPOUT + i];
+        if (value == NULL || value == Py_None || value == Py_True || value == Py_False) {
+            key->others[i] = (uint64_t)(uintptr_t)value;
+        } else if (PyFloat_CheckExact(value)) {
+            double number = PyFloat_AsDouble(value);
+            memcpy(&key->others[i], &number, sizeof number);
+            key->are_numbers |= INT64_C(1) << i;
+        } else {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* Return where a form with this key is, or where it belongs. */
+static Form **find_slot(Calls *calls, const Key *key) {
+    uint64_t words[sizeof *key / 8], hash = 0;
+    memcpy(words, key, sizeof *key);
+    for (size_t i = 0; i < sizeof *key / 8; i++) {
+        hash = (hash ^ words[i]) * UINT64_C(0x9e3779b97f4a7c15);
+        hash ^= hash >> 32;
+    }
+    uint64_t slot = hash % SLOTS;
+    while (calls->slots[slot] != NULL && memcmp(&calls->slots[slot]->key, key, sizeof *key) != 0)
+        slot = (slot + 1) % SLOTS;
+    return &calls->slots[slot];
+}
+
+/* Ask Python for the form of a call that is new here. Return NULL where there is none, or none yet. */
+static Form *learn(Calls *calls, PyFrameObject *frame, PyObject *const *taken, const Key *key, Form **slot) {
+    if (calls->forms >= MOST_FORMS)
+        return NULL;
+    PyObject *arguments[1 + ARGUMENTS] = {(PyObject *)frame};
+    for (int i = 0; i < ARGUMENTS; i++) {
+        PyObject *missing = i == DROPOUT || i == CAUSAL ? Py_False : Py_None;
+        arguments[1 + i] = taken[i] == NULL ? missing : taken[i];
+    }
+    PyObject *known = call(calls->learn, arguments, 1 + ARGUMENTS, NULL);
+    Form *form = known == NULL || known == Py_None ? NULL : PyMem_Calloc(1, sizeof *form);
+    PyObject *name = form == NULL || known == Py_False ? NULL : PyObject_GetAttrString(known, "name");
+    if (form == NULL || (known != Py_False && name == NULL) || *slot != NULL) { /* another thread was faster */
+        PyErr_Clear();
+        PyMem_Free(form);
+        Py_XDECREF(name);
+        Py_XDECREF(known);
+        return *slot;
+    }
+    form->key = *key;
+    Py_INCREF(key->code);
+    if (known == Py_False) {
+        Py_DECREF(known);
+    } else {
+        form->known = known;
+        form->name = name;
+        form->text = PyUnicode_AsUTF8AndSize(name, NULL);
+        if (form->text == NULL)
+            PyErr_Clear();
+    }
+    calls->forms++;
+    return *slot = form;
+}
+
+/* Return the form of a call; NULL for one that goes Python's way. */
+static Form *find_form(Calls *calls, PyObject *const *taken) {
+    Key key;
+    memset(&key, 0, sizeof key);
+    PyFrameObject *frame = PyEval_GetFrame();
+    if (frame == NULL || !read_call(calls, taken, &key))
+        return NULL;
+    key.code = (PyObject *)PyFrame_GetCode(frame);
+    key.place = place_of(frame);
+    Form **slot = find_slot(calls, &key);
+    Form *form = *slot != NULL ? *slot : learn(calls, frame, taken, &key, slot);
+    Py_DECREF(key.code); /* the frame holds it */
+    return form == NULL || form->known == NULL ? NULL : form;
+}
+
+/* Let Python look along the graph of a result, and keep what it found for the next of this kind. */
+static void watch_in_python(Calls *calls, Form *form, PyObject *node, PyObject *const *taken) {
+    PyObject *mask = taken[MASK] == NULL ? Py_None : taken[MASK];
+    PyObject *arguments[] = {form->known, node, taken[QUERY], taken[KEY], taken[VALUE], mask};
+    PyObject *done = call(calls->watch, arguments, 6, NULL);
+    Py_XDECREF(done);
+    Py_CLEAR(form->node_type);
+    Py_CLEAR(form->before);
+    Py_CLEAR(form->after);
+    if (done == NULL)
+        return;
+    form->node_type = PyObject_GetAttrString(form->known, "one_node");
+    form->before = PyObject_GetAttrString(form->known, "before");
+    form->after = PyObject_GetAttrString(form->known, "after");
+}
+
+/* Have a range open in the backward pass of a call, where it has one. Return -1 with an exception. */
+static int watch_backward(Calls *calls, Form *form, PyObject *result, PyObject *const *taken) {
+    if (form->node_type == NULL) { /* no call had a backward pass yet; this takes half as long as to ask for the node */
+        int needed = is_true(result, calls->requires_grad);
+        if (needed <= 0) {
+            PyErr_Clear(); /* a result without that attribute is no tensor */
+            return 0;
+        }
+    }
+    PyObject *node = PyObject_GetAttr(result, calls->grad_fn);
+    if (node == NULL || node == Py_None) {
+        PyErr_Clear();
+        Py_XDECREF(node);
+        return 0;
+    }
+    if ((PyObject *)Py_TYPE(node) == form->node_type && form->before != NULL) {
+        PyObject *before[] = {node, form->before}, *after[] = {node, form->after};
+        form->training++;
+        Py_XDECREF(call_method(calls->register_prehook, before, 2, NULL));
+        if (!PyErr_Occurred())
+            Py_XDECREF(call_method(calls->register_hook, after, 2, NULL));
+    } else {
+        watch_in_python(calls, form, node, taken);
+    }
+    Py_DECREF(node);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+static int add_time(Calls *calls, int64_t spent, uint64_t count) {
+    PyObject *done = PyObject_CallFunction(calls->add_time, "LLK", (long long)spent, (long long)now(), count);
+    Py_XDECREF(done);
+    return done == NULL ? -1 : 0;
+}
+
+static int begin_range(Calls *calls, Form *form) {
+    if (calls->marker == OF_NVTX && form->text != NULL)
+        nvtx_push(form->text);
+    if (calls->marker != OF_PYTHON)
+        return 0;
+    PyObject *opened = call(calls->push, &form->name, 1, NULL);
+    Py_XDECREF(opened);
+    return opened == NULL ? -1 : 0;
+}
+
+/* Close a range; an exception that is set stays so. */
+static int end_range(Calls *calls) {
+    if (calls->marker == OF_NVTX)
+        nvtx_pop();
+    if (calls->marker != OF_PYTHON)
+        return 0;
+    PyObject *kind, *value, *trace;
+    PyErr_Fetch(&kind, &value, &trace);
+    PyObject *closed = call(calls->pop, NULL, 0, NULL);
+    Py_XDECREF(closed);
+    if (kind != NULL)
+        PyErr_Restore(kind, value, trace);
+    return closed == NULL ? -1 : 0;
+}
+
+static PyObject *attention(PyObject *module, PyObject *const *args, Py_ssize_t given, PyObject *by_name) {
+    Calls *calls = *(Calls **)PyModule_GetState(module);
+    PyObject *taken[ARGUMENTS] = {NULL};
+    int64_t began = calls->count + 1 >= calls->due ? now() : 0;
+    int64_t known = calls->forms;
+    Form *form = take_arguments(calls, args, given, by_name, taken) ? find_form(calls, taken) : NULL;
+    if (form == NULL)
+        return call(calls->slow, args, (size_t)given, by_name);
+    if (known != calls->forms) /* descriptions are counted by themselves */
+        began = 0;
+    uint64_t count = ++calls->count;
+    form->forward++;
+    if (begin_range(calls, form) != 0)
+        return NULL;
+    int64_t called = began ? now() : 0;
+    PyObject *result = call(calls->original, args, (size_t)given, by_name);
+    int64_t returned = began ? now() : 0;
+    if (end_range(calls) != 0 || result == NULL || watch_backward(calls, form, result, taken) != 0)
+        goto failed;
+    if (began) {
+        calls->due = count + (count > FIRST ? EVERY : EVERY_AT_FIRST);
+        if (add_time(calls, called - began + now() - returned, count) != 0)
+            goto failed;
+    }
+    return result;
+failed:
+    Py_XDECREF(result);
+    return NULL;
+}
+
+static PyMethodDef ATTENTION = {"scaled_dot_product_attention", (PyCFunction)(void (*)(void))attention,
+                                METH_FASTCALL | METH_KEYWORDS, NULL};
+
+/* A function of C is pickled by its name if it belongs to a module, and by what it belongs to otherwise. */
+static struct PyModuleDef OWNER = {PyModuleDef_HEAD_INIT, "torch.nn.functional", NULL, sizeof(PyObject *), NULL, NULL, NULL, NULL, NULL};
+
+static PyObject *make_function(PyObject *self, PyObject *unused) {
+    (void)unused;
+    PyObject *owner = PyModule_Create(&OWNER), *name = PyUnicode_FromString("torch.nn.functional");
+    PyObject *made = NULL;
+    if (owner != NULL && name != NULL) {
+        Py_INCREF(self);
+        *(PyObject **)PyModule_GetState(owner) = self;
+        made = PyCFunction_NewEx(&ATTENTION, owner, name);
+    }
+    Py_XDECREF(owner);
+    Py_XDECREF(name);
+    return made;
+}
+
+/* Return (form, calls, calls with a backward pass) of every form since the last time. */
+static PyObject *collect(PyObject *self, PyObject *unused) {
+    (void)unused;
+    Calls *calls = (Calls *)self;
+    PyObject *found = PyList_New(0);
+    for (int64_t i = 0; found != NULL && i < SLOTS; i++) {
+        Form *form = calls->slots[i];
+        if (form == NULL || form->known == NULL)
+            continue;
+        PyObject *row = Py_BuildValue("OKK", form->known, form->forward, form->training);
+        if (row == NULL || PyList_Append(found, row) != 0)
+            Py_CLEAR(found);
+        else
+            form->forward = form->training = 0;
+        Py_XDECREF(row);
+    }
+    return found;
+}
+
+/* Forget all forms. They stay in memory, since another thread may be in a call of one. */
+static PyObject *clear(PyObject *self, PyObject *unused) {
+    (void)unused;
+    Calls *calls = (Calls *)self;
+    memset(calls->slots, 0, sizeof calls->slots);
+    calls->forms = 0;
+    calls->count = 0;
+    calls->due = 2; /* the first is described */
+    Py_RETURN_NONE;
+}
+
+static PyObject *get_count(PyObject *self, void *unused) {
+    (void)unused;
+    return PyLong_FromUnsignedLongLong(((Calls *)self)->count);
+}
+
+static int start(PyObject *self, PyObject *arguments, PyObject *by_name) {
+    Calls *calls = (Calls *)self;
+    PyObject *exchange;
+    if (by_name != NULL ||
+        !PyArg_ParseTuple(arguments, "OOOOOOOOOO", &calls->original, &calls->slow, &calls->learn, &calls->watch,
+                          &calls->add_time, &calls->push, &calls->pop, &calls->has_autocast, &calls->tensor, &exchange))
+        return -1;
+    PyObject *kept[] = {calls->original, calls->slow, calls->learn, calls->watch, calls->add_time,
+                        calls->push,     calls->pop,  calls->has_autocast, calls->tensor, exchange};
+    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
+        Py_INCREF(kept[i]);
+    calls->exchange = PyCapsule_GetPointer(exchange, "dlpack_exchange_api");
+    if (calls->exchange == NULL)
+        return -1;
+    if (calls->exchange->major != 1 || calls->exchange->describe == NULL) {
+        PyErr_SetString(PyExc_ValueError, "another version of DLPack");
+        return -1;
+    }
+    for (int i = 0; i < ARGUMENTS; i++)
+        calls->names[i] = PyUnicode_InternFromString(NAMES[i]);
+    calls->requires_grad = PyUnicode_InternFromString("requires_grad");
+    calls->grad_fn = PyUnicode_InternFromString("grad_fn");
+    calls->register_prehook = PyUnicode_InternFromString("register_prehook");
+    calls->register_hook = PyUnicode_InternFromString("register_hook");
+    calls->due = 2;
+    calls->marker = marker_of(calls->push);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+/* What autograd calls before and after a node. */
+typedef struct {
+    PyObject_HEAD PyObject *push, *pop, *name;
+    const char *text;
+    int marker;
+    uint64_t count;
+} Hooks;
+
+static PyObject *before(PyObject *self, PyObject *gradients) {
+    (void)gradients;
+    Hooks *hooks = (Hooks *)self;
+    hooks->count++;
+    if (hooks->marker == OF_PYTHON)
+        return call(hooks->push, &hooks->name, 1, NULL);
+    if (hooks->marker == OF_NVTX)
+        nvtx_push(hooks->text);
+    Py_RETURN_NONE;
+}
+
+static PyObject *after(PyObject *self, PyObject *const *arguments, Py_ssize_t count) {
+    (void)arguments;
+    (void)count;
+    Hooks *hooks = (Hooks *)self;
+    if (hooks->marker == OF_PYTHON)
+        return call(hooks->pop, NULL, 0, NULL);
+    if (hooks->marker == OF_NVTX)
+        nvtx_pop();
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef BEFORE = {"before", before, METH_O, NULL};
+static PyMethodDef AFTER = {"after", (PyCFunction)(void (*)(void))after, METH_FASTCALL, NULL};
+
+static PyObject *make_hooks(PyObject *self, PyObject *unused) {
+    (void)unused;
+    return Py_BuildValue("NN", PyCFunction_NewEx(&BEFORE, self, NULL), PyCFunction_NewEx(&AFTER, self, NULL));
+}
+
+static PyObject *get_hook_count(PyObject *self, void *unused) {
+    (void)unused;
+    return PyLong_FromUnsignedLongLong(((Hooks *)self)->count);
+}
+
+static int start_hooks(PyObject *self, PyObject *arguments, PyObject *by_name) {
+    Hooks *hooks = (Hooks *)self;
+    if (by_name != NULL || !PyArg_ParseTuple(arguments, "OOU", &hooks->push, &hooks->pop, &hooks->name))
+        return -1;
+    Py_INCREF(hooks->push);
+    Py_INCREF(hooks->pop);
+    Py_INCREF(hooks->name);
+    hooks->marker = marker_of(hooks->push);
+    hooks->text = PyUnicode_AsUTF8AndSize(hooks->name, NULL);
+    return hooks->text == NULL ? -1 : 0;
+}
+
+static PyMethodDef METHODS_OF_HOOKS[] = {
+    {"make_functions", make_hooks, METH_NOARGS, "Return what to call before and after a node."},
+    {NULL, NULL, 0, NULL},
+};
+static PyGetSetDef COUNTS_OF_HOOKS[] = {{"count", get_hook_count, NULL, "How often a range was opened.", NULL},
+                                        {NULL, NULL, NULL, NULL, NULL}};
+static PyType_Slot SLOTS_OF_HOOKS[] = {
+    {Py_tp_doc, "A range around the nodes of a call in the backward pass."},
+    {Py_tp_init, start_hooks},
+    {Py_tp_methods, METHODS_OF_HOOKS},
+    {Py_tp_getset, COUNTS_OF_HOOKS},
+    {0, NULL},
+};
+static PyType_Spec HOOKS = {"fast_calls.Hooks", sizeof(Hooks), 0, Py_TPFLAGS_DEFAULT, SLOTS_OF_HOOKS};
+
+/* Stands for autograd's Function._register_hook, which `otherwise` is: keep hooks of here without a handle that could
+   remove them, which takes longer to make than all else. */
+static PyObject *register_hook(PyObject *otherwise, PyObject *const *arguments, Py_ssize_t count) {
+    PyObject *hook = count == 2 ? arguments[1] : NULL;
+    PyCFunction found = hook != NULL && PyCFunction_CheckExact(hook) ? PyCFunction_GetFunction(hook) : NULL;
+    int is_own = found == before || found == (PyCFunction)(void (*)(void))after;
+    if (!is_own || (arguments[0] != Py_None && !PyDict_CheckExact(arguments[0])))
+        return call(otherwise, arguments, (size_t)count, NULL);
+    PyObject *hooks = arguments[0];
+    if (hooks == Py_None)
+        hooks = PyDict_New();
+    else
+        Py_INCREF(hooks);
+    PyObject *place = hooks == NULL ? NULL : PyLong_FromVoidPtr(hook), *result = NULL;
+    if (place != NULL && PyDict_SetItem(hooks, place, hook) == 0)
+        result = PyTuple_Pack(2, hooks, Py_None);
+    Py_XDECREF(place);
+    Py_XDECREF(hooks);
+    return result;
+}
+
+static PyMethodDef REGISTER = {"_register_hook", (PyCFunction)(void (*)(void))register_hook, METH_FASTCALL, NULL};
+
+static PyObject *make_register(PyObject *module, PyObject *otherwise) {
+    (void)module;
+    return PyCFunction_NewEx(&REGISTER, otherwise, NULL);
+}
+
+static PyMethodDef METHODS[] = {
+    {"make_function", make_function, METH_NOARGS, "Return the function that stands for torch's."},
+    {"collect", collect, METH_NOARGS, "Return (form, calls, calls with a backward pass) since the last time."},
+    {"clear", clear, METH_NOARGS, "Forget all forms and counts."},
+    {NULL, NULL, 0, NULL},
+};
+static PyGetSetDef COUNTS[] = {{"count", get_count, NULL, "The number of calls.", NULL}, {NULL, NULL, NULL, NULL, NULL}};
+static PyType_Slot SLOTS_OF_CALLS[] = {
+    {Py_tp_doc, "The calls of scaled_dot_product_attention in this process. It is kept to the end of the process."},
+    {Py_tp_init, start},
+    {Py_tp_methods, METHODS},
+    {Py_tp_getset, COUNTS},
+    {0, NULL},
+};
+static PyType_Spec CALLS = {"fast_calls.FastCalls", sizeof(Calls), 0, Py_TPFLAGS_DEFAULT, SLOTS_OF_CALLS};
+
+static PyMethodDef FUNCTIONS[] = {
+    {"push", push, METH_O, "Open a range of NVTX."},
+    {"pop", pop, METH_NOARGS, "Close the last range of NVTX."},
+    {"open_nothing", open_nothing, METH_O, "Do nothing."},
+    {"close_nothing", close_nothing, METH_NOARGS, "Do nothing."},
+    {"make_register", make_register, METH_O, "Return what registers hooks of here without a handle."},
+    {NULL, NULL, 0, NULL},
+};
+static struct PyModuleDef MODULE = {PyModuleDef_HEAD_INIT, "fast_calls", NULL, -1, FUNCTIONS, NULL, NULL, NULL, NULL};
+
+PyMODINIT_FUNC PyInit_fast_calls(void) {
+    *(void **)&call = dlsym(RTLD_DEFAULT, "PyObject_Vectorcall");
+    *(void **)&call_method = dlsym(RTLD_DEFAULT, "PyObject_VectorcallMethod");
+    *(void **)&place_of = dlsym(RTLD_DEFAULT, "PyFrame_GetLasti");
+    if (call == NULL || call_method == NULL || place_of == NULL) {
+        PyErr_SetString(PyExc_ImportError, "this Python lacks what the fast calls need");
+        return NULL;
+    }
+    nvtx_start();
+    PyObject *module = PyModule_Create(&MODULE);
+    PyType_Spec *specs[] = {&CALLS, &HOOKS};
+    for (int i = 0; module != NULL && i < 2; i++) {
+        PyObject *type = PyType_FromSpec(specs[i]);
+        if (type == NULL || PyModule_AddObject(module, strchr(specs[i]->name, '.') + 1, type) != 0) {
+            Py_XDECREF(type);
+            Py_CLEAR(module);
+        }
+    }
+    return module;
+}

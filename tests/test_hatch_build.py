@@ -1,0 +1,44 @@
+"""What is compiled at an installation, and what happens where that is not possible."""
+
+import shutil
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+hatch_build = pytest.importorskip("hatch_build", reason="hatchling is not installed")
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for path in (ROOT / hatch_build.FOLDER).glob("*.[ch]"):
+        shutil.copy(path, tmp_path)
+    return tmp_path
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no compiler")
+def test_the_hook_is_compiled_without_a_warning(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", "cc -Wall -Wextra -Werror")
+    assert hatch_build.compile_fast_calls(folder) == ""
+    assert [path.name for path in folder.glob("*.abi3.*")] == [hatch_build.COMPILED]
+
+
+@pytest.mark.parametrize(
+    ("compiler", "says"), [("no-such-compiler", "no-such-compiler: No such file"), ("false", "false failed")]
+)
+def test_without_a_compiler_nothing_is_left(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, compiler: str, says: str
+) -> None:
+    (folder / hatch_build.COMPILED).write_bytes(b"of an older source")
+    monkeypatch.setenv("CC", compiler)
+    assert says in hatch_build.compile_fast_calls(folder)
+    assert list(folder.glob("*.abi3.*")) == []
+
+
+def test_a_python_without_headers_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if shutil.which("cc") is None:
+        pytest.skip("no compiler")
+    monkeypatch.setattr(sysconfig, "get_paths", lambda: {"include": str(folder)})
+    assert "Python.h" in hatch_build.compile_fast_calls(folder)
