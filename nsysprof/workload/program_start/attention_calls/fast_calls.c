@@ -240,7 +240,7 @@ static Form **find_slot(Calls *calls, const Key *key) {
 }
 
 /* Ask Python for the form of a call that is new here. Return NULL where there is none, or none yet. */
-static Form *learn(Calls *calls, PyFrameObject *frame, PyObject *const *taken, const Key *key, Form **slot) {
+static Form *learn(Calls *calls, PyFrameObject *frame, PyObject *const *taken, const Key *key) {
     if (calls->forms >= MOST_FORMS)
         return NULL;
     PyObject *arguments[1 + ARGUMENTS] = {(PyObject *)frame};
@@ -249,9 +249,10 @@ static Form *learn(Calls *calls, PyFrameObject *frame, PyObject *const *taken, c
         arguments[1 + i] = taken[i] == NULL ? missing : taken[i];
     }
     PyObject *known = call(calls->learn, arguments, 1 + ARGUMENTS, NULL);
+    Form **slot = find_slot(calls, key); /* only now: while Python ran, other threads may have learned forms */
     Form *form = known == NULL || known == Py_None ? NULL : PyMem_Calloc(1, sizeof *form);
     PyObject *name = form == NULL || known == Py_False ? NULL : PyObject_GetAttrString(known, "name");
-    if (form == NULL || (known != Py_False && name == NULL) || *slot != NULL) { /* another thread was faster */
+    if (form == NULL || (known != Py_False && name == NULL) || *slot != NULL) {
         PyErr_Clear();
         PyMem_Free(form);
         Py_XDECREF(name);
@@ -282,8 +283,9 @@ static Form *find_form(Calls *calls, PyObject *const *taken) {
         return NULL;
     key.code = (PyObject *)PyFrame_GetCode(frame);
     key.place = place_of(frame);
-    Form **slot = find_slot(calls, &key);
-    Form *form = *slot != NULL ? *slot : learn(calls, frame, taken, &key, slot);
+    Form *form = *find_slot(calls, &key);
+    if (form == NULL)
+        form = learn(calls, frame, taken, &key);
     Py_DECREF(key.code); /* the frame holds it */
     return form == NULL || form->known == NULL ? NULL : form;
 }

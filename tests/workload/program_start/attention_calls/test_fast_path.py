@@ -154,3 +154,24 @@ def test_a_library_that_is_no_profiler_is_ignored(library, hook):
     environment = {**os.environ, "NVTX_INJECTION64_PATH": library}
     done = subprocess.run([sys.executable, "-c", text], env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_form_that_another_call_takes_while_it_is_learned_is_not_mixed_up(hook, monkeypatch):
+    _, calls, attention = recorder()
+    q, other = torch.ones(1, 1, 2, 4), torch.ones(1, 1, 3, 4)
+    find, depth = calls.forms.find, []
+
+    def find_and_call(*args):
+        if not depth:  # as another thread would, while this one describes
+            depth.append(1)
+            for length in range(1, 200):
+                attention(other, other[:, :, :1].expand(1, 1, length, 4), other[:, :, :1].expand(1, 1, length, 4))
+            attention(q, q, q)
+        return find(*args)
+
+    monkeypatch.setattr(type(calls.forms), "find", lambda _, *args: find_and_call(*args))
+    for _ in range(3):
+        attention(q, q, q)
+    rows = calls.to_json()["calls"]
+    assert sum(row["forward"] for row in rows if row["seq_q"] == 2) == 4
+    assert [row["forward"] for row in rows if row["seq_q"] == 3] == [1] * 199
