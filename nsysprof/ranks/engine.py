@@ -20,10 +20,10 @@ from nsysprof.ranks.partial_files import PARTS, code_version, part_path, read_pa
 from nsysprof.ranks.rank_source import RankSource
 from nsysprof.ranks.summarize import summarize_rank
 from nsysprof.results.rank_results import RankRow
-from nsysprof.trace.open import LARGE_BYTES
 
 FAN_IN = 8
-_LARGE_OF_MANY = 1 << 20
+# From how many bytes of all traces together compiled code reads each of at least this size.
+_LARGE_TOGETHER, _LARGE_OF_MANY = 96 << 20, 1 << 20
 Progress = Callable[[int, str], None]
 
 
@@ -63,7 +63,7 @@ def of_workers(tasks: Sequence[Task]) -> list[Task]:
 def plan_tasks(sources: Sequence[RankSource], folder: Path) -> list[Task]:
     """Return one task per source. Where the sources are large together, compiled code reads each of them."""
     total = sum(source.path.stat().st_size for source in sources if source.path.is_file())
-    if total >= LARGE_BYTES:
+    if total >= _LARGE_TOGETHER:
         sources = [replace(source, large_bytes=_LARGE_OF_MANY) for source in sources]
     return [Task(source, folder, code_version()) for source in sources]
 

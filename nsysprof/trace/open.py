@@ -32,7 +32,7 @@ _CHUNK = 1 << 22
 # A larger file of which less than this share was ever written is an interrupted copy.
 _SPARSE_BYTES, _SPARSE_SHARE = 16 << 20, 4
 # Below this size (bytes), SQLite reads a trace as quickly as the compiled reader can be loaded.
-LARGE_BYTES = 96 << 20
+LARGE_BYTES = 16 << 20
 
 
 @dataclass
