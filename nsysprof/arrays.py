@@ -134,6 +134,17 @@ def find_rows(chosen: npt.NDArray[np.bool_], code: npt.NDArray[np.integer]) -> n
     return rows
 
 
+def count_codes(code: npt.NDArray[np.integer], codes: int) -> Int64s:
+    """Return how often each code 0 ... codes-1 occurs.
+
+    np.bincount alone would copy narrow codes to 64 bits, which takes eight times their memory.
+    """
+    found = np.zeros(codes, dtype=np.int64)
+    for low in range(0, len(code), _BLOCK):
+        found += np.bincount(code[low : low + _BLOCK], minlength=codes)
+    return found
+
+
 def merge_spans(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     """Return the spans (start, end) in order. Those that overlap or touch are joined into one."""
     merged: list[tuple[int, int]] = []

@@ -30,6 +30,8 @@ CorrelationIds = npt.NDArray[np.uint32]
 NULL = int(np.iinfo(np.int64).min)
 # Kinds of GPU work. Unified memory makes migrations by itself, without a call of the program.
 KERNEL, COPY, FILL, GRAPH, MIGRATION = range(5)
+# How many rows are looked at at a time where all of them would take much memory.
+_BLOCK = 1 << 18
 # The bits of a globalTid that its globalPid shares.
 PID_MASK = ~0xFFFFFF
 
@@ -118,6 +120,11 @@ class Work:
         ends: Int64s = self.start_ns[rows] + self.duration_ns[rows]
         return ends
 
+    def last_end_ns(self) -> int:
+        """Return when the last of them ended (ns). There must be one."""
+        blocks = (slice(low, low + _BLOCK) for low in range(0, len(self), _BLOCK))
+        return max(int(self.ends_ns(block).max()) for block in blocks)
+
 
 @dataclass(frozen=True)
 class Calls:
@@ -155,6 +162,11 @@ class Calls:
         """Return the end of each of the rows (ns)."""
         ends: Int64s = self.start_ns[rows] + self.duration_ns[rows]
         return ends
+
+    def last_end_ns(self) -> int:
+        """Return when the last of them ended (ns). There must be one."""
+        blocks = (slice(low, low + _BLOCK) for low in range(0, len(self), _BLOCK))
+        return max(int(self.ends_ns(block).max()) for block in blocks)
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,8 @@ _LEAST_HELPS = 3
 # The most pairs (launching thread, thread that may wait for it) to look at in one process. Programs have a few hundred;
 # a trace made to be slow can have millions.
 _MOST_PAIRS = 10_000
+# How many events are looked at at a time.
+_BLOCK = 1 << 18
 
 NONE, NOT_WAITING, SEVERAL, TOO_MANY, ADOPTED, OWN = range(6)
 REASONS = {
@@ -88,14 +90,18 @@ class ThreadRanges:
         self.waiters = [tid for tid, rows in self.rows.items() if self.of_user[rows].any()]
         self._calls_of: dict[int, ThreadCalls] = {}
 
-    def innermost(self, tid: int, begin: Int64s, finish: Int64s, *, of_user: bool) -> Int64s:
-        """Return stretches of time on a thread, and the row of the innermost open range in each (-1: none).
+    def innermost(self, tid: int, begin: Int64s, finish: Int64s, *, of_user: bool) -> Rows:
+        """Return the row of the innermost range of a thread that is open in each stretch of time (-1: none).
 
         of_user: whether to ignore ranges that libraries opened.
         """
-        rows = self.rows.get(tid)
-        if rows is None:
-            return np.full(len(begin), -1, dtype=np.int64)
+        found = np.full(len(begin), -1, dtype=np.int32)
+        for low in range(0, len(begin) if tid in self.rows else 0, _BLOCK):
+            part = slice(low, low + _BLOCK)
+            found[part] = self._innermost(self.rows[tid], begin[part], finish[part], of_user=of_user)
+        return found
+
+    def _innermost(self, rows: Int64s, begin: Int64s, finish: Int64s, *, of_user: bool) -> Int64s:
         at = np.searchsorted(self.start[rows], begin, "right") - 1
         found = np.where(at >= 0, rows[np.maximum(at, 0)], -1)
         while True:
@@ -132,9 +138,13 @@ def adopt(threads: ThreadRanges, points: Points) -> Adoption:
         by_start = np.argsort(points.start_ns, kind="stable")
         tids = tids[by_start]
     for tid, launched in rows_by_key(pd.Series(tids), by_start):
-        own = threads.innermost(tid, points.start_ns[launched], points.end_ns[launched], of_user=True) >= 0
+        own = np.zeros(len(launched), dtype=np.bool_)
+        for low in range(0, len(launched), _BLOCK):
+            some = launched[low : low + _BLOCK]
+            begin, finish = points.start_ns[some], points.end_ns[some]
+            own[low : low + _BLOCK] = threads.innermost(tid, begin, finish, of_user=True) >= 0
         reason[launched[own]] = OWN
-        mine = launched[~own]
+        mine = launched[~own] if own.any() else launched
         process = tid & PID_MASK
         if not waiters[process] or waiters[process] == [tid]:
             continue
@@ -204,9 +214,9 @@ def _adopt_thread(threads: ThreadRanges, points: Points, tid: int, others: list[
     for other in others:
         candidate = threads.innermost(other, points.start_ns, points.end_ns, of_user=True)
         inside |= candidate >= 0
-        candidate = np.where(_waits(threads, other, points, candidate), candidate, -1).astype(np.int32)
+        candidate[~_waits(threads, other, points, candidate)] = -1
         count += candidate >= 0
-        owner = np.where(candidate >= 0, candidate, owner)
+        np.copyto(owner, candidate, where=candidate >= 0)
         candidates.append(candidate)
     several = np.flatnonzero(count > 1)
     if len(several):
@@ -217,7 +227,7 @@ def _adopt_thread(threads: ThreadRanges, points: Points, tid: int, others: list[
     return owner, reason
 
 
-def _waits(threads: ThreadRanges, other: int, points: Points, candidate: Int64s) -> Bools:
+def _waits(threads: ThreadRanges, other: int, points: Points, candidate: Rows) -> Bools:
     """Return for each event whether thread `other` waits for it inside the range `candidate`.
 
     candidate: the row of the range for each event, or -1 for none.
@@ -248,7 +258,7 @@ def _waits(threads: ThreadRanges, other: int, points: Points, candidate: Int64s)
 _Turns = tuple[Bools, Int64s, Int64s, Int64s, Int64s, Int64s]
 
 
-def _find_turns(calls: ThreadCalls, points: Points, candidate: Int64s, ranges: int) -> _Turns | None:
+def _find_turns(calls: ThreadCalls, points: Points, candidate: Rows, ranges: int) -> _Turns | None:
     """Return the turns by compiled code; None where it is not to be had."""
     run = compiled("find_turns", len(candidate))
     if run is None:
@@ -262,7 +272,7 @@ def _find_turns(calls: ThreadCalls, points: Points, candidate: Int64s, ranges: i
     return silent.view(np.bool_), instance, lengths, number, first, last - first
 
 
-def _find_turns_plainly(calls: ThreadCalls, points: Points, candidate: Int64s) -> _Turns:
+def _find_turns_plainly(calls: ThreadCalls, points: Points, candidate: Rows) -> _Turns:
     # How many calls of the thread began before each event.
     gap = np.searchsorted(calls.start_ns, points.start_ns, "right").astype(np.int32)
     silent = (candidate >= 0) & ((gap == 0) | (calls.ended_ns(gap) <= points.start_ns))

@@ -62,7 +62,7 @@ def close_ranges(tables: Tables) -> tuple[pd.DataFrame, int, int]:
     ranges = strip_ranges(tables.ranges)
     is_open = ranges["end_ns"] == NULL
     if is_open.any():
-        last = [t.ends_ns().max() for t in (tables.work, tables.calls) if t is not None and len(t)]
+        last = [t.last_end_ns() for t in (tables.work, tables.calls) if t is not None and len(t)]
         known = ranges[["start_ns", "end_ns"]].to_numpy(dtype=np.int64)
         last += [known[(known < _FAR_NS) & (known > -_FAR_NS)].max(initial=-_FAR_NS)]
         ranges.loc[is_open, "end_ns"] = max(map(int, last))

@@ -25,6 +25,8 @@ from nsysprof.trace.schema import Bools, Calls, Int64s, Ints, Rows, Tables, Work
 CAUSED_COLUMNS = ("group", "kind", "number", "instances", "total_ns")
 # The most pairs of an owner and a name that are looked at without sorting them: this many more than there are kernels.
 _MOST_SUMS = 1 << 18
+# How many kernels are summed up at a time.
+_BLOCK = 1 << 18
 _Reasons = npt.NDArray[np.int8]
 
 
@@ -34,10 +36,10 @@ class CausedWork:
 
     # Each adopted kernel, and the innermost range that waited for it.
     adopted_row: Rows
-    adopted_owner: Int64s
+    adopted_owner: Ints
     # The same for copies, fills and other work.
     other_row: Rows
-    other_owner: Int64s
+    other_owner: Ints
     # Why each row of work was adopted or not (see adoption.py).
     reason: _Reasons
     # The kernels of graph replays; None where there are none.
@@ -55,7 +57,7 @@ class CausedWork:
 
     def adopted_pairs(self, parent: Int64s) -> tuple[Int64s, Int64s]:
         """Return pairs (range instance, kernel): the ranges that waited for a kernel, and all ranges around them."""
-        owner, row = self.adopted_owner, self.adopted_row.astype(np.int64)
+        owner, row = self.adopted_owner.astype(np.int64), self.adopted_row.astype(np.int64)
         owners, rows = [owner], [row]
         while len(owner):
             above = parent[owner]
@@ -108,7 +110,8 @@ def find_caused(tables: Tables, ranges: pd.DataFrame, structure: RangeStructure)
     work, none = tables.work, np.zeros(0, dtype=np.int64)
     graph = find_graph_work(tables)
     reason: _Reasons = np.full(len(work), NONE, dtype=np.int8)
-    rows, owner, creators = none.astype(np.int32), none, (none, none)
+    rows, creators = none.astype(np.int32), (none, none)
+    owner: Ints = none
     others = rows, owner
     if tables.calls is not None and len(ranges) and len(work):
         threads = ThreadRanges(ranges, structure.parent, tables.calls)
@@ -121,20 +124,23 @@ def find_caused(tables: Tables, ranges: pd.DataFrame, structure: RangeStructure)
 
 def _adopted(
     calls: Calls, work: Work, launch: Rows, threads: ThreadRanges
-) -> tuple[tuple[Rows, Int64s], tuple[Rows, Int64s], _Reasons]:
+) -> tuple[tuple[Rows, Ints], tuple[Rows, Ints], _Reasons]:
     """Return the adopted kernels with their ranges, other adopted work likewise, and the reason of each row of work."""
     launches = np.zeros(len(calls) + 1, dtype=bool)  # the last element is for work without a call, whose launch is -1
     launches[launch] = True
-    rows = np.flatnonzero(launches[:-1] & _can_be_helped(calls, threads)[calls.variant]).astype(np.int32)
-    points = Points(calls.start_ns[rows], calls.ends_ns(rows), calls.tid_of[calls.variant[rows]])
-    found = adopt(threads, points)
-    del launches, points
+    can_be_helped = _can_be_helped(calls, threads)
+    rows = np.flatnonzero(launches[:-1] & can_be_helped[calls.variant]).astype(np.int32)
+    del launches
+    helped = np.unique(calls.tid_of[can_be_helped])
+    # The events of a single thread share one tid, so it is stored once.
+    tid = np.broadcast_to(helped, len(rows)) if len(helped) == 1 else calls.tid_of[calls.variant[rows]]
+    found = adopt(threads, Points(calls.start_ns[rows], calls.ends_ns(rows), tid))
     why_of = np.full(len(calls) + 1, NONE, np.int8)
     why_of[rows] = found.reason
     reason: _Reasons = why_of[launch]
     kernels = np.flatnonzero(reason[: work.kernels] == ADOPTED).astype(np.int32)
     others = (np.flatnonzero(reason[work.kernels :] == ADOPTED) + work.kernels).astype(np.int32)
-    adopters = [found.owner[find_places(rows, launch[each])].astype(np.int64) for each in (kernels, others)]
+    adopters = [found.owner[find_places(rows, launch[each])] for each in (kernels, others)]
     return (kernels, adopters[0]), (others, adopters[1]), reason
 
 
@@ -214,7 +220,7 @@ def _tabulate_adopted(
     work: Work, found: CausedWork, group: Int64s, structure: RangeStructure, names: Names
 ) -> pd.DataFrame:
     paths = structure.paths
-    table = _sum(work, paths.of_instance[found.adopted_owner], found.adopted_row, names)
+    table = _sum(work, paths.of_instance.astype(np.int32)[found.adopted_owner], found.adopted_row, names)
     group_of_path = np.full(len(paths.texts), -1, dtype=np.int64)
     group_of_path[paths.of_instance] = group
     # Each enclosing group counts a kernel once, however often its name appears around it.
@@ -275,19 +281,24 @@ def _tabulate_captured(
     return total[total["instances"] > 0]
 
 
-def _sum(work: Work, owner: Int64s, row: Rows, names: Names) -> pd.DataFrame:
+def _sum(work: Work, owner: Ints, row: Rows, names: Names) -> pd.DataFrame:
     """Return instances and total time (ns) of the kernels by owner and number of the name."""
     width = np.int64(max(1, len(names.texts)))
-    keys = owner * width + names.numbers(work.variant[row])
-    place, size = keys, int(keys.max(initial=-1)) + 1
-    if size > len(keys) + _MOST_SUMS:
-        keys, place = np.unique(keys, return_inverse=True)
-        size = len(keys)
-    count, total = np.bincount(place, minlength=size), np.zeros(size, dtype=np.int64)
-    np.add.at(total, place, work.duration_ns[row].astype(np.int64))
-    if place is keys:
-        keys = np.flatnonzero(count)
-        count, total = count[keys], total[keys]
+    size, known = (int(owner.max(initial=-1)) + 1) * int(width), None
+    if size > len(row) + _MOST_SUMS:
+        known = np.unique(owner * width + names.numbers(work.variant[row]))
+        size = len(known)
+    count, total = np.zeros((2, size), dtype=np.int64)
+    for low in range(0, len(row), _BLOCK):
+        its = row[low : low + _BLOCK]
+        keys = owner[low : low + _BLOCK] * width + names.numbers(work.variant[its])
+        place = keys if known is None else np.searchsorted(known, keys)
+        np.add.at(count, place, 1)
+        np.add.at(total, place, work.duration_ns[its].astype(np.int64))
+    if known is None:
+        known = np.flatnonzero(count)
+        count, total = count[known], total[known]
+    keys = known
     return pd.DataFrame({"owner": keys // width, "number": keys % width, "instances": count, "total_ns": total})
 
 

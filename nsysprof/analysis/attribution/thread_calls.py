@@ -92,4 +92,8 @@ def _order_compiled(calls: Calls, of_variant: Bools) -> ThreadCalls | None:
         return None
     start, lasted = np.empty(len(calls), dtype=np.int64), np.empty(len(calls), dtype=np.uint32)
     count = run(of_variant, calls.start_ns, calls.duration_ns, calls.variant, start, lasted)
-    return None if count < 0 else ThreadCalls(start[:count], lasted[:count])
+    if count < 0:
+        return None
+    start.resize(count, refcheck=False)  # in place: the allocator frees the rest
+    lasted.resize(count, refcheck=False)
+    return ThreadCalls(start, lasted)

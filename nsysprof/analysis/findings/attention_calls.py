@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 
 from nsysprof.analysis.attribution.gpu_time import kernels_and_graphs
-from nsysprof.analysis.findings.attention_sums import AttentionSums
 from nsysprof.analysis.findings.recorded_calls import list_calls
 from nsysprof.analysis.findings.unfused_attention import BETWEEN, GEMM, NameKinds, find_pieces, kinds_of
 from nsysprof.analysis.kernel_names.variant_names import Names, kernel_names
+from nsysprof.analysis.ranges.innermost_sums import InnermostSums
 from nsysprof.arrays import find_rows
 from nsysprof.attention.kernel_family import kernel_family
 from nsysprof.attention.range_name import parse_range
@@ -66,7 +66,7 @@ def _list_by_kernels(tables: Tables, ranges: pd.DataFrame, known: Bools) -> pd.D
     used, columns = np.unique(np.concatenate((of_fused, of_softmax, [-1])), return_inverse=True)
     column = (columns.reshape(-1) - 1).astype(np.int16)
     of_fused, of_softmax = column[: len(texts)][names.of_variant], column[len(texts) : -1][names.of_variant]
-    sums = AttentionSums(tables, ranges, known, len(used) - 1)
+    sums = InnermostSums(tables, ranges, known, len(used) - 1)
     is_call = np.array([_HELPER.search(text) is None for text in texts], dtype=bool)[names.of_variant]
     sums.add_variants(of_fused, is_call)
     rows, softmax = _unfused(tables, names, kinds, of_softmax >= 0)
@@ -75,7 +75,7 @@ def _list_by_kernels(tables: Tables, ranges: pd.DataFrame, known: Bools) -> pd.D
     return _tabulate(tables, sums, used[1:])
 
 
-def _tabulate(tables: Tables, sums: AttentionSums, kinds: Int64s) -> pd.DataFrame:
+def _tabulate(tables: Tables, sums: InnermostSums, kinds: Int64s) -> pd.DataFrame:
     """Return the sums as a table. Among rows of equal time, the one whose kernels were added first is the first.
 
     kinds: of each column of the sums, its backend, pass and data type as one number.

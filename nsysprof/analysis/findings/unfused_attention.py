@@ -99,7 +99,7 @@ def kinds_of(names: Names) -> NameKinds:
 
 
 @dataclass(frozen=True)
-class Pieces:
+class AttentionPieces:
     """The kernels of attention in the work of one stream, in its order."""
 
     # Their positions.
@@ -136,7 +136,7 @@ def find_unfused_attention(number: Ints, names: Names, stream: Int64s) -> Unfuse
     return UnfusedAttention(gemms, between, backward, second, around, owner, calls)
 
 
-def find_pieces(number: Ints, kinds: NameKinds) -> Pieces:
+def find_pieces(number: Ints, kinds: NameKinds) -> AttentionPieces:
     """Return the kernels of unfused attention in the work of one stream.
 
     Only the kernels around each softmax are looked at, so that a softmax in a large trace costs what one in a small
@@ -153,7 +153,9 @@ def find_pieces(number: Ints, kinds: NameKinds) -> Pieces:
     for block in blocks:
         _mark_around(marks, stream, block)
     place = np.flatnonzero(marks.behind != _FAR).astype(np.int32)
-    return Pieces(place, marks.bits[place], place + marks.behind[place], sum(len(block.at) for block in blocks))
+    return AttentionPieces(
+        place, marks.bits[place], place + marks.behind[place], sum(len(block.at) for block in blocks)
+    )
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from nsysprof.analysis.idle_time.call_ends import CallEnds, list_ends
 from nsysprof.analysis.idle_time.compiled_blame import blame_compiled, list_holds
 from nsysprof.analysis.idle_time.gaps import Gaps
 from nsysprof.analysis.idle_time.interval_layers import Layer, cut, merge_layer, overlay
-from nsysprof.arrays import compiled, different
+from nsysprof.arrays import compiled, count_codes, different
 from nsysprof.quick_dataclass import dataclass
 from nsysprof.results.column_registry.analysis_columns import CAUSES
 from nsysprof.trace.growing_column import GrowingColumn
@@ -121,7 +121,7 @@ def _working(tables: Tables, classes: CallClasses) -> Bools:
     """Return whether the thread of each variant of call launches or waits."""
     calls = tables.calls
     assert calls is not None
-    works = (classes.of_variant == LAUNCH) & (np.bincount(calls.variant, minlength=len(calls.variants)) > 0)
+    works = (classes.of_variant == LAUNCH) & (count_codes(calls.variant, len(calls.variants)) > 0)
     works[calls.variant[classes.held != HELD_NOTHING]] = True
     return np.isin(calls.tid_of, np.unique(calls.tid_of[works]))
 

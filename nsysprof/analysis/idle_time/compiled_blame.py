@@ -19,7 +19,7 @@ from nsysprof.trace.schema import PID_MASK, Bools, Calls, Int64s, Ints, Rows
 # The ends of calls are listed for this many gaps at a time.
 _GAPS_AT_ONCE = 1 << 17
 # Room for pieces (this many for each four gaps, and some); where it is used up, it grows by an eighth.
-_PIECES_OF_FOUR, _SOME = 5, 1024
+_PIECES_OF_FOUR, _SOME = 6, 1024
 
 # What Blamed has: start, duration and cause of each piece, the pieces with calls and their calls, and the sums.
 Columns = tuple[Int64s, Ints, npt.NDArray[np.int8], Rows, Rows, Int64s, Int64s, tuple[int, int]]
@@ -42,9 +42,8 @@ def list_holds(holds: dict[int, Layer], holder_cause: Int64s, holder_call: Int64
     """Return what held up each thread, with the cause and the call of each holder."""
     tids = sorted(holds)
     none = [np.zeros(0, dtype=np.int64)]
-    start, end, holder = (
-        np.concatenate(none + [getattr(holds[tid], name) for tid in tids]) for name in ("start_ns", "end_ns", "code")
-    )
+    columns = ([getattr(holds[tid], name) for tid in tids] for name in ("start_ns", "end_ns", "code"))
+    start, end, holder = (each[0] if len(each) == 1 else np.concatenate(none + each) for each in columns)
     first = np.cumsum([0, *(len(holds[tid]) for tid in tids)], dtype=np.int64)
     return Holds(np.array(tids, dtype=np.int64), first, start, end, holder_cause[holder], holder_call[holder])
 

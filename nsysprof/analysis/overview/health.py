@@ -148,7 +148,7 @@ def _cut_ranges(tables: Tables) -> Iterator[Note]:
     ends = tables.ranges["end_ns"].to_numpy(dtype=np.int64)
     last = int(ends.max())
     count = int((ends == last).sum())
-    if count > 1 and last >= int(tables.work.ends_ns().max()):
+    if count > 1 and last >= tables.work.last_end_ns():
         yield make_note("ranges-cut", count=count)
 
 

@@ -9,7 +9,7 @@ from nsysprof.analysis.attribution.duration_statistics import sum_by
 from nsysprof.analysis.attribution.intervals import union_ns
 from nsysprof.analysis.attribution.start_order import go_through
 from nsysprof.analysis.overview.timeline import stream_labels
-from nsysprof.arrays import compiled, find_rows
+from nsysprof.arrays import compiled, count_codes, find_rows
 from nsysprof.quick_dataclass import dataclass
 from nsysprof.results.column_registry.analysis_columns import STREAMS
 from nsysprof.results.column_registry.csv_table import empty_table
@@ -122,7 +122,7 @@ def _sum_up(tables: Tables, of_variant: Int64s, count: int) -> _Ran:
         pair = number[launched].astype(np.int64) * call_variants + tables.calls.variant[tables.launch[launched]]
         pairs = np.divmod(pd.unique(pair), max(1, call_variants))
     total = sum_by(variant, work.duration_ns[kept], variants)
-    return _Ran(busy, span, _threads(tables, pairs, count), np.bincount(variant, minlength=variants), total)
+    return _Ran(busy, span, _threads(tables, pairs, count), count_codes(variant, variants), total)
 
 
 def _rows_by_stream(number: Ints, kept: Rows, present: Int64s) -> list[Rows]:

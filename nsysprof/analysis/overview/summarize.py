@@ -24,7 +24,7 @@ from nsysprof.analysis.kernel_names.variant_names import (
     kernel_names,
     plain_call_name,
 )
-from nsysprof.analysis.overview.beside import beside
+from nsysprof.analysis.overview.beside import Beside, beside
 from nsysprof.analysis.overview.health import MUCH_LOST
 from nsysprof.analysis.overview.memory_owners import list_owners
 from nsysprof.analysis.overview.streams import tabulate_streams
@@ -32,6 +32,7 @@ from nsysprof.analysis.overview.timeline import make_timeline
 from nsysprof.analysis.overview.trace_overview import (
     Attribution,
     Judged,
+    Outline,
     attribute,
     count_totals,
     judge,
@@ -63,7 +64,7 @@ from nsysprof.results.findings.stack_samples import StackSamples
 from nsysprof.results.power_samples import GpuEnergy
 from nsysprof.results.step_times import StepTimes
 from nsysprof.trace.gpu_metrics_schema import GpuMetrics
-from nsysprof.trace.schema import COPY, FILL, MIGRATION, Calls, Ints, Tables, Work
+from nsysprof.trace.schema import COPY, FILL, MIGRATION, Calls, Int64s, Ints, Tables, Work
 
 
 def summarize(
@@ -75,7 +76,7 @@ def summarize(
     unfold: bool = False,
     power: Sequence[GpuEnergy] = (),
     alone: bool = False,
-    release: Callable[[], None] | None = None,
+    release: Callable[[], None] = lambda: None,
     when_attributed: Callable[[Attribution, CausedWork | None], object] = lambda *_: None,
 ) -> Analysis:
     """Return the analysis of a trace: everything counted and attributed.
@@ -91,56 +92,55 @@ def summarize(
     release: returns memory to the system that this process has freed and kept.
     when_attributed: is called once, with which range each launch belongs to, and with what ranges caused.
     """
+    release()
     with beside(alone=alone) as second:
         # What needs least runs beside what all else waits for.
         names = kernel_names(tables)
-        api = second.start(_api, tables, tables.calls)
-        kernels = second.start(_kernels, tables.work, names)
-        streams = second.start(tabulate_streams, tables)
-        found = attribute(tables)
-        steps = find_steps(tables, found.attributed.ranges)
-        found = replace(found, attributed=settle_steps(tables, found.attributed, steps))
-        attributed = found.attributed
+        first = _start_first(second, tables, names)
+        found, steps = _attribute(tables)
+        attributed, ranges, memory = found.attributed, found.attributed.ranges, found.memory
         totals = second.start(count_totals, tables, found)
-        attention = second.start(list_attention, tables, attributed.ranges)
+        attention = second.start(list_attention, tables, ranges)
         judged = judge(tables, found)
-        caused = None if launched_only else find_caused(tables, attributed.ranges, attributed.structure)
+        release()
+        caused = None if launched_only else find_caused(tables, ranges, attributed.structure)
         when_attributed(found, caused)
-        if release is not None:
-            release()
+        release()
         coverage = second.start(_coverage, tables, found, caused)
         sampled = live_metrics(tables)
+        facts = ranges, _issued(tables, found), steps, judged, policy, stacks, release
         explained: list[Future[_Explained]] = []
         summary = summarize_ranges(
             _evidence(tables, found, names, caused, sampled[0], power),
             unfold=unfold,
-            when_light=lambda: explained.append(second.start(_explain, tables, found, steps, judged, policy, stacks)),
+            when_light=lambda: explained.append(second.start(_explain, tables, *facts)),
         )
+        covered_by = coverage.result()
+        del found, attributed, coverage  # with the work of ranges, as large as a third of the calls
+        release()
         whole = outline(tables, judged, totals.result(), sampled, summary.traffic)
-        # Without calls, no work belongs to a range.
-        if not whole.is_counted or (tables.calls is None and len(tables.work)):
-            _make_work_unknown(summary, knows_launches=bool(whole.totals.launch_count))
+        _make_work_unknown(tables, whole, summary)
         collectives, of_collectives = tabulate_collectives(tables, names)
         why = explained[0].result()
     return Analysis(
         trace=whole.trace,
         devices=whole.devices,
-        coverage=replace(coverage.result(), launches_without_gpu_record=whole.lost),
+        coverage=replace(covered_by, launches_without_gpu_record=whole.lost),
         totals=whole.totals,
-        kernels=kernels.result(),
+        kernels=first[1].result(),
         ranges=summary.by_name,
         range_instances=summary.instances,
         range_kernels=summary.kernels,
         caused_kernels=summary.caused,
         range_tree=summary.tree,
-        api=api.result(),
+        api=first[0].result(),
         range_api=summary.range_api,
         gpu_use=summary.gpu_use,
-        streams=streams.result(),
+        streams=first[2].result(),
         energy=summary.energy,
         collectives=collectives,
         memops=_memops(tables.work),
-        timeline=make_timeline(tables, names, attributed.ranges, found.memory, caused),
+        timeline=make_timeline(tables, names, ranges, memory, caused),
         notes=(*whole.notes, *summary.slow, *of_collectives, *why.notes),
         idle=why.idle,
         findings=why.findings,
@@ -149,8 +149,24 @@ def summarize(
         losses=whole.losses,
         lost_kernels=whole.is_lost,
         attention=attention.result(),
-        memory_owners=list_owners(found.memory, attributed.ranges),
+        memory_owners=list_owners(memory, ranges),
     )
+
+
+def _start_first(second: Beside, tables: Tables, names: Names) -> tuple[Future[pd.DataFrame], ...]:
+    """Return the tables of API calls, kernels and streams that a second thread makes."""
+    return (
+        second.start(_api, tables, tables.calls),
+        second.start(_kernels, tables.work, names),
+        second.start(tabulate_streams, tables),
+    )
+
+
+def _attribute(tables: Tables) -> tuple[Attribution, Steps | None]:
+    """Return what attribute does, with the warm-up that the steps of the trace have, and these."""
+    found = attribute(tables)
+    steps = find_steps(tables, found.attributed.ranges)
+    return replace(found, attributed=settle_steps(tables, found.attributed, steps)), steps
 
 
 def _evidence(
@@ -195,23 +211,42 @@ class _Explained:
     no_findings: str = ""
 
 
+@dataclass(frozen=True)
+class _Issued:
+    """What the calls of a trace issued."""
+
+    # The number of launches.
+    launches: int
+    # The calls whose work is not in the trace; None without calls.
+    lost: Int64s | None
+    # Whether calls replayed graphs of which no work is in the trace.
+    has_silent: bool
+
+
+def _issued(tables: Tables, found: Attribution) -> _Issued:
+    lost = None if tables.calls is None else np.flatnonzero(found.launches & ~found.launching)
+    if lost is not None and len(lost):  # a graph may consist of copies and fills alone
+        lost = lost[~np.isin(lost, tables.launch[tables.work.kernels :])]
+    return _Issued(int(found.launches.sum()), lost, len(found.replays[1]) > 0)
+
+
 def _explain(
     tables: Tables,
-    found: Attribution,
+    ranges: pd.DataFrame,
+    issued: _Issued,
     steps: Steps | None,
     judged: Judged,
     policy: PolicyFile | None,
     stacks: StackSamples | None,
+    release: Callable[[], None],
 ) -> _Explained:
-    if not judged.loss.is_counted or len(found.replays[1]):
+    if not judged.loss.is_counted or issued.has_silent:
         return _Explained(no_findings=_no_work_to_explain(tables, is_lost=judged.loss.is_lost))
+    release()
     doubt = doubt_of(tables, _missing_anywhere(judged.losses))
-    ranges = found.attributed.ranges
-    lost = None if tables.calls is None else np.flatnonzero(found.launches & ~found.launching)
-    if lost is not None and len(lost):  # a graph may consist of copies and fills alone
-        lost = lost[~np.isin(lost, tables.launch[tables.work.kernels :])]
-    ledger = keep_ledger(tables, ranges, lost, doubt)
-    unknown = ledger.doubt or _lacks_for_findings(tables, found, judged.loss.launches_without_work)
+    ledger = keep_ledger(tables, ranges, issued.lost, doubt)
+    release()
+    unknown = ledger.doubt or _lacks_for_findings(tables, issued.launches, judged.loss.launches_without_work)
     findings = None if unknown else find_causes(tables, ranges, ledger, steps, policy, stacks)
     idle, told, in_steps = ledger.idle, ledger.notes, time_idle(steps, ledger)
     del ledger  # its pieces take as much memory as the trace
@@ -225,7 +260,9 @@ def why_not_explained(tables: Tables, found: Attribution) -> str:
     whole = outline(tables, judge(tables, found), totals, live_metrics(tables))
     if not whole.is_counted or len(found.replays[1]):
         return _no_work_to_explain(tables, is_lost=whole.is_lost)
-    return doubt_of(tables, _missing_anywhere(whole.losses)) or _lacks_for_findings(tables, found, whole.lost)
+    return doubt_of(tables, _missing_anywhere(whole.losses)) or _lacks_for_findings(
+        tables, int(found.launches.sum()), whole.lost
+    )
 
 
 def _missing_anywhere(losses: Sequence[Loss]) -> str:
@@ -239,25 +276,25 @@ def _no_work_to_explain(tables: Tables, *, is_lost: bool) -> str:
     return "the profiler recorded no work of the GPU" if is_lost else ""
 
 
-def _lacks_for_findings(tables: Tables, found: Attribution, lost: int | None) -> str:
+def _lacks_for_findings(tables: Tables, launches: int, lost: int | None) -> str:
     """Return what a replay of the trace would lack; "" where it lacks nothing.
 
+    launches: the number of launches.
     lost: how many launches have no kernel; None where that is unknown.
     """
     if tables.calls is None:
         return "no CUDA API calls were recorded" if len(tables.work) else ""
-    launches = int(found.launches.sum())
     if lost is not None and lost > MUCH_LOST * launches:
         return f"{lost:,} of {launches:,} launches have no kernel in the trace"
     return ""
 
 
-def _make_work_unknown(summary: RangeSummary, *, knows_launches: bool) -> None:
-    """Empty the columns of ranges that depend on GPU work.
-
-    knows_launches: whether to keep the numbers of launches.
-    """
-    launches = ("launch_count", "graph_launch_count", "lost_launch_count") if knows_launches else ()
+def _make_work_unknown(tables: Tables, whole: Outline, summary: RangeSummary) -> None:
+    """Empty the columns of ranges that depend on GPU work, where it is not known; keep known numbers of launches."""
+    # Without calls, no work belongs to a range.
+    if whole.is_counted and (tables.calls is not None or not len(tables.work)):
+        return
+    launches = ("launch_count", "graph_launch_count", "lost_launch_count") if whole.totals.launch_count else ()
     gpu = [column.name for column in RANGES.columns if column.of_work and column.name not in launches]
     unknown = pd.array([pd.NA] * len(summary.by_name), dtype="Int64")
     summary.by_name[gpu] = pd.DataFrame(dict.fromkeys(gpu, unknown))

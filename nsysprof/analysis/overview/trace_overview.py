@@ -262,7 +262,8 @@ def _busy_and_span(work: Work) -> tuple[int, int]:
     rows = slice(None) if stays.all() else np.flatnonzero(stays[work.variant])
     if len(work.variant[rows]) == 0:
         return 0, 0
-    first, last = int(work.start_ns[rows].min()), int(work.ends_ns(rows).max())
+    last = work.last_end_ns() if isinstance(rows, slice) else int(work.ends_ns(rows).max())
+    first = int(work.start_ns[rows].min())
     return _union(work, rows), last - first
 
 

@@ -27,7 +27,7 @@ def energy_table(evidence: RangeEvidence, first_ns: Int64s, last_ns: Int64s) -> 
     work, tables = evidence.work, []
     if not evidence.power or not len(work):
         return empty_table(ENERGY)
-    begin, end = np.array([work.start_ns.min()]), np.array([work.ends_ns().max()])
+    begin, end = np.array([work.start_ns.min()]), np.array([work.last_end_ns()])
     keys, (start, stop, _), number = chosen_instances(evidence, first_ns, last_ns)
     used = set(work.device_of[np.unique(work.variant)].tolist())
     for device, energy in evidence.power.items():

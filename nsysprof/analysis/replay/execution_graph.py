@@ -40,6 +40,8 @@ _LARGE = 1_000_000
 _ALIKE = 0.02
 _LEAST_STEPS = 4
 _NONE = -1
+_FAR_NS = int(np.iinfo(np.int64).max)
+_ROWS_AT_ONCE = 1 << 18
 
 
 @dataclass(frozen=True)
@@ -156,11 +158,14 @@ def _choose_steps(steps: Steps, calls: Int64s, most: int) -> tuple[int, int]:
 
 def _calls_of_work(tables: Tables, launch: Ints, start: Int64s) -> tuple[int, int]:
     """Return the positions from the call of the first work to the last call before the last work ended."""
-    known = launch[launch >= 0]
-    if tables.calls is None or len(known) == 0:
+    first = _FAR_NS
+    starts = np.zeros(0, dtype=np.int64) if tables.calls is None else tables.calls.start_ns
+    for place in range(0, len(launch) if len(starts) else 0, _ROWS_AT_ONCE):
+        call = launch[place : place + _ROWS_AT_ONCE]
+        first = min(first, int(starts[call[call >= 0]].min(initial=_FAR_NS)))
+    if first == _FAR_NS:
         return 0, len(start)
-    first = int(tables.calls.start_ns[known].min())
-    low, high = np.searchsorted(start, [first, int(tables.work.ends_ns().max())], "left").tolist()
+    low, high = np.searchsorted(start, [first, tables.work.last_end_ns()], "left").tolist()
     return low, high
 
 

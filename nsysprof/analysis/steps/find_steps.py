@@ -16,7 +16,7 @@ from nsysprof.analysis.attribution.warm_up import count_warm_up
 from nsysprof.analysis.idle_time.intervals_within import union_of_groups
 from nsysprof.analysis.steps.find_periods import find_periods, share_of_kernels
 from nsysprof.analysis.steps.step_bounds import bound_steps, mark_slow_steps
-from nsysprof.arrays import Floats, compiled, find_places
+from nsysprof.arrays import Floats, compiled, count_codes, find_places
 from nsysprof.attention.range_name import parse_range
 from nsysprof.quick_dataclass import dataclass
 from nsysprof.results.findings.causes import STEP, TRACE
@@ -35,6 +35,7 @@ _XLA = "TSL"
 _JITTED = re.compile(r"(TSL:)?XlaModule:#hlo_module=p?(jit|pmap)")
 # A range with fewer instances counts as steps only if no other range fills as much time.
 _FEW_INSTANCES = 4
+_ROWS_AT_ONCE = 1 << 18
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,7 @@ def find_steps(tables: Tables, ranges: pd.DataFrame) -> Steps | None:
     starts = np.zeros(0, dtype=np.int64) if is_grid(ranges) else find_periods(tables, launch, pid)
     if len(starts):
         return _steady(tables, "", pid, starts, share_of_kernels(tables, launch, pid, starts))
-    bounds = np.array([tables.work.start_ns.min(), tables.work.ends_ns().max()], dtype=np.int64)
+    bounds = np.array([tables.work.start_ns.min(), tables.work.last_end_ns()], dtype=np.int64)
     return Steps("", pid, bounds, bounds, 0, _find_loop(tables))
 
 
@@ -251,16 +252,17 @@ def _issued_shares(tables: Tables, launch: Ints) -> tuple[Int64s, Floats]:
 def _find_loop(tables: Tables) -> tuple[int, int] | None:
     """Return from when every frequent kernel has run once until the last of them ran; None without frequent ones."""
     work = tables.work
-    rows = slice(0, work.kernels)
-    variant, start, end = work.variant[rows], work.start_ns[rows], work.ends_ns(rows)
-    if len(variant) == 0:
-        return None
-    count = np.bincount(variant, minlength=len(work.variants))
-    often = count >= max(_LEAST_INSTANCES, int(count.max()) // 10)
+    count = count_codes(work.variant[: work.kernels], len(work.variants))
+    often = count >= max(_LEAST_INSTANCES, int(count.max(initial=0)) // 10)
     if not often.any():
         return None
-    once = np.full(len(work.variants), np.iinfo(np.int64).max)
-    np.minimum.at(once, variant, end)
-    repeats = often[variant]
-    first, seen, last = int(start[repeats].min()), int(once[often].max()), int(end[repeats].max())
+    far = np.iinfo(np.int64)
+    once, first, last = np.full(len(work.variants), far.max), far.max, far.min
+    for low in range(0, work.kernels, _ROWS_AT_ONCE):
+        rows = low + np.flatnonzero(often[work.variant[low : min(low + _ROWS_AT_ONCE, work.kernels)]])
+        end = work.ends_ns(rows)
+        np.minimum.at(once, work.variant[rows], end)
+        first = min(first, int(work.start_ns[rows].min(initial=far.max)))
+        last = max(last, int(end.max(initial=far.min)))
+    seen = int(once[often].max())
     return (seen if seen - first < (last - first) // 2 else first), last

@@ -207,7 +207,7 @@ def _read_trace(source: Path, calls: Mapping[str, int], nsys: Path | None, say: 
                 tables,
                 launched_only=launched_only,
                 alone=trace.one_thread,
-                release=return_freed_memory if trace.is_large else None,
+                release=return_freed_memory if trace.is_large else lambda: None,
                 when_attributed=lambda *found: handed.append(found),
             )
             ranges = collect_range_facts(tables, analysis, calls, launched_only=launched_only, found=handed.pop())

@@ -129,7 +129,7 @@ def _analyze_opened(
         unfold=unfold,
         power=power,
         alone=trace.one_thread or is_memory_in_file() or trace.bytes < _LEAST_FOR_TWO_THREADS,
-        release=return_freed_memory if trace.is_large else None,
+        release=return_freed_memory if trace.is_large else lambda: None,
     )
 
 

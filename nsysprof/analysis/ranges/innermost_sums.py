@@ -1,4 +1,4 @@
-"""Sum up kernels of attention by the range in which they were launched and by kind, without a table of them."""
+"""Sum up kernels by the innermost range in which they were launched and by kind, without a table of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nsysprof.trace.schema import Bools, Int64s, Ints, Tables
 _BLOCK = 1 << 18
 
 
-class AttentionSums:
+class InnermostSums:
     """The sums of each range and kind: arrays with a row for each range, and a column for each kind."""
 
     def __init__(self, tables: Tables, ranges: pd.DataFrame, known: Bools, kinds: int) -> None:
