@@ -156,7 +156,8 @@ def _run() -> int:
     """Run the command that the arguments name, and return its exit code."""
     try:
         # typer takes a fiftieth of the time of a small trace for the options of all other commands.
-        called = make_app(sys.argv[1:2]) if sys.argv[1:2] and sys.argv[1] in _COMMANDS else make_app(_COMMANDS)
+        whole = sys.modules[__name__]  # its `app` is made where it is asked for
+        called = make_app(sys.argv[1:2]) if sys.argv[1:2] and sys.argv[1] in _COMMANDS else whole.app
         ended = called(standalone_mode=False)
         if ended == InterruptedCaptureError.exit_code and _INTERRUPTED_BY:  # typer says nothing outside of a command
             raise InterruptedCaptureError("Interrupted.")
