@@ -11,14 +11,11 @@ import tomllib
 from collections.abc import Iterable
 from enum import StrEnum
 from functools import cache
-from pathlib import Path
+from importlib.resources import files
 from typing import Any, NamedTuple
 
 from nsysprof.plain_text import plain_lines
 from nsysprof.quick_dataclass import dataclass
-
-# What begins each entry of notes.toml.
-_ENTRY = "[[note]]"
 
 
 class Severity(StrEnum):
@@ -105,7 +102,7 @@ def make_note(code: str, variant: str = "", /, *, severity: Severity | None = No
 
     severity: the severity, where it is not the usual one.
     """
-    kind = _kinds_of(code)[variant]
+    kind = registry()[code, variant]
     chosen = kind.severities[0] if severity is None else severity
     if chosen not in kind.severities:
         raise ValueError(f"a note {code} is never of severity {chosen}")
@@ -123,28 +120,8 @@ def make_loss(code: str, variant: str = "", /, *, anywhere: str = "", **facts: A
 @cache
 def registry() -> dict[tuple[str, str], NoteKind]:
     """Return every kind of note by its code and variant, in the order of notes.toml."""
-    return {(kind.code, kind.variant): kind for kind in _parse(_registry_text())}
-
-
-@cache
-def _kinds_of(code: str) -> dict[str, NoteKind]:
-    """Return the kinds of one code by variant. Raises KeyError for another code.
-
-    A trace needs a few of the notes, and parsing all of them takes as long as reading a small trace.
-    """
-    entries = [entry for entry in _registry_text().split(_ENTRY)[1:] if f'\ncode = "{code}"\n' in entry]
-    if not entries:
-        raise KeyError(code)
-    return {kind.variant: kind for kind in _parse("".join(_ENTRY + entry for entry in entries))}
-
-
-@cache
-def _registry_text() -> str:
-    return Path(__file__).with_name("notes.toml").read_text(encoding="utf-8")
-
-
-def _parse(text: str) -> list[NoteKind]:
-    return [
+    data = tomllib.loads((files("nsysprof") / "notes.toml").read_text(encoding="utf-8"))
+    kinds = [
         NoteKind(
             code=entry["code"],
             variant=entry.get("variant", ""),
@@ -154,5 +131,6 @@ def _parse(text: str) -> list[NoteKind]:
             next_step=entry.get("next_step", "").strip(),
             meaning=entry.get("meaning", ""),
         )
-        for entry in tomllib.loads(text)["note"]
+        for entry in data["note"]
     ]
+    return {(kind.code, kind.variant): kind for kind in kinds}
