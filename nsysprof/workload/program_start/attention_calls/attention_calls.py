@@ -369,12 +369,17 @@ class AttentionCalls:
             seen.before, seen.after = seen.hooks.make_functions()
             return
 
+        opened: list[bool] = []
+
         def before(gradients: Any) -> None:
             seen.backward += 1
+            opened.append(True)
             push(name)
 
         def after(results: Any, gradients: Any) -> None:
-            pop()
+            if opened:  # the last node may run without the first, in a second derivative
+                opened.pop()
+                pop()
 
         self._hooks.keep(before, after)
         seen.after, seen.before = after, before

@@ -485,12 +485,14 @@ typedef struct {
     const char *text;
     int marker;
     uint64_t count;
+    int64_t open; /* ranges: the last node of a call may run without the first, in a second derivative */
 } Hooks;
 
 static PyObject *before(PyObject *self, PyObject *gradients) {
     (void)gradients;
     Hooks *hooks = (Hooks *)self;
     hooks->count++;
+    hooks->open++;
     if (hooks->marker == OF_PYTHON)
         return call(hooks->push, &hooks->name, 1, NULL);
     if (hooks->marker == OF_NVTX)
@@ -502,6 +504,9 @@ static PyObject *after(PyObject *self, PyObject *const *arguments, Py_ssize_t co
     (void)arguments;
     (void)count;
     Hooks *hooks = (Hooks *)self;
+    if (hooks->open == 0)
+        Py_RETURN_NONE;
+    hooks->open--;
     if (hooks->marker == OF_PYTHON)
         return call(hooks->pop, NULL, 0, NULL);
     if (hooks->marker == OF_NVTX)

@@ -41,15 +41,24 @@ def find_marker(torch: Any) -> tuple[Any, Any, str]:
 
 
 def _of_profiler(torch: Any) -> tuple[Any, Any]:
-    """Return functions that open and close a range of torch's profiler, on a stack of each thread."""
+    """Return functions that open and close a range of torch's profiler, on a stack of each thread, and never raise."""
     make, threads = torch.autograd.profiler.record_function, threading.local()
 
     def push(name: str) -> None:
-        opened = make(name)
-        opened.__enter__()
+        try:
+            opened = make(name)
+            opened.__enter__()
+        except Exception:  # noqa: BLE001 - a mode of the program sees torch's ranges, and may not take them
+            opened = None
         threads.__dict__.setdefault("open", []).append(opened)
 
     def pop() -> None:
-        threads.open.pop().__exit__(None, None, None)
+        stack = threads.__dict__.get("open")
+        opened = stack.pop() if stack else None
+        try:
+            if opened is not None:
+                opened.__exit__(None, None, None)
+        except Exception:  # noqa: BLE001
+            return
 
     return push, pop

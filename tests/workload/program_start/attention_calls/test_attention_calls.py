@@ -77,3 +77,12 @@ def test_a_subclass_of_tensors_is_given_its_arguments_by_name(recorder):
     q = torch.randn(1, 2, 16, 8).as_subclass(Own)
     attention(q, q, q, is_causal=True, scale=0.5)
     assert given == [(3, {"is_causal": True, "scale": 0.5})]
+
+
+def test_a_second_derivative_closes_no_range_that_it_has_not_opened(recorder):
+    events, _, attention = recorder
+    q = torch.randn(1, 2, 4, 8, requires_grad=True)
+    with sdpa_kernel(SDPBackend.MATH):
+        (first,) = torch.autograd.grad(attention(q, q, q).sum(), q, create_graph=True)
+    first.sum().backward()
+    assert events.count("end") == len(events) - events.count("end")
