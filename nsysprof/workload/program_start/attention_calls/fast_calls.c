@@ -77,7 +77,8 @@ typedef struct {
 } Form;
 
 typedef struct {
-    PyObject_HEAD PyObject *original, *slow, *learn, *watch, *add_time, *push, *pop, *has_autocast, *tensor;
+    PyObject_HEAD PyObject *original, *slow, *learn, *watch, *add_time, *push, *pop, *has_autocast, *has_mode, *is_answered,
+        *tensor;
     const Exchange *exchange;
     int marker; /* how ranges are opened */
     PyObject *names[ARGUMENTS], *requires_grad, *grad_fn, *register_prehook, *register_hook;
@@ -193,11 +194,30 @@ static int may_be_cast(Calls *calls, const Facts *query) {
     return found != Py_False;
 }
 
+/* Return whether a mode of the program sees the call, which is to be told of it by the function that it knows. */
+static int may_be_answered(Calls *calls, PyObject *const *taken) {
+    PyObject *found = call(calls->has_mode, NULL, 0, NULL);
+    if (found == Py_True) {
+        Py_DECREF(found);
+        PyObject *mask = taken[MASK] == NULL ? Py_None : taken[MASK];
+        PyObject *tensors[] = {taken[QUERY], taken[KEY], taken[VALUE], mask};
+        found = call(calls->is_answered, tensors, 4, NULL);
+    }
+    if (found == NULL) {
+        PyErr_Clear();
+        return 1;
+    }
+    Py_DECREF(found);
+    return found != Py_False;
+}
+
 /* Make the key of a call, but for the place that it comes from. Return 0 for a call that Python must look at. */
 static int read_call(Calls *calls, PyObject *const *taken, Key *key) {
     if (!read_facts(calls, taken[QUERY], &key->query) || !read_facts(calls, taken[KEY], &key->key))
         return 0;
-    if (may_be_cast(calls, &key->query))
+    if ((PyObject *)Py_TYPE(taken[VALUE]) != calls->tensor) /* its class may answer the call */
+        return 0;
+    if (may_be_answered(calls, taken) || may_be_cast(calls, &key->query))
         return 0;
     PyObject *mask = taken[MASK];
     if (mask != NULL && mask != Py_None) {
@@ -454,11 +474,13 @@ static int start(PyObject *self, PyObject *arguments, PyObject *by_name) {
     Calls *calls = (Calls *)self;
     PyObject *exchange;
     if (by_name != NULL ||
-        !PyArg_ParseTuple(arguments, "OOOOOOOOOO", &calls->original, &calls->slow, &calls->learn, &calls->watch,
-                          &calls->add_time, &calls->push, &calls->pop, &calls->has_autocast, &calls->tensor, &exchange))
+        !PyArg_ParseTuple(arguments, "OOOOOOOOOOOO", &calls->original, &calls->slow, &calls->learn, &calls->watch,
+                          &calls->add_time, &calls->push, &calls->pop, &calls->has_autocast, &calls->has_mode,
+                          &calls->is_answered, &calls->tensor, &exchange))
         return -1;
-    PyObject *kept[] = {calls->original, calls->slow, calls->learn, calls->watch, calls->add_time,
-                        calls->push,     calls->pop,  calls->has_autocast, calls->tensor, exchange};
+    PyObject *kept[] = {calls->original, calls->slow, calls->learn,        calls->watch,    calls->add_time,
+                        calls->push,     calls->pop,  calls->has_autocast, calls->has_mode, calls->is_answered,
+                        calls->tensor,   exchange};
     for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
         Py_INCREF(kept[i]);
     calls->exchange = PyCapsule_GetPointer(exchange, "dlpack_exchange_api");

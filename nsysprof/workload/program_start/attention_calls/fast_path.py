@@ -14,6 +14,8 @@ try:
 except ImportError:  # not compiled, or for another Python
     compiled = None  # type: ignore[assignment]
 
+_HAS_MODE = "_is_torch_function_mode_enabled"
+
 
 def nvtx_functions() -> tuple[Any, Any] | None:
     """Return functions that open and close a range of NVTX; None without the compiled part."""
@@ -27,15 +29,18 @@ def silent_functions() -> tuple[Any, Any]:
     return compiled.open_nothing, compiled.close_nothing
 
 
-def wrap_with(calls: Any, original: Callable[..., Any], attention: Callable[..., Any]) -> Callable[..., Any] | None:
+def wrap_with(
+    calls: Any, original: Callable[..., Any], attention: Callable[..., Any], is_answered: Callable[..., bool]
+) -> Callable[..., Any] | None:
     """Return a compiled function that calls `attention` for calls it does not know; None where it cannot be used.
 
     original: torch's function. attention: the function of usual_call.py around it. calls: the AttentionCalls.
+    is_answered: as own_answers.py makes it.
     """
     torch = calls.torch
     exchange = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)  # torch 2.10 and newer
-    has_autocast = getattr(torch._C, "_is_any_autocast_enabled", None)
-    if compiled is None or exchange is None or has_autocast is None:
+    states = tuple(getattr(torch._C, name, None) for name in ("_is_any_autocast_enabled", _HAS_MODE))
+    if compiled is None or exchange is None or None in states:
         return None
     forms = calls.forms
 
@@ -54,7 +59,7 @@ def wrap_with(calls: Any, original: Callable[..., Any], attention: Callable[...,
     def add_time(spent_ns: int, end_ns: int, _count: int) -> None:
         calls.forward.add(spent_ns, end_ns, calls.all_calls())
 
-    functions = (original, attention, learn, calls.watch_call, add_time, calls.push, calls.pop, has_autocast)
+    functions = (original, attention, learn, calls.watch_call, add_time, calls.push, calls.pop, *states, is_answered)
     try:
         calls.fast = compiled.FastCalls(*functions, torch.Tensor, exchange)
     except (ValueError, TypeError):  # another version of DLPack

@@ -10,6 +10,7 @@ from typing import Any
 
 from .call_form import given, key_of_mask
 from .fast_path import wrap_with
+from .own_answers import answers_of
 
 # One call in so many is timed, since reading the clock takes longer than much else; of the first calls more. The
 # number has no small divisors, so that all layers of a model have their turn.
@@ -21,14 +22,12 @@ def wrap_sdpa(calls: Any, original: Callable[..., Any]) -> Callable[..., Any]:
 
     A call is compared with the one that followed the last call before, piece by piece, which takes less time than to
     look it up. Where it differs, `calls.forms` looks for it; `calls` is the AttentionCalls of this process.
+
+    The arguments have torch's names, since a tuple and a dict for them cost as much as all else. The default of
+    dropout_p is no float, of which the compiler would make an input of the graph.
     """
-    # The arguments have torch's names, since a tuple and a dict for them cost as much as all else. The default of
-    # dropout_p is no float, of which the compiler would make an input of the graph.
-    # The compiler takes both for True where it reads them; the first takes a quarter of the other's time.
-    compiler: Any = getattr(calls.torch, "compiler", None)
-    is_compiling: Any = getattr(compiler, "is_dynamo_compiling", None) or getattr(compiler, "is_compiling", bool)
+    (is_compiling, has_autocast, has_override), (is_answered, answer) = _states_of(calls.torch), answers_of(calls.torch)
     push, pop, tensor, frame_of, clock = calls.push, calls.pop, calls.torch.Tensor, sys._getframe, time.perf_counter_ns
-    has_autocast = getattr(calls.torch._C, "_is_any_autocast_enabled", lambda: True)
     forms, watch, timed = calls.forms, calls.watch_call, calls.forward
 
     @functools.wraps(original)
@@ -39,6 +38,8 @@ def wrap_sdpa(calls: Any, original: Callable[..., Any]) -> Callable[..., Any]:
         if is_compiling():  # the compiler sees the original function alone
             dropout, named = 0.0 if dropout_p is False else dropout_p, given({"scale": scale, "enable_gqa": enable_gqa})
             return original(query, key, value, attn_mask, dropout, is_causal, **named, **more)
+        if has_override(query, key, value, attn_mask) and is_answered(query, key, value, attn_mask):
+            return answer(public, (query, key, value), (attn_mask, dropout_p, is_causal, scale, enable_gqa), more)
         forms.count = count = forms.count + 1
         began = clock() if count >= forms.due else 0
         frame, last = frame_of(1), forms.last
@@ -83,4 +84,14 @@ def wrap_sdpa(calls: Any, original: Callable[..., Any]) -> Callable[..., Any]:
             timed.add(called - began + clock() - returned, clock(), calls.all_calls())
         return out
 
-    return wrap_with(calls, original, attention) or attention
+    public = wrap_with(calls, original, attention, is_answered) or attention
+    return public
+
+
+def _states_of(torch: Any) -> tuple[Any, Any, Any]:
+    """Return what tells whether a program is being compiled, autocast is on, and a class or mode may answer a call."""
+    compiler: Any = getattr(torch, "compiler", None)
+    # The compiler takes both for True where it reads them; the first takes a quarter of the other's time.
+    is_compiling = getattr(compiler, "is_dynamo_compiling", None) or getattr(compiler, "is_compiling", bool)
+    has_autocast = getattr(torch._C, "_is_any_autocast_enabled", lambda: True)
+    return is_compiling, has_autocast, torch.overrides.has_torch_function_variadic

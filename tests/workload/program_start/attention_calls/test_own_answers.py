@@ -1,0 +1,72 @@
+"""Classes and modes of the program answer calls of attention as they do without the hook."""
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch.overrides import TorchFunctionMode  # noqa: E402
+
+from nsysprof.workload.program_start import attention_facts  # noqa: E402
+from nsysprof.workload.program_start.attention_calls.attention_calls import AttentionCalls  # noqa: E402
+
+pytestmark = pytest.mark.torch
+
+
+@pytest.fixture
+def recorder():
+    calls = AttentionCalls(torch, attention_facts, (lambda name: None, lambda: None, "test"))
+    return calls, calls.wrap_function(torch.nn.functional.scaled_dot_product_attention, "sdpa")
+
+
+def counts(calls):
+    return [row["forward"] for row in calls.to_json()["calls"]]
+
+
+@pytest.mark.parametrize("place", [0, 1, 2, 3])
+def test_a_class_of_the_program_that_has_its_own_attention_is_asked_by_the_function_that_it_knows(recorder, place):
+    calls, attention = recorder
+
+    class Own(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, function, types, args=(), kwargs=None):
+            if function is attention:
+                return "own", len(args), kwargs
+            return super().__torch_function__(function, types, args, kwargs)
+
+    q = torch.ones(1, 2, 4, 8)
+    tensors = [q, q, q, torch.ones(4, 4)]
+    plain = attention(*tensors)
+    tensors[place] = tensors[place].as_subclass(Own)
+    for _ in range(3):
+        said, number, named = attention(*tensors[:3], attn_mask=tensors[3], scale=0.5)
+        assert (said, number, named.keys()) == ("own", 3, {"attn_mask", "scale"})
+    assert attention(q, q, q, torch.ones(4, 4)).equal(plain)
+    assert sum(counts(calls)) == 2
+
+
+def test_a_mode_of_the_program_sees_the_call_alone_and_what_it_calls_is_counted(recorder):
+    calls, attention = recorder
+    seen = []
+
+    class Own(TorchFunctionMode):
+        def __torch_function__(self, function, types, args=(), kwargs=None):
+            seen.append(function)
+            return function(*args, **(kwargs or {})) if len(seen) < 5 else None
+
+    q = torch.ones(1, 2, 4, 8, requires_grad=True)
+    expected = attention(q, q, q)
+    with Own():
+        results = [attention(q, q, q, None, 0.0) for _ in range(6)]
+    assert seen == [attention] * 6
+    assert [result is None for result in results] == [False] * 4 + [True] * 2
+    assert results[0].equal(expected)
+    assert sum(counts(calls)) == 5
+
+
+def test_a_mode_of_torch_changes_nothing(recorder):
+    calls, attention = recorder
+    q = torch.ones(1, 2, 4, 8)
+    with torch.device("cpu"):
+        for _ in range(4):
+            attention(q, q, q)
+    assert counts(calls) == [4]
