@@ -137,6 +137,14 @@ static int64_t now(void) {
     return time.tv_sec * INT64_C(1000000000) + time.tv_nsec;
 }
 
+/* Drop an exception of what records calls, which is none of the program's. Return -1 where one such as KeyboardInterrupt
+   stays, by which the program is to end. */
+static int forgive(void) {
+    if (PyErr_Occurred() != NULL && PyErr_ExceptionMatches(PyExc_Exception))
+        PyErr_Clear();
+    return PyErr_Occurred() == NULL ? 0 : -1;
+}
+
 /* Put the arguments of a call in the order of NAMES. Return 0 for a call that Python must look at. */
 static int take_arguments(Calls *calls, PyObject *const *args, Py_ssize_t count, PyObject *by_name, PyObject **taken) {
     if (count > POSITIONAL)
@@ -161,7 +169,7 @@ static int read_facts(Calls *calls, PyObject *object, Facts *facts) {
         return 0;
     Tensor tensor;
     if (calls->exchange->describe(object, &tensor) != 0) {
-        PyErr_Clear();
+        forgive();
         return 0;
     }
     if (tensor.dimensions < 1 || tensor.dimensions > DIMENSIONS)
@@ -187,7 +195,7 @@ static int may_be_cast(Calls *calls, const Facts *query) {
         return 0;
     PyObject *found = call(calls->has_autocast, NULL, 0, NULL);
     if (found == NULL) {
-        PyErr_Clear();
+        forgive();
         return 1;
     }
     Py_DECREF(found);
@@ -204,7 +212,7 @@ static int may_be_answered(Calls *calls, PyObject *const *taken) {
         found = call(calls->is_answered, tensors, 4, NULL);
     }
     if (found == NULL) {
-        PyErr_Clear();
+        forgive();
         return 1;
     }
     Py_DECREF(found);
@@ -225,7 +233,7 @@ static int read_call(Calls *calls, PyObject *const *taken, Key *key) {
             return 0;
         int needs_gradient = is_true(mask, calls->requires_grad);
         if (needs_gradient < 0) {
-            PyErr_Clear();
+            forgive();
             return 0;
         }
         key->mask.needs_gradient = needs_gradient;
@@ -259,7 +267,8 @@ static Form **find_slot(Calls *calls, const Key *key) {
     return &calls->slots[slot];
 }
 
-/* Ask Python for the form of a call that is new here. Return NULL where there is none, or none yet. */
+/* Ask Python for the form of a call that is new here. Return NULL where there is none, or none yet; an exception that is
+   set then is the program's. */
 static Form *learn(Calls *calls, PyFrameObject *frame, PyObject *const *taken, const Key *key) {
     if (calls->forms >= MOST_FORMS)
         return NULL;
@@ -273,11 +282,10 @@ static Form *learn(Calls *calls, PyFrameObject *frame, PyObject *const *taken, c
     Form *form = known == NULL || known == Py_None ? NULL : PyMem_Calloc(1, sizeof *form);
     PyObject *name = form == NULL || known == Py_False ? NULL : PyObject_GetAttrString(known, "name");
     if (form == NULL || (known != Py_False && name == NULL) || *slot != NULL) {
-        PyErr_Clear();
         PyMem_Free(form);
         Py_XDECREF(name);
         Py_XDECREF(known);
-        return *slot;
+        return forgive() != 0 ? NULL : *slot;
     }
     form->key = *key;
     Py_INCREF(key->code);
@@ -294,7 +302,7 @@ static Form *learn(Calls *calls, PyFrameObject *frame, PyObject *const *taken, c
     return *slot = form;
 }
 
-/* Return the form of a call; NULL for one that goes Python's way. */
+/* Return the form of a call; NULL for one that goes Python's way, or with an exception. */
 static Form *find_form(Calls *calls, PyObject *const *taken) {
     Key key;
     memset(&key, 0, sizeof key);
@@ -319,8 +327,10 @@ static void watch_in_python(Calls *calls, Form *form, PyObject *node, PyObject *
     Py_CLEAR(form->node_type);
     Py_CLEAR(form->before);
     Py_CLEAR(form->after);
-    if (done == NULL)
+    if (done == NULL) {
+        forgive();
         return;
+    }
     form->node_type = PyObject_GetAttrString(form->known, "one_node");
     form->before = PyObject_GetAttrString(form->known, "before");
     form->after = PyObject_GetAttrString(form->known, "after");
@@ -330,34 +340,35 @@ static void watch_in_python(Calls *calls, Form *form, PyObject *node, PyObject *
 static int watch_backward(Calls *calls, Form *form, PyObject *result, PyObject *const *taken) {
     if (form->node_type == NULL) { /* no call had a backward pass yet; this takes half as long as to ask for the node */
         int needed = is_true(result, calls->requires_grad);
-        if (needed <= 0) {
-            PyErr_Clear(); /* a result without that attribute is no tensor */
-            return 0;
-        }
+        if (needed <= 0)
+            return forgive(); /* a result without that attribute is no tensor */
     }
     PyObject *node = PyObject_GetAttr(result, calls->grad_fn);
     if (node == NULL || node == Py_None) {
-        PyErr_Clear();
         Py_XDECREF(node);
-        return 0;
+        return forgive();
     }
-    if ((PyObject *)Py_TYPE(node) == form->node_type && form->before != NULL) {
+    if ((PyObject *)Py_TYPE(node) == form->node_type && form->before != NULL && form->after != NULL) {
         PyObject *before[] = {node, form->before}, *after[] = {node, form->after};
+        Py_XINCREF(before[1]); /* another thread may exchange them meanwhile */
+        Py_XINCREF(after[1]);
         form->training++;
         Py_XDECREF(call_method(calls->register_prehook, before, 2, NULL));
         if (!PyErr_Occurred())
             Py_XDECREF(call_method(calls->register_hook, after, 2, NULL));
+        Py_XDECREF(before[1]);
+        Py_XDECREF(after[1]);
     } else {
         watch_in_python(calls, form, node, taken);
     }
     Py_DECREF(node);
-    return PyErr_Occurred() ? -1 : 0;
+    return forgive();
 }
 
 static int add_time(Calls *calls, int64_t spent, uint64_t count) {
     PyObject *done = PyObject_CallFunction(calls->add_time, "LLK", (long long)spent, (long long)now(), count);
     Py_XDECREF(done);
-    return done == NULL ? -1 : 0;
+    return forgive();
 }
 
 static int begin_range(Calls *calls, Form *form) {
@@ -392,7 +403,7 @@ static PyObject *attention(PyObject *module, PyObject *const *args, Py_ssize_t g
     int64_t known = calls->forms;
     Form *form = take_arguments(calls, args, given, by_name, taken) ? find_form(calls, taken) : NULL;
     if (form == NULL)
-        return call(calls->slow, args, (size_t)given, by_name);
+        return PyErr_Occurred() != NULL ? NULL : call(calls->slow, args, (size_t)given, by_name);
     if (known != calls->forms) /* descriptions are counted by themselves */
         began = 0;
     uint64_t count = ++calls->count;

@@ -175,3 +175,30 @@ def test_a_form_that_another_call_takes_while_it_is_learned_is_not_mixed_up(hook
     rows = calls.to_json()["calls"]
     assert sum(row["forward"] for row in rows if row["seq_q"] == 2) == 4
     assert [row["forward"] for row in rows if row["seq_q"] == 3] == [1] * 199
+
+
+def test_an_interrupt_while_a_call_is_described_reaches_the_program(monkeypatch):
+    _, calls, attention = recorder()
+    find, interrupts = type(calls.forms).find, [KeyboardInterrupt()]
+
+    def interrupted(*args):
+        if interrupts:
+            raise interrupts.pop()
+        return find(*args)
+
+    monkeypatch.setattr(type(calls.forms), "find", interrupted)
+    q = torch.ones(1, 2, 4, 8)
+    with pytest.raises(KeyboardInterrupt):
+        attention(q, q, q)
+    assert attention(q, q, q).shape == q.shape
+
+
+def test_a_fault_of_what_follows_the_backward_pass_does_not_reach_the_program(hook):
+    if hook == "python":
+        pytest.skip("this is about the compiled part")
+    calls = AttentionCalls(torch, attention_facts, (lambda name: None, lambda: None, "test"))
+    calls.watch_call = lambda *_: int("no number")
+    attention = calls.wrap_function(torch.nn.functional.scaled_dot_product_attention, "sdpa")
+    q = torch.ones(1, 2, 4, 8, requires_grad=True)
+    attention(q, q, q).sum().backward()
+    assert q.grad is not None
