@@ -145,10 +145,13 @@ static int forgive(void) {
     return PyErr_Occurred() == NULL ? 0 : -1;
 }
 
-/* Put the arguments of a call in the order of NAMES. Return 0 for a call that Python must look at. */
+enum { TAKEN, UNKNOWN, WRONG };
+
+/* Put the arguments of a call in the order of NAMES. Return WRONG for a call that torch refuses, and UNKNOWN for one that
+   Python must look at. */
 static int take_arguments(Calls *calls, PyObject *const *args, Py_ssize_t count, PyObject *by_name, PyObject **taken) {
     if (count > POSITIONAL)
-        return 0;
+        return WRONG;
     memcpy(taken, args, (size_t)count * sizeof *taken);
     Py_ssize_t named = by_name == NULL ? 0 : PyTuple_Size(by_name);
     for (Py_ssize_t i = 0; i < named; i++) {
@@ -156,11 +159,13 @@ static int take_arguments(Calls *calls, PyObject *const *args, Py_ssize_t count,
         int which = 0;
         while (which < ARGUMENTS && calls->names[which] != name) /* interned, as names in a program are */
             which++;
-        if (which == ARGUMENTS || taken[which] != NULL)
-            return 0;
+        if (which == ARGUMENTS)
+            return UNKNOWN;
+        if (taken[which] != NULL)
+            return WRONG;
         taken[which] = args[count + i];
     }
-    return taken[QUERY] != NULL && taken[KEY] != NULL && taken[VALUE] != NULL;
+    return taken[QUERY] != NULL && taken[KEY] != NULL && taken[VALUE] != NULL ? TAKEN : WRONG;
 }
 
 /* Read what is compared of a tensor. Return 0 for anything else, such as a subclass. */
@@ -401,7 +406,10 @@ static PyObject *attention(PyObject *module, PyObject *const *args, Py_ssize_t g
     PyObject *taken[ARGUMENTS] = {NULL};
     int64_t began = calls->count + 1 >= calls->due ? now() : 0;
     int64_t known = calls->forms;
-    Form *form = take_arguments(calls, args, given, by_name, taken) ? find_form(calls, taken) : NULL;
+    int how = take_arguments(calls, args, given, by_name, taken);
+    if (how == WRONG)
+        return call(calls->original, args, (size_t)given, by_name);
+    Form *form = how == TAKEN ? find_form(calls, taken) : NULL;
     if (form == NULL)
         return PyErr_Occurred() != NULL ? NULL : call(calls->slow, args, (size_t)given, by_name);
     if (known != calls->forms) /* descriptions are counted by themselves */
@@ -428,6 +436,16 @@ failed:
 
 static PyMethodDef ATTENTION = {"scaled_dot_product_attention", (PyCFunction)(void (*)(void))attention,
                                 METH_FASTCALL | METH_KEYWORDS, NULL};
+
+/* Give the function the description that torch's has. */
+static void copy_description(Calls *calls) {
+    PyObject *text = PyObject_GetAttrString(calls->original, "__doc__");
+    const char *found = text != NULL && PyUnicode_Check(text) ? PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
+    if (found != NULL && ATTENTION.ml_doc == NULL) /* for good */
+        ATTENTION.ml_doc = strdup(found);
+    Py_XDECREF(text);
+    PyErr_Clear();
+}
 
 /* A function of C is pickled by its name if it belongs to a module, and by what it belongs to otherwise. */
 static struct PyModuleDef OWNER = {PyModuleDef_HEAD_INIT, "torch.nn.functional", NULL, sizeof(PyObject *), NULL, NULL, NULL, NULL, NULL};
@@ -509,6 +527,8 @@ static int start(PyObject *self, PyObject *arguments, PyObject *by_name) {
     calls->register_hook = PyUnicode_InternFromString("register_hook");
     calls->due = 2;
     calls->marker = marker_of(calls->push);
+    if (PyErr_Occurred() == NULL)
+        copy_description(calls);
     return PyErr_Occurred() ? -1 : 0;
 }
 

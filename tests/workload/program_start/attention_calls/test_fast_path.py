@@ -202,3 +202,21 @@ def test_a_fault_of_what_follows_the_backward_pass_does_not_reach_the_program(ho
     q = torch.ones(1, 2, 4, 8, requires_grad=True)
     attention(q, q, q).sum().backward()
     assert q.grad is not None
+
+
+def test_wrong_arguments_have_the_message_of_torch_and_the_function_its_description(hook):
+    if hook == "python":
+        pytest.skip("Python refuses them in its own words")
+    original, (_, calls, attention) = torch.nn.functional.scaled_dot_product_attention, recorder()
+    assert attention.__doc__ == original.__doc__
+    q = torch.ones(1, 2, 4, 8)
+    wrong = [((), {}), ((q,), {}), ((q, q), {"query": q}), ((q,) * 9, {}), ((q, q, q), {"causal": True}),
+             ((q, q, q), {"attention": q}), ((q, q, "text"), {})]  # fmt: skip
+    for args, kwargs in wrong:
+        said = []
+        for function in (original, attention):
+            with pytest.raises(TypeError) as error:
+                function(*args, **kwargs)
+            said.append(str(error.value))
+        assert said[0] == said[1]
+    assert calls.to_json()["calls"] == []
