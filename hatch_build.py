@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import sysconfig
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,8 @@ FOLDER = Path("nsysprof/workload/program_start/attention_calls")
 # Python's limited API of 3.11: one file serves that version and all later ones.
 LIMITED_API = "0x030b0000"
 COMPILED = "fast_calls.abi3.so"
+# It takes less than a second; an installation must not wait for ever for a compiler that a slow network serves.
+LONGEST_S = 120.0
 
 
 class CompileFastCalls(BuildHookInterface[Any]):
@@ -42,18 +46,41 @@ class CompileFastCalls(BuildHookInterface[Any]):
 
 def compile_fast_calls(folder: Path) -> str:
     """Compile fast_calls.c in its folder. Return why that was not possible; empty if it was."""
-    target = folder / COMPILED
-    target.unlink(missing_ok=True)
+    try:
+        (folder / COMPILED).unlink(missing_ok=True)  # of an older source
+    except OSError as error:
+        return f"{COMPILED}: {error.strerror}"
     if not sys.platform.startswith("linux") or sysconfig.get_config_var("Py_GIL_DISABLED"):
         return "it needs Linux and a Python with its global lock"
-    compiler = shlex.split(os.environ.get("CC") or "cc")
-    options = ["-O2", "-fPIC", "-shared", "-std=c11", "-D_GNU_SOURCE", f"-DPy_LIMITED_API={LIMITED_API}"]
-    command = [*compiler, *options, f"-I{sysconfig.get_paths()['include']}", "fast_calls.c", "-o", f"{COMPILED}.part"]
     try:
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+        compiler = shlex.split(os.environ.get("CC", "")) or ["cc"]
+    except ValueError as error:
+        return f"CC: {error}"
+    options = ["-O2", "-fPIC", "-shared", "-std=c11", "-D_GNU_SOURCE", f"-DPy_LIMITED_API={LIMITED_API}"]
+    command = [*compiler, *options, f"-I{sysconfig.get_paths()['include']}", "fast_calls.c", "-o"]
+    # Not in the folder, whose files would be in the wheel if this were stopped.
+    with tempfile.TemporaryDirectory() as made:
+        problem = _run([*command, str(Path(made) / COMPILED)], folder)
+        if problem:
+            return problem
+        try:
+            whole = shutil.copy(Path(made) / COMPILED, folder / f"{COMPILED}.part")
+            whole.replace(folder / COMPILED)  # a program may have loaded the one that was there
+        except OSError as error:
+            return f"{folder}: {error.strerror}"
+    return ""
+
+
+def _run(command: list[str], folder: Path) -> str:
+    """Run a compiler in a folder. Return what went wrong; empty if nothing did."""
+    try:
+        done = subprocess.run(
+            command, cwd=folder, capture_output=True, encoding="utf-8", errors="replace", timeout=LONGEST_S, check=False
+        )
     except OSError as error:
-        return f"{compiler[0]}: {error.strerror}"
+        return f"{command[0]}: {error.strerror}"
+    except subprocess.TimeoutExpired:
+        return f"{command[0]} took more than {LONGEST_S:.0f} s"
     if done.returncode:
-        return (done.stderr.strip().splitlines() or [f"{compiler[0]} failed"])[0]
-    (folder / f"{COMPILED}.part").replace(target)
+        return (done.stderr.strip().splitlines() or [f"{command[0]} failed"])[0]
     return ""

@@ -26,7 +26,8 @@ def test_the_hook_is_compiled_without_a_warning(folder: Path, monkeypatch: pytes
 
 
 @pytest.mark.parametrize(
-    ("compiler", "says"), [("no-such-compiler", "no-such-compiler: No such file"), ("false", "false failed")]
+    ("compiler", "says"),
+    [("no-such-compiler", "no-such-compiler: No such file"), ("false", "false failed"), ("'cc", "CC: No closing quot")],
 )
 def test_without_a_compiler_nothing_is_left(
     folder: Path, monkeypatch: pytest.MonkeyPatch, compiler: str, says: str
@@ -42,3 +43,17 @@ def test_a_python_without_headers_is_told(folder: Path, monkeypatch: pytest.Monk
         pytest.skip("no compiler")
     monkeypatch.setattr(sysconfig, "get_paths", lambda: {"include": str(folder)})
     assert "Python.h" in hatch_build.compile_fast_calls(folder)
+
+
+def test_a_compiler_that_never_ends_is_not_waited_for(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", "sh -c 'exec sleep 60'")
+    monkeypatch.setattr(hatch_build, "LONGEST_S", 0.2)
+    assert hatch_build.compile_fast_calls(folder) == "sh took more than 0 s"
+
+
+def test_a_folder_that_cannot_be_written_to_has_no_compiled_part(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(30, "Read-only file system")
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    assert hatch_build.compile_fast_calls(folder).endswith("Read-only file system")
