@@ -64,7 +64,8 @@ def compile_fast_calls(folder: Path) -> str:
         if problem:
             return problem
         try:
-            whole = shutil.copy(Path(made) / COMPILED, folder / f"{COMPILED}.part")
+            whole = folder / f"{COMPILED}.part"
+            shutil.copy(Path(made) / COMPILED, whole)
             whole.replace(folder / COMPILED)  # a program may have loaded the one that was there
         except OSError as error:
             return f"{folder}: {error.strerror}"
