@@ -17,6 +17,7 @@ from typing import Any
 _NAME = b"scaled_dot_product_"
 _SYMBOL = re.compile(rb"(_ZN2at4_ops\d+_?|aoti_torch_[a-z0-9]+_+)" + _NAME)
 _BEFORE = 64
+_JIT = f"{os.sep}jit{os.sep}"
 _PIECE = 1 << 24
 # A program may map many libraries; they are in memory already, but must not delay its end.
 _MOST_BYTES = 2 << 30
@@ -95,7 +96,8 @@ def watch_scripts(seen: Callable[[], None]) -> None:
 
     def find_builtin(function: Any) -> Any:
         name = find(function)
-        if name == "aten::scaled_dot_product_attention":
+        # torch.compile asks too, from torch/fx, of which nothing runs in C++.
+        if name == "aten::scaled_dot_product_attention" and _JIT in sys._getframe(1).f_code.co_filename:
             seen()
         return name
 

@@ -1,9 +1,11 @@
 """Libraries whose C++ code names torch's attention are found among those that a process has mapped, and no others."""
 
 import mmap
+import os
 import shutil
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -78,3 +80,18 @@ def test_a_real_extension_is_named(tmp_path: Path) -> None:
     assert (calls, "(1, 2, 16, 8)" in said) == ([], True)
     assert [note.code for note in notes] == ["no-attention", "attention-unseen"]
     assert notes[1].text.endswith("cannot see it: by_hand.so.")
+
+
+@pytest.mark.parametrize(
+    ("asker", "is_seen"), [("torch/jit/_script.py", True), ("torch/fx/operator_schemas.py", False)]
+)
+def test_only_a_script_makes_torch_jit_run_attention_in_cpp(
+    asker: str, is_seen: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    builtins = SimpleNamespace(_find_builtin=lambda function: "aten::scaled_dot_product_attention")
+    monkeypatch.setitem(sys.modules, "torch.jit._builtins", builtins)
+    seen: list[bool] = []
+    unseen_attention.watch_scripts(lambda: seen.append(True))
+    asked = eval(compile("find(None)", asker.replace("/", os.sep), "eval"), {"find": builtins._find_builtin})
+    assert asked == "aten::scaled_dot_product_attention"
+    assert bool(seen) == is_seen
