@@ -194,7 +194,7 @@ def machine_code(name: str) -> Any:
     """Return the function of this name in machine_code.c, which runs without Python's lock.
 
     llvmlite makes code for this processor of machine_code.ll, which scripts/build_machine_code makes of machine_code.c.
-    That takes a twentieth of a second in every process, so nothing is kept on disk, and the first run on a machine
+    That takes half a second in every process, so nothing is kept on disk, and the first run on a machine
     takes no longer than the next.
 
     Raises ImportError without llvmlite, and another error where it can make no code here.

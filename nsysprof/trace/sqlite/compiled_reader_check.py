@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from functools import cache
 
-import numpy as np
-
 from nsysprof.notes import Note, make_note
 
 
@@ -15,6 +13,8 @@ def compiled_reader_problem() -> str | None:
     """Return why compiled code cannot read large traces; None where it can. This is found by trying."""
     if not hasattr(os, "preadv"):
         return "this system has no preadv"
+    import numpy as np  # the workers of many traces start before it is loaded
+
     none = np.zeros(0, dtype=np.int64)
     try:
         from nsysprof.trace.sqlite.leaf_pages import SLACK
