@@ -301,9 +301,17 @@ def merge(group: Ints, low: Int64s, high: Int64s) -> tuple[Int64s, Int64s, Int64
 
 def covered(segments: Segments) -> Bools:
     """Return for each position of `segments.order` whether at least one range has it."""
-    change = np.zeros(len(segments.order) + 1, dtype=np.int32)
-    np.add.at(change, segments.low, 1)
-    np.add.at(change, segments.high, -1)
-    np.cumsum(change, out=change)
-    inside: Bools = change[:-1] > 0
+    inside = np.empty(len(segments.order), dtype=np.bool_)
+    bounds = (np.sort(segments.low), 1), (np.sort(segments.high), -1)
+    has = 0
+    for begin in range(0, len(inside), _BLOCK):
+        end = min(begin + _BLOCK, len(inside))
+        change = np.zeros(end - begin, dtype=np.int64)
+        for each, by in bounds:
+            first, last = np.searchsorted(each, [begin, end])
+            change += by * np.bincount(each[first:last] - begin, minlength=end - begin)
+        np.cumsum(change, out=change)
+        change += has
+        np.greater(change, 0, out=inside[begin:end])
+        has = int(change[-1])
     return inside

@@ -18,6 +18,7 @@ from nsysprof.trace.schema import NULL, PID_MASK, Bools, Calls, Int64s, Tables
 # 36 years. No recording lasts that long.
 _FAR_NS = 2**60
 _KEY = ["name", "style", "domain"]
+_BLOCK = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,10 @@ class Attributed:
         """
         found = np.zeros(rows, dtype=bool)
         for segments in self.segments.values():
-            found[segments.order[covered(segments)]] = True
+            inside = covered(segments)
+            for low in range(0, len(inside), _BLOCK):
+                some = slice(low, low + _BLOCK)
+                found[segments.order[some][inside[some]]] = True
         return found
 
 

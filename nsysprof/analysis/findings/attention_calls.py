@@ -118,8 +118,10 @@ def _unfused(tables: Tables, names: Names, kinds: NameKinds, is_softmax: Bools) 
         pieces = find_pieces(names.of_variant[work.variant[mine]], kinds)
         inside = (pieces.marks & (GEMM | BETWEEN)) != 0
         found.append((mine[pieces.place[inside]], mine[pieces.softmax[inside]]))
+    if len(found) == 2:  # one stream, whose rows may be most of the trace
+        return found[1]
     rows, softmax = (np.concatenate(parts) for parts in zip(*found, strict=True))
-    if len(found) > 2:  # several streams
+    if len(found) > 2:
         order = np.lexsort((rows, work.start_ns[rows]))
         rows, softmax = rows[order], softmax[order]
     return rows, softmax

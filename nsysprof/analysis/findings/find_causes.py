@@ -20,7 +20,7 @@ from nsysprof.analysis.findings.tracing_cost import estimate_tracing_cost, on_fa
 from nsysprof.analysis.idle_time.blame import HOST
 from nsysprof.analysis.idle_time.intervals_within import measure, union_of_groups
 from nsysprof.analysis.idle_time.ledger import Ledger
-from nsysprof.analysis.replay.execution_graph import ExecutionGraph, build_graph
+from nsysprof.analysis.replay.execution_graph import ExecutionGraph, count_periods
 from nsysprof.analysis.replay.replay import ReplayChange, combine, no_change, replay
 from nsysprof.analysis.steps.find_steps import Steps, is_grid
 from nsysprof.attention.policy_file import PolicyFile
@@ -74,18 +74,18 @@ def find_causes(
     tables: Tables,
     ranges: pd.DataFrame,
     ledger: Ledger,
-    steps: Steps | None,
+    steps: Steps,
+    graph: ExecutionGraph,
     policy: PolicyFile | None = None,
     stacks: StackSamples | None = None,
-) -> Findings | None:
-    """Return the findings of a trace; None where no calls were recorded, so that nothing can be replayed.
+) -> Findings:
+    """Return the findings of a trace.
 
+    ledger: at least the pieces of the graph, which within_graph leaves.
+    graph: the steps to replay.
     policy: the attention backends that were measured to be the fastest; None where there are none.
     stacks: samples of the threads' stacks, which give findings their lines of code.
     """
-    graph = None if steps is None else build_graph(tables, tables.launch, ledger.classes, steps)
-    if graph is None or steps is None:
-        return None
     situation = look_at(tables, graph, ledger.classes, ranges, steps)
     listed = [
         *list_candidates(situation), *list_host_candidates(situation), *list_kernel_candidates(situation),
@@ -118,6 +118,16 @@ def find_causes(
         together_ns=int(min(unchanged - together, _most(scale, kept, unchanged)) / situation.periods),
         has_stacks=stacks is not None,
     )
+
+
+def within_graph(ledger: Ledger, graph: ExecutionGraph) -> Ledger:
+    """Return the ledger with the pieces alone that findings look at: few, where the graph is a part of the trace."""
+    return ledger.cut_out(graph.begin_ns, _end_of(graph))
+
+
+def _end_of(graph: ExecutionGraph) -> int:
+    """Return about when the graph ended (ns on the trace's clock), with its first step."""
+    return graph.begin_ns + int(graph.recorded_ns * graph.steps / count_periods(graph))
 
 
 def _alternatives(
@@ -414,7 +424,7 @@ def _range_of(situation: Situation, candidate: Candidate) -> str:
 def _idle_of(situation: Situation, ledger: Ledger, candidate: Candidate) -> int:
     """Return the idle time (ns) that the ledger gives to a candidate's calls and to the host time that it concerns."""
     graph, total = situation.graph, 0
-    begin, end = graph.begin_ns, graph.begin_ns + int(graph.recorded_ns * situation.share / situation.periods)
+    begin, end = graph.begin_ns, _end_of(graph)
     rows = np.sort(graph.row[candidate.calls])
     low, high = _host_times(situation, candidate)
     for pieces in ledger.pieces:

@@ -152,7 +152,8 @@ def find_pieces(number: Ints, kinds: NameKinds) -> AttentionPieces:
         _mark_inside(marks, block)
     for block in blocks:
         _mark_around(marks, stream, block)
-    place = np.flatnonzero(marks.behind != _FAR).astype(np.int32)
+    is_own = np.arange(256, dtype=np.uint8).view(np.int8) != _FAR
+    place = find_rows(is_own, marks.behind.view(np.uint8))
     return AttentionPieces(
         place, marks.bits[place], place + marks.behind[place], sum(len(block.at) for block in blocks)
     )

@@ -59,6 +59,19 @@ class Blamed:
         low, high = np.searchsorted(self.called, [some.start, some.stop]).tolist()
         return self.called[low:high].astype(np.int64) - some.start, self.call[low:high]
 
+    def cut_out(self, begin_ns: int, end_ns: int) -> Blamed:
+        """Return the pieces that begin within [begin, end), with the sums of all."""
+        low, high = np.searchsorted(self.start_ns, [begin_ns, end_ns]).tolist()
+        called, call = self.calls_within(slice(low, high))
+        return replace(
+            self,
+            start_ns=self.start_ns[low:high].copy(),
+            duration_ns=self.duration_ns[low:high].copy(),
+            cause=self.cause[low:high].copy(),
+            called=called.astype(np.int32),
+            call=call.copy(),
+        )
+
     def within(self, begin_ns: int, end_ns: int) -> slice:
         """Return which of the pieces lie within [begin, end)."""
         # Pieces are in order and do not overlap, so only the last that began may end later.

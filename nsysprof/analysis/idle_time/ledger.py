@@ -5,6 +5,9 @@ Every idle nanosecond of a device between its first and its last work has exactl
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 
@@ -42,13 +45,24 @@ class Ledger:
     # Why no cause is known, and nothing can be found by them; "" where causes are known.
     doubt: str = ""
 
+    def cut_out(self, begin_ns: int, end_ns: int) -> Ledger:
+        """Return the ledger with the pieces alone that begin within [begin, end), and with the sums of all."""
+        return replace(self, pieces=tuple(each.cut_out(begin_ns, end_ns) for each in self.pieces))
 
-def keep_ledger(tables: Tables, ranges: pd.DataFrame, lost: Int64s | None = None, doubt: str = "") -> Ledger:
+
+def keep_ledger(
+    tables: Tables,
+    ranges: pd.DataFrame,
+    lost: Int64s | None = None,
+    doubt: str = "",
+    release: Callable[[], None] = lambda: None,
+) -> Ledger:
     """Return the idle time of a trace by cause.
 
     ranges: instances with name, start_ns, end_ns and global_pid.
     lost: the calls that launched work which is not in the trace; None where no call did.
     doubt: why every cause is unknown, as from doubt_of; "" where they are known.
+    release: returns memory to the system that this process has freed and kept.
     """
     launch = tables.launch
     gaps = find_gaps(tables.work)
@@ -59,6 +73,7 @@ def keep_ledger(tables: Tables, ranges: pd.DataFrame, lost: Int64s | None = None
     lost_ns = np.zeros(0, dtype=np.int64)
     if lost is not None and tables.calls is not None:
         lost_ns = np.sort(tables.calls.start_ns[lost])
+    release()
     pieces = [
         blame_gaps(tables, launch, each, threads, is_collective=is_collective.astype(np.bool_), lost_ns=lost_ns)
         for each in gaps
@@ -70,6 +85,7 @@ def keep_ledger(tables: Tables, ranges: pd.DataFrame, lost: Int64s | None = None
     total = sum(span.whole.idle_ns for span in spans)
     reasons = _reasons(tables, pieces) if not doubt else {doubt: total} if total else {}
     del gaps  # they take as much memory as the pieces
+    release()
     parts = [table for each in pieces for table in (_of_trace(each), _of_ranges(each, ranges, _pids(tables, each)))]
     joined = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=list(IDLE_COLUMNS))
     joined = joined.astype({"device_id": "int64", "idle_ns": "int64", "count": "int64"})

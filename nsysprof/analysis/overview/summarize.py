@@ -14,7 +14,7 @@ from nsysprof.analysis.attribution.caused_work import CausedWork, find_caused
 from nsysprof.analysis.attribution.duration_statistics import summarize_durations
 from nsysprof.analysis.attribution.gpu_time import kernels_and_graphs
 from nsysprof.analysis.findings.attention_calls import list_attention
-from nsysprof.analysis.findings.find_causes import find_causes
+from nsysprof.analysis.findings.find_causes import find_causes, within_graph
 from nsysprof.analysis.idle_time.ledger import doubt_of, keep_ledger
 from nsysprof.analysis.kernel_names.variant_names import (
     FILL_NAME,
@@ -41,6 +41,7 @@ from nsysprof.analysis.overview.trace_overview import (
 )
 from nsysprof.analysis.ranges.range_evidence import RangeEvidence
 from nsysprof.analysis.ranges.summarize_ranges import RangeSummary, summarize_ranges
+from nsysprof.analysis.replay.execution_graph import build_graph
 from nsysprof.analysis.steps.find_steps import Steps, find_steps
 from nsysprof.analysis.steps.settle_steps import settle_steps
 from nsysprof.analysis.steps.step_times import time_idle, time_steps
@@ -244,13 +245,17 @@ def _explain(
         return _Explained(no_findings=_no_work_to_explain(tables, is_lost=judged.loss.is_lost))
     release()
     doubt = doubt_of(tables, _missing_anywhere(judged.losses))
-    ledger = keep_ledger(tables, ranges, issued.lost, doubt)
+    ledger = keep_ledger(tables, ranges, issued.lost, doubt, release)
     release()
     unknown = ledger.doubt or _lacks_for_findings(tables, issued.launches, judged.loss.launches_without_work)
-    findings = None if unknown else find_causes(tables, ranges, ledger, steps, policy, stacks)
-    idle, told, in_steps = ledger.idle, ledger.notes, time_idle(steps, ledger)
-    del ledger  # its pieces take as much memory as the trace
-    return _Explained(idle, told, findings, time_steps(tables, steps, in_steps), unknown)
+    step_times = time_steps(tables, steps, time_idle(steps, ledger))
+    idle, told, findings = ledger.idle, ledger.notes, None
+    graph = None if unknown or steps is None else build_graph(tables, tables.launch, ledger.classes, steps)
+    if graph is not None and steps is not None:
+        ledger = within_graph(ledger, graph)  # all pieces take as much memory as the trace
+        release()
+        findings = find_causes(tables, ranges, ledger, steps, graph, policy, stacks)
+    return _Explained(idle, told, findings, step_times, unknown)
 
 
 def why_not_explained(tables: Tables, found: Attribution) -> str:

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nsysprof import arrays
-from nsysprof.analysis.attribution.attribute import attribute_work, expand, merge, order_work
+from nsysprof.analysis.attribution import attribute
+from nsysprof.analysis.attribution.attribute import Segments, attribute_work, covered, expand, merge, order_work
 from nsysprof.trace.schema import PID_MASK, Calls
 from tests.builders.build_trace import OTHER_PID, OTHER_TID, TID
 
@@ -95,3 +96,13 @@ def test_merged_stretches_hold_every_position_of_a_group_once(rows):
     found = list(zip(merged[which].tolist(), position.tolist(), strict=True))
     assert len(found) == len(set(found))
     assert set(found) == {(g, at) for g, start, size in rows for at in range(start, start + size)}
+
+
+@given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=8), st.integers(1, 7))
+def test_covered_positions_are_those_of_any_stretch_however_they_are_cut(stretches, at_once):
+    low, high = (np.array([pair(each) for each in stretches], dtype=np.int64) for pair in (min, max))
+    order, none = np.arange(30, dtype=np.int32), np.zeros(len(stretches), dtype=np.int64)
+    expected = [any(begin <= place < end for begin, end in zip(low, high, strict=True)) for place in range(30)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(attribute, "_BLOCK", at_once)
+        assert covered(Segments(order, none, low, high)).tolist() == expected
