@@ -1,11 +1,13 @@
-"""Compile the part of the hook of `capture --attention` that is written in C, where there is a compiler.
+"""Compile what is written in C, where there is a compiler: the hook of `capture --attention`, and the large loops.
 
 hatchling calls this when nsysprof is installed or a wheel is made. Without a compiler, or on another system than Linux,
-the wheel has no compiled part, and the hook works in Python alone, in some four times the time.
+the wheel has no compiled parts. Then the hook works in Python alone, in some four times the time, and llvmlite makes
+the code of the loops in every process.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shlex
 import shutil
@@ -22,53 +24,89 @@ FOLDER = Path("nsysprof/workload/program_start/attention_calls")
 # Python's limited API of 3.11: one file serves that version and all later ones.
 LIMITED_API = "0x030b0000"
 COMPILED = "fast_calls.abi3.so"
+# The loops on the columns of a trace. They know nothing of Python, and wrap around as Python's fallbacks do.
+LOOPS = Path("nsysprof/machine_code.c")
+LOOP_OPTIONS = "-O2 -fPIC -shared -std=c11 -ffreestanding -fwrapv -fno-strict-aliasing"
 # It takes less than a second; an installation must not wait for ever for a compiler that a slow network serves.
 LONGEST_S = 120.0
 
 
-class CompileFastCalls(BuildHookInterface[Any]):
-    """Adds the compiled module to a wheel, or leaves it beside its source for an editable installation."""
+class CompileCode(BuildHookInterface[Any]):
+    """Adds the compiled parts to a wheel, or leaves them beside their source for an editable installation."""
 
     PLUGIN_NAME = "custom"
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile before the files of the wheel are collected. version: "standard" or "editable"."""
-        target = FOLDER / COMPILED
-        problem = compile_fast_calls(Path(self.root) / FOLDER)
-        if problem:
-            self.app.display_warning(f"nsysprof's hook is not compiled: {problem}")
-            return
-        build_data["artifacts"].append(f"/{target.as_posix()}")
-        if version == "standard":
-            build_data["pure_python"] = False
-            build_data["tag"] = f"cp311-abi3-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
+        root = Path(self.root)
+        loops = root / LOOPS
+        parts = (
+            ("hook", FOLDER / COMPILED, compile_fast_calls(root / FOLDER)),
+            ("loops", LOOPS.with_name(name_of_loops(loops)), compile_loops(loops)),
+        )
+        for part, target, problem in parts:
+            if problem:
+                self.app.display_warning(f"nsysprof's {part} is not compiled: {problem}")
+                continue
+            build_data["artifacts"].append(f"/{target.as_posix()}")
+            if version == "standard":
+                build_data["pure_python"] = False
+                build_data["tag"] = f"cp311-abi3-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
 
 
 def compile_fast_calls(folder: Path) -> str:
     """Compile fast_calls.c in its folder. Return why that was not possible; empty if it was."""
+    problem = _remove(folder / COMPILED)
+    if problem:
+        return problem
+    if sysconfig.get_config_var("Py_GIL_DISABLED"):
+        return "it needs a Python with its global lock"
+    options = ["-O2", "-fPIC", "-shared", "-std=c11", "-D_GNU_SOURCE", f"-DPy_LIMITED_API={LIMITED_API}"]
+    return _compile(folder / "fast_calls.c", [*options, f"-I{sysconfig.get_paths()['include']}"], COMPILED)
+
+
+def name_of_loops(source: Path) -> str:
+    """Return the file name of the compiled loops, by which nsysprof sees that they are of this source."""
+    return f"machine_code-{hashlib.sha256(source.read_bytes()).hexdigest()[:16]}.so"
+
+
+def compile_loops(source: Path) -> str:
+    """Compile machine_code.c beside it. Return why that was not possible; empty if it was."""
+    for old in source.parent.glob("machine_code-*.so"):
+        problem = _remove(old)
+        if problem:
+            return problem
+    return _compile(source, LOOP_OPTIONS.split(), name_of_loops(source))
+
+
+def _remove(path: Path) -> str:
+    """Remove what was compiled of an older source. Return why that was not possible; empty if it was."""
     try:
-        (folder / COMPILED).unlink(missing_ok=True)  # of an older source
+        path.unlink(missing_ok=True)
     except OSError as error:
-        return f"{COMPILED}: {error.strerror}"
-    if not sys.platform.startswith("linux") or sysconfig.get_config_var("Py_GIL_DISABLED"):
-        return "it needs Linux and a Python with its global lock"
+        return f"{path.name}: {error.strerror}"
+    return ""
+
+
+def _compile(source: Path, options: list[str], name: str) -> str:
+    """Compile a file into one of that name beside it. Return why that was not possible; empty if it was."""
+    if not sys.platform.startswith("linux"):
+        return "it needs Linux"
     try:
         compiler = shlex.split(os.environ.get("CC", "")) or ["cc"]
     except ValueError as error:
         return f"CC: {error}"
-    options = ["-O2", "-fPIC", "-shared", "-std=c11", "-D_GNU_SOURCE", f"-DPy_LIMITED_API={LIMITED_API}"]
-    command = [*compiler, *options, f"-I{sysconfig.get_paths()['include']}", "fast_calls.c", "-o"]
     # Not in the folder, whose files would be in the wheel if this were stopped.
     with tempfile.TemporaryDirectory() as made:
-        problem = _run([*command, str(Path(made) / COMPILED)], folder)
+        problem = _run([*compiler, *options, source.name, "-o", str(Path(made) / name)], source.parent)
         if problem:
             return problem
         try:
-            whole = folder / f"{COMPILED}.part"
-            shutil.copy(Path(made) / COMPILED, whole)
-            whole.replace(folder / COMPILED)  # a program may have loaded the one that was there
+            whole = source.with_name(f"{name}.part")
+            shutil.copy(Path(made) / name, whole)
+            whole.replace(source.with_name(name))  # a program may have loaded the one that was there
         except OSError as error:
-            return f"{folder}: {error.strerror}"
+            return f"{source.parent}: {error.strerror}"
     return ""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import threading
 from collections.abc import Callable, Iterable
 from functools import cache
@@ -161,9 +162,13 @@ def compiled(name: str, rows: int) -> Callable[..., int] | None:
 
     rows: how many rows it will go through.
     """
-    is_loaded = _engine.cache_info().currsize > 0
-    least = min(_WORTH_COMPILING, _WORTH_CALLING) if is_loaded else _WORTH_COMPILING
+    least = min(_WORTH_COMPILING, _WORTH_CALLING) if is_code_made() else _WORTH_COMPILING
     return _compiled(name) if rows >= least else None
+
+
+def is_code_made() -> bool:
+    """Return whether a call of machine_code takes no time: an installation, or this process before, made the code."""
+    return _engine.cache_info().currsize > 0 or _library() is not None
 
 
 @cache
@@ -193,11 +198,11 @@ class _Numbers(ctypes.Structure):
 def machine_code(name: str) -> Any:
     """Return the function of this name in machine_code.c, which runs without Python's lock.
 
-    llvmlite makes code for this processor of machine_code.ll, which scripts/build_machine_code makes of machine_code.c.
-    That takes half a second in every process, so nothing is kept on disk, and the first run on a machine
-    takes no longer than the next.
+    hatch_build.py compiles that file at an installation where there is a compiler. Otherwise llvmlite makes code for
+    this processor of machine_code.ll, which scripts/build_machine_code makes of the same file. That takes half a second
+    in every process. Nothing is kept on disk, so the first run on a machine takes no longer than the next.
 
-    Raises ImportError without llvmlite, and another error where it can make no code here.
+    Raises ImportError with neither of both, and another error where llvmlite can make no code here.
     """
     types: dict[str, Any] = {
         "d": ctypes.c_int32,
@@ -209,9 +214,24 @@ def machine_code(name: str) -> Any:
         "v": _Numbers,
     }
     with _loading:
-        address = _engine().get_function_address(name)
+        library = _library()
+        if library is None:
+            address = _engine().get_function_address(name)
+        else:
+            address = ctypes.cast(getattr(library, name), ctypes.c_void_p).value
     arguments = (types[letter] for letter in _FUNCTIONS[name].replace(" ", ""))
     return ctypes.CFUNCTYPE(ctypes.c_int64, *arguments)(address)
+
+
+@cache
+def _library() -> ctypes.CDLL | None:
+    """Return what an installation compiled of machine_code.c as it is now; None where it compiled nothing."""
+    source = Path(__file__).with_name("machine_code.c")
+    try:
+        digest = hashlib.sha256(source.read_bytes()).hexdigest()
+        return ctypes.CDLL(str(source.with_name(f"machine_code-{digest[:16]}.so")))
+    except OSError:
+        return None
 
 
 @cache

@@ -48,6 +48,7 @@ _PHASES = (
     ("nsysprof.analysis.overview.summarize", "summarize_ranges"),
     ("nsysprof.analysis.overview.summarize", "keep_ledger"),
     ("nsysprof.analysis.overview.summarize", "find_steps"),
+    ("nsysprof.analysis.overview.summarize", "build_graph"),
     ("nsysprof.analysis.overview.summarize", "find_causes"),
     ("nsysprof.analysis.overview.summarize", "time_steps"),
     ("nsysprof.analysis.overview.summarize", "make_timeline"),
@@ -56,7 +57,7 @@ _PHASES = (
     ("nsysprof.report.write", "write_report"),
 )
 # The phases that only findings need: the replayed steps, why the GPU was idle, and what to change.
-_OF_FINDINGS = ("keep_ledger", "find_steps", "find_causes", "time_steps")
+_OF_FINDINGS = ("keep_ledger", "find_steps", "build_graph", "find_causes", "time_steps")
 
 
 def findings_ratio(found: dict[str, Any]) -> float:

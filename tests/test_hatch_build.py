@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from nsysprof import arrays
+
 hatch_build = pytest.importorskip("hatch_build", reason="hatchling is not installed")
 
 ROOT = Path(__file__).parents[1]
@@ -57,3 +59,29 @@ def test_a_folder_that_cannot_be_written_to_has_no_compiled_part(folder: Path, m
 
     monkeypatch.setattr(Path, "unlink", refuse)
     assert hatch_build.compile_fast_calls(folder).endswith("Read-only file system")
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no compiler")
+def test_the_loops_are_compiled_without_a_warning_and_found_by_their_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tmp_path / hatch_build.LOOPS.name
+    shutil.copy(ROOT / hatch_build.LOOPS, source)
+    (tmp_path / "machine_code-0123456789abcdef.so").write_bytes(b"of an older source")
+    monkeypatch.setenv("CC", "cc -Wall -Wextra -Werror")
+    assert hatch_build.compile_loops(source) == ""
+    assert [path.name for path in tmp_path.glob("*.so*")] == [hatch_build.name_of_loops(source)]
+    monkeypatch.setattr(arrays, "__file__", str(tmp_path / "arrays.py"))
+    found = arrays._library.__wrapped__()
+    assert found is not None
+    assert all(hasattr(found, name) for name in arrays._FUNCTIONS)
+    source.write_text(source.read_text(encoding="utf-8") + "/* changed */\n", encoding="utf-8")
+    assert arrays._library.__wrapped__() is None
+
+
+def test_without_a_compiler_no_loops_are_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = tmp_path / hatch_build.LOOPS.name
+    shutil.copy(ROOT / hatch_build.LOOPS, source)
+    monkeypatch.setenv("CC", "false")
+    assert hatch_build.compile_loops(source) == "false failed"
+    assert list(tmp_path.glob("*.so*")) == []

@@ -8,12 +8,26 @@ import numpy as np
 import pytest
 
 import nsysprof
+from nsysprof import arrays
 from nsysprof.analysis.replay import replay
+from nsysprof.arrays import machine_code
 
 FOLDER = Path(nsysprof.__file__).parent
-pytest.importorskip("llvmlite")
 
-from nsysprof.arrays import machine_code  # noqa: E402
+
+@pytest.fixture(params=["installation", "llvmlite"], autouse=True)
+def maker(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take the code from what the installation compiled, and from llvmlite."""
+    if request.param == "llvmlite":
+        pytest.importorskip("llvmlite")
+        monkeypatch.setattr(arrays, "_library", lambda: None)
+    elif arrays._library() is None:
+        pytest.skip("the installation compiled nothing")
+
+
+def test_each_maker_has_all_functions() -> None:
+    for name in arrays._FUNCTIONS:
+        machine_code(name)
 
 
 def test_the_instructions_were_made_of_the_source_beside_them() -> None:

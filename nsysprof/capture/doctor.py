@@ -64,7 +64,11 @@ def _packages() -> Iterator[Check]:
     for name, needed, fix in (
         ("nvidia-ml-py", "clocks, driver and GPU names", "pip install 'nsysprof[torch]'"),
         ("nvtx", "ranges in captures", "pip install 'nsysprof[torch]'"),
-        ("llvmlite", "large traces in seconds", "pip install 'nsysprof[fast]'"),
+        (
+            "llvmlite",
+            "large traces in seconds after an installation without a C compiler",
+            "pip install 'nsysprof[fast]'",
+        ),
         ("matplotlib", "figures", "pip install 'nsysprof[figures]'"),
         ("pyarrow", "folders of Parquet", "pip install 'nsysprof[parquet]'"),
     ):

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from nsysprof.analysis.replay.execution_graph import ExecutionGraph
-from nsysprof.arrays import machine_code
+from nsysprof.arrays import is_code_made, machine_code
 from nsysprof.quick_dataclass import dataclass
 from nsysprof.trace.schema import Bools, Int64s
 
-# With fewer events than this, plain Python finishes before compiled code would be loaded: there are a dozen replays.
+# With fewer events than this, plain Python finishes before llvmlite would make code: there are a dozen replays.
 _COMPILED_EVENTS = 20_000
 _FAR_NS = 1 << 60
 
@@ -68,7 +68,7 @@ def replay(graph: ExecutionGraph, change: ReplayChange | None = None) -> int:
         np.zeros_like(change.gap_ns), np.zeros_like(change.duration_ns),
     )  # fmt: skip
     events = len(graph.row) + len(graph.work_row)
-    run = _compiled() if events >= _COMPILED_EVENTS else None
+    run = _compiled() if events >= _COMPILED_EVENTS or is_code_made() else None
     if run is None:
         return int(_run(*(each.tolist() for each in arrays)))
     *before, ended, finished = (np.ascontiguousarray(each, dtype=np.int64) for each in arrays)

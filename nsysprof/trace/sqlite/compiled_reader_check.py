@@ -1,4 +1,4 @@
-"""Check whether the compiled reader of large traces works here: whether llvmlite can make code for this processor."""
+"""Check whether the compiled reader of large traces works here: compiled at the installation, or by llvmlite."""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from nsysprof.arrays import _library
 from nsysprof.trace.open import Trace, open_trace
 from nsysprof.trace.sqlite.compiled_reader_check import compiled_reader_problem
 from nsysprof.trace.tables import read_tables
@@ -18,13 +19,15 @@ trace_open.LARGE_BYTES = 0
 analysis = analyze_trace(Path({path!r}))
 print(analysis.totals.kernel_count, *(note.text for note in analysis.notes if note.code == "slow-reader"), sep="|")
 """
+# As after an installation without a compiler.
+UNCOMPILED = "from nsysprof import arrays\narrays._library = lambda: None\n"
 
 
 @pytest.mark.parametrize(
     "before",
     [
-        "import sys\nsys.modules['llvmlite'] = None\n",
-        "import llvmlite.binding\nllvmlite.binding.parse_assembly = lambda text: llvmlite.binding.no_such_name\n",
+        f"{UNCOMPILED}import sys\nsys.modules['llvmlite'] = None\n",
+        f"{UNCOMPILED}import llvmlite.binding as llvm\nllvm.parse_assembly = lambda text: llvm.no_such_name\n",
     ],
     ids=["absent", "too old"],
 )
@@ -38,6 +41,13 @@ def test_it_is_not_needed(tmp_path, before):
 def test_it_works_wherever_llvmlite_does():
     pytest.importorskip("llvmlite")
     assert compiled_reader_problem() is None
+
+
+@pytest.mark.slow
+def test_it_works_without_llvmlite_where_the_installation_compiled_it(tmp_path):
+    if _library() is None:
+        pytest.skip("nothing was compiled")
+    assert analyze("import sys\nsys.modules['llvmlite'] = None\n", tmp_path) == "1"
 
 
 def analyze(before, tmp_path):
