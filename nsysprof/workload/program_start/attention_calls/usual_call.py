@@ -23,8 +23,8 @@ def wrap_sdpa(calls: Any, original: Callable[..., Any]) -> Callable[..., Any]:
     A call is compared with the one that followed the last call before, piece by piece, which takes less time than to
     look it up. Where it differs, `calls.forms` looks for it; `calls` is the AttentionCalls of this process.
 
-    The arguments have torch's names, since a tuple and a dict for them cost as much as all else. The default of
-    dropout_p is no float, of which the compiler would make an input of the graph.
+    The arguments have torch's names, since a tuple and a dict for them cost as much as all else. By default,
+    dropout_p is False, because the compiler would make a float an input of the graph.
     """
     (is_compiling, has_autocast, has_override), (is_answered, answer) = _states_of(calls.torch), answers_of(calls.torch)
     push, pop, tensor, frame_of, clock = calls.push, calls.pop, calls.torch.Tensor, sys._getframe, time.perf_counter_ns
