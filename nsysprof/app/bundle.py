@@ -133,7 +133,9 @@ def _search(wanted: BuildRequest, built: Built, archive: Path, markdown: str, sc
     text.write_text(markdown, encoding="utf-8")
     unpacked = scratch / "unpacked"
     unpacked.mkdir()
-    return check_bundle(wanted.source, built.shared_traces, archive, text, wanted.title, wanted.names, unpacked)
+    return check_bundle(
+        wanted.source, built.shared_traces, archive, text, wanted.title, wanted.names, unpacked, built.originals
+    )
 
 
 def _contents(wanted: BuildRequest, built: Built) -> BundleContents:

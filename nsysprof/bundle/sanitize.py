@@ -200,7 +200,6 @@ class _Rebuild:
             self._write_what_was_left_out(target)
             target.commit()
             detach_source(target)
-            target.execute("VACUUM")
         finally:
             target.close()
 

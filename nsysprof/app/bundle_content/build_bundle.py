@@ -17,12 +17,14 @@ from nsysprof.bundle.names.name_tokens import NameTokens
 from nsysprof.bundle.sanitize import SanitizeOptions, SanitizeReport, join_reports, sanitize_trace
 from nsysprof.bundle.source import BENCH, BundleSource, clean_texts
 from nsysprof.bundle.table_bytes import most_bytes_of
+from nsysprof.bundle.verification.check import originals_of_traces
 from nsysprof.errors import OutputError, UsageError
 from nsysprof.trace.inputs.bundle_format import MAX_MEMBERS, REPORT_FOLDER
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from nsysprof.bundle.verification.leak_corpus import Originals
     from nsysprof.notes import Note
     from nsysprof.results.analysis import Analysis, CaptureRecord
     from nsysprof.results.rank_results import RanksAnalysis
@@ -57,8 +59,9 @@ class Built:
     # The files by their names inside the archive.
     files: dict[str, Path]
     left_out: list[tuple[str, str]]
-    # The rebuilt traces that stand for the source's traces.
+    # The rebuilt traces that stand for the source's traces, and what of these they must not contain, where it is known.
     shared_traces: tuple[Path, ...] = ()
+    originals: Originals | None = None
     report: SanitizeReport | None = None
     analysis: Analysis | None = None
     ranks: RanksAnalysis | None = None
@@ -152,6 +155,7 @@ def build(request: BuildRequest, work: Path, say: Say) -> tuple[Built, Path]:
 class _Shared:
     """The rebuilt traces and their analysis, of one trace or of the ranks of a job together.
 
+    originals: what the traces must not contain; None where it is not known yet.
     fits_never: whether the packed trace is too large by more than all tables that may be left out take.
     """
 
@@ -160,6 +164,7 @@ class _Shared:
     report: SanitizeReport
     analysis: Analysis | None = None
     ranks: RanksAnalysis | None = None
+    originals: Originals | None = None
     fits_never: bool = False
 
 
@@ -238,8 +243,9 @@ def _share_trace(request: BuildRequest, stage: Stage, work: Path, say: Say) -> _
                 return _Shared((trace,), (packed.result(),), report)
             keep_memory_limit(trace)
             analysis = analyze_trace(trace, say)
+            originals = originals_of_traces(request.source, (trace,))  # while the trace is still being packed
             fits_never = saved is not None and packed.result().stat().st_size > most_bytes + saved
-            return _Shared((trace,), (packed.result(),), report, analysis, fits_never=fits_never)
+            return _Shared((trace,), (packed.result(),), report, analysis, None, originals, fits_never)
         except BaseException:
             cancelled.set()
             raise
@@ -336,7 +342,7 @@ def _report_ranks(shared: _Shared, stage: Stage, built: Built, say: Say) -> None
 
 
 def _take_traces(shared: _Shared, stage: Stage, built: Built) -> None:
-    built.shared_traces, built.report = shared.traces, shared.report
+    built.shared_traces, built.report, built.originals = shared.traces, shared.report, shared.originals
     built.left_out += _left_out_of_trace(shared.report)
     if stage.trace:
         built.files |= {packed.name: packed for packed in shared.packed}

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import filecmp
 import re
-from collections.abc import Sequence
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 
 from nsysprof.bundle.allow_list import base_name
 from nsysprof.bundle.names.name_tokens import NameTokens
@@ -37,19 +41,31 @@ def check_bundle(
     title: str,
     names: NameTokens,
     work: Path,
+    of_traces: Originals | None = None,
 ) -> Searched:
     """Search the archive, what is packed in it, and the Markdown for everything that is not shared on purpose.
 
     Raises SecretLeakError when anything is found, and TraceError when the archive cannot be read as a bundle.
 
     shared: what each of the source's traces became; empty where no trace is shared.
+    of_traces: what originals_of_traces returned for them, where that is known.
     """
-    folder = unpack_bundle(archive, work)
-    originals = _originals(source, shared, title, folder)
-    files = [archive, markdown, *(path for path in sorted(folder.rglob("*")) if path.is_file())]
-    leaks = find_originals(files, originals)
-    for trace in () if names.keep else shared:
-        leaks += _unlisted_names(trace)
+    originals = _originals(source, title, archive, of_traces or originals_of_traces(source, shared))
+    with zipfile.ZipFile(archive) as opened:
+        members = set(opened.namelist())
+    packed = {trace.name: trace for trace in shared if f"{trace.name}.xz" in members}
+    cancelled = Event()
+    with ThreadPoolExecutor(1, thread_name_prefix="unpack") as pool:  # decompression releases the GIL
+        unpacking = pool.submit(unpack_bundle, archive, work, cancelled)
+        try:
+            leaks = find_originals([archive, markdown, *packed.values()], originals)
+            for trace in () if names.keep else shared:
+                leaks += _unlisted_names(trace)
+        except BaseException:
+            cancelled.set()
+            raise
+        folder = unpacking.result()
+    leaks += find_originals(_not_searched(folder, packed), originals)
     if leaks:
         more = f" and {len(leaks) - 5} more" if len(leaks) > 5 else ""
         raise SecretLeakError(
@@ -59,21 +75,35 @@ def check_bundle(
     return Searched(len(originals.secrets), len(originals.texts))
 
 
-def _originals(source: BundleSource, shared: Sequence[Path], title: str, folder: Path) -> Originals:
-    before = frozenset(text for name in source.texts for text in texts_of_json(source.texts[name], name))
-    after = frozenset(
-        text
-        for name in source.texts
-        if (folder / name).is_file()
-        for text in texts_of_json((folder / name).read_text(encoding="utf-8"), name)
-    )
+def originals_of_traces(source: BundleSource, shared: Sequence[Path]) -> Originals:
+    """Return what must not be shared of the source's traces.
+
+    shared: as for check_bundle.
+    """
     found = Originals(source.secrets, frozenset(), b"")
     for trace, target in zip(source.traces, shared or (None,) * len(source.traces), strict=True):
         found = found.joined(collect_originals(trace, target, source.secrets, source.public))
+    return found
+
+
+def _not_searched(folder: Path, packed: Mapping[str, Path]) -> Iterator[Path]:
+    """Yield the unpacked files, without traces that are byte for byte a file that was searched before."""
+    for path in sorted(folder.rglob("*")):
+        searched = packed.get(path.name) if path.parent == folder else None
+        if path.is_file() and not (searched is not None and filecmp.cmp(path, searched, shallow=False)):
+            yield path
+
+
+def _originals(source: BundleSource, title: str, archive: Path, of_traces: Originals) -> Originals:
+    before = frozenset(text for name in source.texts for text in texts_of_json(source.texts[name], name))
+    after: set[str] = set()
+    with zipfile.ZipFile(archive) as opened:
+        for name in set(source.texts) & set(opened.namelist()):
+            after |= set(texts_of_json(opened.read(name).decode("utf-8"), name))
     # The user chose the title, and the ranks' names are ours, so both explain a text. A secret in the title stays
     # secret.
     ours = {title, *(f"ranks/{rank.name}" for rank in source.ranks)}
-    return found.with_texts(before - after, after | source.public | ours)
+    return of_traces.with_texts(before - after, after | source.public | ours)
 
 
 def _unlisted_names(trace: Path) -> list[str]:

@@ -15,7 +15,9 @@ import stat
 import zipfile
 import zlib
 from collections.abc import Iterator
+from concurrent.futures import CancelledError
 from pathlib import Path
+from threading import Event
 from typing import IO, Any
 
 from nsysprof.errors import OutputError, TraceDamagedError, TraceEmptyError, TraceError, TraceForeignError
@@ -44,12 +46,14 @@ def is_bundle(path: Path) -> bool:
     return path.suffix.lower() == SUFFIX and path.is_file()
 
 
-def unpack_bundle(source: Path, work_dir: Path) -> Path:
+def unpack_bundle(source: Path, work_dir: Path, cancelled: Event | None = None) -> Path:
     """Unpack the archive below `work_dir` with its traces decompressed, and return its folder.
 
     The folder has the bundle's own name, whatever the archive is called. Raises TraceForeignError for content that no
     bundle has, TraceDamagedError for a broken archive or a wrong checksum, TraceEmptyError for an empty file, and
     OutputError when the disk is too small.
+
+    cancelled: set by a caller that does not want the folder any more. CancelledError is raised then.
     """
     _check_head(source)
     try:
@@ -58,7 +62,7 @@ def unpack_bundle(source: Path, work_dir: Path) -> Path:
             contents = _read_contents(source, archive)
             _check_listed(source, members, contents)
             folder = work_dir / "bundle" / plain_title(contents["name"])
-            budget = _Budget(source, work_dir)
+            budget = _Budget(source, work_dir, cancelled)
             for member in members:
                 _unpack(source, archive, member, folder, budget, contents)
     except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError) as error:
@@ -149,14 +153,17 @@ def _check_listed(source: Path, members: list[zipfile.ZipInfo], contents: dict[s
 
 
 class _Budget:
-    """The number of bytes that may still be written."""
+    """The number of bytes that may still be written, as long as nobody cancels."""
 
-    def __init__(self, source: Path, work_dir: Path) -> None:
+    def __init__(self, source: Path, work_dir: Path, cancelled: Event | None) -> None:
         self._source = source
+        self._cancelled = cancelled
         self._left = MAX_UNPACKED_BYTES
         self._disk = shutil.disk_usage(work_dir).free
 
     def take(self, count: int) -> None:
+        if self._cancelled is not None and self._cancelled.is_set():
+            raise CancelledError
         self._left -= count
         self._disk -= count
         if self._left < 0:
