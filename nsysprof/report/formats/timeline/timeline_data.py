@@ -43,7 +43,7 @@ def timeline_data(analysis: Analysis) -> dict[str, Any] | None:
     if not lanes:
         return None
     origin = min(int(lane.start_ns[0]) for lane in lanes)
-    span = max(1, max(int(lane.end_ns.max()) for lane in lanes) - origin)
+    span = max(1, max(lane.last_ns() for lane in lanes) - origin)
     places = _places(analysis, origin)
     whole = sum(map(len, lanes)) <= MOST_ROWS
     windows = [(0, span)] if whole else _windows(lanes, [(start, end) for _, _, start, end in places], origin)
@@ -156,7 +156,7 @@ def _windows(lanes: list[Lane], places: list[tuple[int, int]], origin: int) -> l
     most = MOST_CHOSEN_ROWS // max(1, min(len(places), 12))
     windows: list[tuple[int, int]] = []
     rows = 0
-    span = max(int(lane.end_ns.max()) for lane in lanes) - origin
+    span = max(lane.last_ns() for lane in lanes) - origin
     for start, finish in places or [(0, span)]:
         end = finish
         while (count := _rows_in(lanes, start + origin, end + origin)) > most and end - start > 1:
@@ -173,16 +173,14 @@ def _rows_in(lanes: list[Lane], start_ns: int, end_ns: int) -> int:
     return sum(int(np.diff(np.searchsorted(lane.start_ns, (start_ns, end_ns)))[0]) for lane in lanes)
 
 
-def _inside(lane: Lane, start_ns: int, end_ns: int) -> npt.NDArray[np.bool_]:
-    inside: npt.NDArray[np.bool_] = (lane.start_ns < end_ns) & (lane.end_ns > start_ns)
-    return inside
-
-
 def _chosen(lane: Lane, origin: int, windows: list[tuple[int, int]], *, whole: bool) -> Int64s:
     """Return the rows of a lane that the page contains."""
     chosen = np.full(len(lane), whole)
-    for begin, end in [] if whole else windows:
-        chosen |= _inside(lane, begin + origin, end + origin)
+    for some, start_ns, end_ns in [] if whole else lane.pieces():
+        for begin, end in windows:
+            # The rows are in order of start.
+            last = int(np.searchsorted(start_ns, end + origin))
+            chosen[some][:last] |= end_ns[:last] > begin + origin
     return np.flatnonzero(chosen)
 
 
@@ -220,7 +218,7 @@ def _pack(analysis: Analysis, lanes: list[Lane], chosen: list[Int64s], origin: i
     first = 0
     for lane, rows in zip(lanes, chosen, strict=True):
         starts.append(np.diff(lane.start_ns[rows] - origin, prepend=0))
-        lengths.append(lane.end_ns[rows] - lane.start_ns[rows])
+        lengths.append(lane.length_ns[rows])
         numbers.append(names.numbers(lane)[lane.name[rows]] if len(lane) else rows)
         if lane.kind in place:
             place[lane.kind][lane.row[rows]] = first + 1 + np.arange(len(rows))
@@ -255,9 +253,8 @@ def _slices(lane: Lane, origin: int, span: int, bins: int) -> dict[str, str]:
     of_name = np.array([list(CATEGORY_COLORS).index(c) if c in CATEGORY_COLORS else 0 for c in lane.categories])
     present = np.unique(of_name)
     found = [BusyShares(span, bins) for _ in present]
-    for low in range(0, len(lane), _AT_ONCE):
-        some = slice(low, low + _AT_ONCE)
-        start, end, category = lane.start_ns[some] - origin, lane.end_ns[some] - origin, of_name[lane.name[some]]
+    for some, start_ns, end_ns in lane.pieces():
+        start, end, category = start_ns - origin, end_ns - origin, of_name[lane.name[some]]
         for each, busy_of in zip(present, found, strict=True):
             mine = category == each
             busy_of.add(start[mine], end[mine])

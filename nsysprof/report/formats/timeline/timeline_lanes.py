@@ -22,7 +22,7 @@ _MAX_LANES = 40
 _MAX_LEVELS = 6
 _MAX_LABEL = 60
 # How many rows are handled at a time.
-_AT_ONCE = 1 << 20
+_AT_ONCE = 1 << 18
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,8 @@ class Lane:
     level: int
     # Since the session's start, in order of start.
     start_ns: Int64s
-    end_ns: Int64s
+    # As few bytes each as the trace's longest event needs.
+    length_ns: _Rows
     # The thread or process that the rows belong to; 0 for work.
     owner_id: int
     # The row of Timeline.nvtx, .api or .gpu for each of them.
@@ -50,6 +51,17 @@ class Lane:
     def __len__(self) -> int:
         return len(self.start_ns)
 
+    def pieces(self) -> Iterator[tuple[slice, Int64s, Int64s]]:
+        """Yield some rows at a time, with their starts and ends (ns)."""
+        for low in range(0, len(self), _AT_ONCE):
+            some = slice(low, low + _AT_ONCE)
+            start = self.start_ns[some]
+            yield some, start, start + self.length_ns[some]
+
+    def last_ns(self) -> int:
+        """Return when the last row ends."""
+        return max(int(end.max()) for _, _, end in self.pieces())
+
 
 def list_lanes(analysis: Analysis) -> tuple[list[Lane], int]:
     """Return the lanes from top to bottom, and how many more there are."""
@@ -62,7 +74,7 @@ def list_lanes(analysis: Analysis) -> tuple[list[Lane], int]:
     if len(lanes) <= _MAX_LANES:
         return lanes, left_out
     # The least busy lanes are left out, separately by kind, so that streams are not crowded out by threads that wait.
-    busy = np.array([int((lane.end_ns - lane.start_ns).sum()) for lane in lanes], dtype=np.float64)
+    busy = np.array([int(lane.length_ns.sum(dtype=np.int64)) for lane in lanes], dtype=np.float64)
     kinds = np.array([lane.kind for lane in lanes])
     for kind in set(kinds):
         mine = kinds == kind
@@ -75,11 +87,12 @@ def list_lanes(analysis: Analysis) -> tuple[list[Lane], int]:
 class _Events:
     """The events of one kind in order of start, from which lanes are made without a table of all of them.
 
+    times: starts and lengths (ns) of some events, given their rows.
     name: the row of `names` of each of some events, given their rows.
     names: name, and of work short_name and category.
     """
 
-    times: Callable[[_Rows], tuple[Int64s, Int64s]]
+    times: Callable[[_Rows], tuple[Int64s, _Rows]]
     name: Callable[[_Rows], npt.NDArray[np.integer]]
     names: pd.DataFrame
 
@@ -94,25 +107,24 @@ class _Owner:
     kind: str
     # The same as in Lane.
     owner_id: int
-    # A function that returns the Lane.level of each row, given rows, starts and ends.
-    levels: Callable[[_Rows, Int64s, Int64s], npt.NDArray[np.integer]]
+    # A function that returns the Lane.level of each row, given rows, starts and lengths.
+    levels: Callable[[_Rows, Int64s, _Rows], _Rows]
 
     def busy_ns(self) -> int:
         """Return the sum of the rows' durations (ns)."""
-        start, end = self.events.times(self.rows)
-        return int((end - start).sum())
+        return int(self.events.times(self.rows)[1].sum(dtype=np.int64))
 
     def lanes(self) -> Iterator[Lane]:
         """Yield one lane for each level that is drawn."""
-        start, end = self.events.times(self.rows)
-        levels = self.levels(self.rows, start, end)
+        start, length = self.events.times(self.rows)
+        levels = self.levels(self.rows, start, length)
         deepest = int(levels.max())
         for level in range(min(_MAX_LEVELS, deepest + 1)):
             if not deepest:
-                yield _lane(self, level, self.rows, start, end)
+                yield _lane(self, level, self.rows, start, length)
                 continue
             mine = levels == level
-            yield _lane(self, level, self.rows[mine], start[mine], end[mine])
+            yield _lane(self, level, self.rows[mine], start[mine], length[mine])
 
 
 def _busiest(owners: list[_Owner]) -> list[_Owner]:
@@ -132,7 +144,8 @@ def _ranges(analysis: Analysis) -> list[_Owner]:
     )
     start, end, level = (nvtx[column].to_numpy(dtype=np.int64) for column in ("start_ns", "end_ns", "level"))
     name, names = pd.factorize(nvtx["name"])
-    events = _Events(lambda rows: (start[rows], end[rows]), lambda rows: name[rows], pd.DataFrame({"name": names}))
+    length = end - start
+    events = _Events(lambda rows: (start[rows], length[rows]), lambda rows: name[rows], pd.DataFrame({"name": names}))
     return [
         *(
             _Owner(
@@ -141,7 +154,7 @@ def _ranges(analysis: Analysis) -> list[_Owner]:
                 f"{_process(pid, several)}ranges",
                 "range",
                 int(str(pid)),
-                lambda _, start, end: stack_levels(start, end),
+                lambda _, start, length: stack_levels(start, start + length),
             )
             for pid, rows in rows_by_key(nvtx["global_pid"].iloc[shared], shared)
         ),
@@ -203,10 +216,9 @@ def _events_of(events: CallRows | WorkRows) -> _Events:
     def numbers(rows: _Rows) -> npt.NDArray[np.integer]:
         return rows if events.order is None else events.order[rows]
 
-    def times(rows: _Rows) -> tuple[Int64s, Int64s]:
+    def times(rows: _Rows) -> tuple[Int64s, _Rows]:
         of_rows = numbers(rows)
-        start = events.start_ns[of_rows]
-        return start, start + events.duration_ns[of_rows]
+        return events.start_ns[of_rows], events.duration_ns[of_rows]
 
     def name(rows: _Rows) -> npt.NDArray[np.integer]:
         return events.variants_of(numbers(rows)) if isinstance(events, WorkRows) else events.variant[numbers(rows)]
@@ -214,21 +226,25 @@ def _events_of(events: CallRows | WorkRows) -> _Events:
     return _Events(times, name, events.variants)
 
 
-def _depths_of(_: _Rows, start: Int64s, end: Int64s) -> _Rows:
-    return depths(start, end)
-
-
-def depths(start_ns: Int64s, end_ns: Int64s) -> npt.NDArray[np.integer]:
+def _depths_of(_: _Rows, start_ns: Int64s, length_ns: _Rows) -> _Rows:
     """Return how many earlier intervals are open when each one starts, in order of start: their nesting depth."""
-    if bool((start_ns[1:] >= end_ns[:-1]).all()):
+    if all(_is_flat(start_ns, length_ns, low) for low in range(0, len(start_ns), _AT_ONCE)):
         return np.broadcast_to(np.int64(0), len(start_ns))
-    ended = np.sort(end_ns)
+    ended = start_ns + length_ns
+    ended.sort()
     open_ones = np.empty(len(start_ns), dtype=np.int32)
     for low in range(0, len(start_ns), _AT_ONCE):
         some = start_ns[low : low + _AT_ONCE]
         before = low + np.arange(len(some)) - np.searchsorted(ended, some, "right")
         open_ones[low : low + len(some)] = np.maximum(0, before)
     return open_ones
+
+
+def _is_flat(start_ns: Int64s, length_ns: _Rows, low: int) -> bool:
+    """Return whether each of some intervals from `low` on has ended when the next one starts."""
+    following = start_ns[low + 1 : low + 1 + _AT_ONCE]
+    some = slice(low, low + len(following))
+    return bool((following >= start_ns[some] + length_ns[some]).all())
 
 
 def stack_levels(start_ns: Int64s, end_ns: Int64s) -> Int64s:
@@ -246,7 +262,7 @@ def stack_levels(start_ns: Int64s, end_ns: Int64s) -> Int64s:
     return levels
 
 
-def _lane(owner: _Owner, level: int, rows: _Rows, start: Int64s, end: Int64s) -> Lane:
+def _lane(owner: _Owner, level: int, rows: _Rows, start: Int64s, length: _Rows) -> Lane:
     events = owner.events
     # The rows of `names` that occur, then the names that occur, both in order of appearance.
     variants = [events.name(rows[low : low + _AT_ONCE]) for low in range(0, max(1, len(rows)), _AT_ONCE)]
@@ -261,7 +277,7 @@ def _lane(owner: _Owner, level: int, rows: _Rows, start: Int64s, end: Int64s) ->
         firsts = events.names.iloc[used[np.unique(name_of_used, return_index=True)[1]]]
         categories, short_names = ([str(text) for text in firsts[column]] for column in ("category", "short_name"))
     label = clean(owner.label, _MAX_LABEL)
-    return Lane(label, owner.kind, level, start, end, owner.owner_id, rows, name, names, short_names, categories)
+    return Lane(label, owner.kind, level, start, length, owner.owner_id, rows, name, names, short_names, categories)
 
 
 def _process(global_pid: object, several: bool) -> str:
