@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 # The first match wins, because an attention kernel built on CUTLASS has "gemm" in its template arguments.
 _PATTERNS = tuple(
@@ -44,6 +45,8 @@ _PATTERNS = tuple(
 )
 
 
+# The ranks of a job have the same kernels.
+@lru_cache(4096)
 def categorize(name: str) -> str:
     """Return the category of a demangled kernel name or an operator."""
     head = name if len(name) < 4096 else name[:4096]
