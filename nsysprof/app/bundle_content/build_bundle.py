@@ -245,7 +245,7 @@ def _share_trace(request: BuildRequest, stage: Stage, work: Path, say: Say) -> _
             analysis = analyze_trace(trace, say)
             originals = originals_of_traces(request.source, (trace,))  # while the trace is still being packed
             fits_never = saved is not None and packed.result().stat().st_size > most_bytes + saved
-            return _Shared((trace,), (packed.result(),), report, analysis, None, originals, fits_never)
+            return _Shared((trace,), (packed.result(),), report, analysis, originals=originals, fits_never=fits_never)
         except BaseException:
             cancelled.set()
             raise

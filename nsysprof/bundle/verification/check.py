@@ -5,6 +5,7 @@ from __future__ import annotations
 import filecmp
 import re
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,6 +17,7 @@ from nsysprof.bundle.names.public_names import is_public_call, is_public_kernel,
 from nsysprof.bundle.source import BundleSource
 from nsysprof.bundle.verification.leak_corpus import Originals, collect_originals, texts_of_json
 from nsysprof.bundle.verification.verify import SecretLeakError, find_originals
+from nsysprof.errors import TraceDamagedError
 from nsysprof.quick_dataclass import dataclass
 from nsysprof.trace.inputs.bundle_file import unpack_bundle
 from nsysprof.trace.open import open_trace, quote
@@ -50,9 +52,13 @@ def check_bundle(
     shared: what each of the source's traces became; empty where no trace is shared.
     of_traces: what originals_of_traces returned for them, where that is known.
     """
-    originals = _originals(source, title, archive, of_traces or originals_of_traces(source, shared))
-    with zipfile.ZipFile(archive) as opened:
-        members = set(opened.namelist())
+    try:
+        with zipfile.ZipFile(archive) as opened:
+            members = set(opened.namelist())
+            after = {name: opened.read(name).decode("utf-8") for name in members & set(source.texts)}
+    except (zipfile.BadZipFile, zlib.error) as error:
+        raise TraceDamagedError(f"{archive} is damaged: {error}.", "Make the bundle again.") from error
+    originals = _originals(source, title, after, of_traces or originals_of_traces(source, shared))
     packed = {trace.name: trace for trace in shared if f"{trace.name}.xz" in members}
     cancelled = Event()
     with ThreadPoolExecutor(1, thread_name_prefix="unpack") as pool:  # decompression releases the GIL
@@ -94,12 +100,11 @@ def _not_searched(folder: Path, packed: Mapping[str, Path]) -> Iterator[Path]:
             yield path
 
 
-def _originals(source: BundleSource, title: str, archive: Path, of_traces: Originals) -> Originals:
-    before = frozenset(text for name in source.texts for text in texts_of_json(source.texts[name], name))
-    after: set[str] = set()
-    with zipfile.ZipFile(archive) as opened:
-        for name in set(source.texts) & set(opened.namelist()):
-            after |= set(texts_of_json(opened.read(name).decode("utf-8"), name))
+def _originals(source: BundleSource, title: str, packed: Mapping[str, str], of_traces: Originals) -> Originals:
+    before, after = (
+        frozenset(text for name, content in files.items() for text in texts_of_json(content, name))
+        for files in (source.texts, packed)
+    )
     # The user chose the title, and the ranks' names are ours, so both explain a text. A secret in the title stays
     # secret.
     ours = {title, *(f"ranks/{rank.name}" for rank in source.ranks)}

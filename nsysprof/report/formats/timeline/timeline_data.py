@@ -46,7 +46,7 @@ def timeline_data(analysis: Analysis) -> dict[str, Any] | None:
     span = max(1, max(lane.last_ns() for lane in lanes) - origin)
     places = _places(analysis, origin)
     whole = sum(map(len, lanes)) <= MOST_ROWS
-    windows = [(0, span)] if whole else _windows(lanes, [(start, end) for _, _, start, end in places], origin)
+    windows = [(0, span)] if whole else _windows(lanes, [(start, end) for _, _, start, end in places], origin, span)
     bins = min(_MOST_BINS, max(_FEWEST_BINS, 1 << ((_MOST_SLICES // len(lanes)).bit_length() - 1)))
     names = _Names(analysis)
     chosen = [_chosen(lane, origin, windows, whole=whole) for lane in lanes]
@@ -151,12 +151,11 @@ def _opening(analysis: Analysis, origin: int, span: int) -> list[int]:
     return [max(0, start - origin - margin), min(span, end - origin + margin)]
 
 
-def _windows(lanes: list[Lane], places: list[tuple[int, int]], origin: int) -> list[tuple[int, int]]:
+def _windows(lanes: list[Lane], places: list[tuple[int, int]], origin: int, span: int) -> list[tuple[int, int]]:
     """Return the parts whose rows the page contains completely: as many places as fit, cut if one is too large."""
     most = MOST_CHOSEN_ROWS // max(1, min(len(places), 12))
     windows: list[tuple[int, int]] = []
     rows = 0
-    span = max(lane.last_ns() for lane in lanes) - origin
     for start, finish in places or [(0, span)]:
         end = finish
         while (count := _rows_in(lanes, start + origin, end + origin)) > most and end - start > 1:
