@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple
 
 from nsysprof.plain_text import plain_lines
-from nsysprof.quick_dataclass import dataclass
 
 
 class Severity(StrEnum):

@@ -6,6 +6,7 @@ import hashlib
 import tempfile
 import zipfile
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,6 @@ from nsysprof.app.inputs.refuse_url import refuse_url
 from nsysprof.app.progress import SILENT, Progress, Say
 from nsysprof.errors import OutputError, UsageError
 from nsysprof.files.folder_name import name_after
-from nsysprof.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     from nsysprof.app.bundle_content.build_bundle import BuildRequest, Built

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,6 @@ from nsysprof.app.progress import SILENT, Progress, Say
 from nsysprof.errors import NotComparableError, UsageError
 from nsysprof.files.folder_kinds import COMPARISON
 from nsysprof.files.result_folder import claim_folder
-from nsysprof.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     from nsysprof.analysis.comparison.gate.gate_spec import GateRule

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nsysprof.app.progress import SILENT, Progress
 from nsysprof.errors import MissingToolError
-from nsysprof.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     from nsysprof.app.trace_analysis.analyze_trace import TraceResult

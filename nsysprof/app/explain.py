@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from nsysprof.app.inputs.machine import default_dtype, require_torch, settle_device
 from nsysprof.attention.attention_call import AttentionCall, expand_backends, expand_calls
 from nsysprof.attention.eligibility import EligibilityAnswer, EligibilityQuestion
 from nsysprof.errors import InterruptedCaptureError, NsysprofError, ToolFailedError, UsageError
-from nsysprof.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     from nsysprof.capture.eligibility import Answers

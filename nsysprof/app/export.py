@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +16,6 @@ from nsysprof.app.trace_analysis.analyze_trace import resolve
 from nsysprof.errors import OutputError, UsageError
 from nsysprof.files.claim_file import claim_file
 from nsysprof.files.memory_reuse import return_freed_memory
-from nsysprof.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     from nsysprof.export.content import Advance, Content, Counts

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from nsysprof.app.inputs.refuse_url import refuse_url
 from nsysprof.app.progress import SILENT, Progress
 from nsysprof.app.read_history import is_results_database, read_history
 from nsysprof.errors import TraceError, UsageError
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.results.latency_history import CaseHistory
 
 

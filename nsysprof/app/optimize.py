@@ -7,7 +7,7 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,7 +42,6 @@ from nsysprof.files.output import write_whole
 from nsysprof.files.plain_file import read_plain_text
 from nsysprof.files.result_folder import claim_folder
 from nsysprof.notes import Note, make_note
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.report.sections.wording import count_of
 from nsysprof.results.programs.optimization import BETWEEN, Attempt, Optimization, OptimizeStep, PredictedGain
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,6 @@ from nsysprof.errors import InterruptedCaptureError, NsysprofError, OutputError,
 from nsysprof.files.folder_kinds import BENCH
 from nsysprof.files.folder_state import find_leftovers
 from nsysprof.files.result_folder import claim_folder
-from nsysprof.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     from nsysprof.analysis.sampling.bench import BenchResults

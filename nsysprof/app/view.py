@@ -5,12 +5,12 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nsysprof.app.progress import SILENT, Progress
 from nsysprof.errors import UsageError
-from nsysprof.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     from nsysprof.app.viewing.loopback_server import LoopbackServer

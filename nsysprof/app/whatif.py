@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +11,6 @@ from typing import TYPE_CHECKING
 from nsysprof.app.progress import SILENT, Progress
 from nsysprof.app.trace_analysis.analyze_trace import resolve
 from nsysprof.errors import UsageError
-from nsysprof.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     from nsysprof.results.findings.causes import WhatIf, WhatIfQuestion

@@ -8,9 +8,8 @@ nsysprof.workload.program_start.attention_calls writes them. Every key is option
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Any
-
-from nsysprof.quick_dataclass import dataclass
 
 PREFIX = "attention::"
 # Functions whose ranges hold more than attention.

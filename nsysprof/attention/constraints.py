@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from nsysprof.attention.attention_call import AttentionCall
-from nsysprof.quick_dataclass import dataclass
 
 Value = str | int | float | bool | list[str | int] | None
 

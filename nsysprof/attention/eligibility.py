@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from nsysprof.attention.attention_call import AttentionCall
 from nsysprof.attention.constraints import Constraint
 from nsysprof.files.json_file import encode_json, read_json
-from nsysprof.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -13,7 +14,6 @@ from nsysprof.attention.choices import DTYPES
 from nsysprof.attention.constraints import Constraint
 from nsysprof.attention.shape import has_learned_mask
 from nsysprof.files.json_file import json_value
-from nsysprof.quick_dataclass import dataclass
 
 _STEP = 8  # the kernels' alignment; beyond _CLOSE, only multiples of it are tried
 _CLOSE = 64

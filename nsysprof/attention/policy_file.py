@@ -10,6 +10,7 @@ A backend is one of torch's own, or `auto`, which leaves the choice to torch. No
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -21,7 +22,6 @@ from nsysprof.errors import PolicyError
 from nsysprof.files.json_file import FileHeader, encode_json, read_json
 from nsysprof.files.output import write_whole
 from nsysprof.files.written_by import VERSION
-from nsysprof.quick_dataclass import dataclass
 
 # The version of the format. 1: the first.
 FORMAT_VERSION = 1

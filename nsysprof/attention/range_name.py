@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Annotated
 
 from msgspec import Meta
 
 from nsysprof.attention.case import BACKEND_PATTERN, Case
 from nsysprof.attention.choices import DTYPES, PASSES
-from nsysprof.quick_dataclass import dataclass
 
 _BACKEND = re.compile(BACKEND_PATTERN)
 _SIZE = re.compile(r"[1-9][0-9]{0,11}")

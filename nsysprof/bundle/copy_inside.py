@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.trace.open import quote
 from nsysprof.trace.sqlite.confine import Confinement
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import sqlite3
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
 from nsysprof.arrays import merge_spans
 from nsysprof.errors import UsageError
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.trace.open import quote
 
 _PROCESS = ~0xFFFFFF  # the bits of a globalTid that name its process

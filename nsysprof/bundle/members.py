@@ -5,10 +5,8 @@ A JSON field or a CSV column that is not listed is dropped with its value. To ad
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import Enum
-
-from nsysprof.quick_dataclass import dataclass
 
 
 class Role(Enum):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,6 @@ from nsysprof.errors import TraceError, UsageError
 from nsysprof.files.folder_state import STATE, require_whole
 from nsysprof.files.json_file import plain_json
 from nsysprof.files.output import output_error
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.trace.columns import refuse_shared_pages
 from nsysprof.trace.inputs.bundle_file import is_bundle
 from nsysprof.trace.inputs.bundle_format import CONTENTS

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from nsysprof.capture.collect import NOT_RUN
@@ -18,7 +19,6 @@ from nsysprof.errors import TraceError
 from nsysprof.notes import Note, make_note
 from nsysprof.nsight.counters import count_kernels
 from nsysprof.nsight.ncu import count_argv, explain_counters, read_report
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.results.kernel_counters import CountedKernel, Run
 from nsysprof.results.missing_source import MissingSource
 from nsysprof.workload.job import COUNTED

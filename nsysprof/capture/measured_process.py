@@ -9,11 +9,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from nsysprof.nsight.run_tool import Step
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.workload.job import EventReader, Job
 
 WORK, LOGS = ".work", "logs"

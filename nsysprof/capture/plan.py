@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from nsysprof.attention.case import Case
 from nsysprof.attention.range_name import format_range, varied_keys
 from nsysprof.capture.sampling.bench_plan import BenchPlan, check_plan
 from nsysprof.errors import UsageError
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.units import format_bytes
 
 PROFILERS = ("auto", "nsys", "torch", "none")

@@ -7,10 +7,8 @@ import os
 import platform
 import uuid
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
-
-from nsysprof.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,6 @@ from nsysprof.nsight.nsys import (
     recording_of,
     run_export,
 )
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.results.block import OK
 from nsysprof.results.checks.comparable_environment import comparable_hash
 from nsysprof.results.checks.recording_check import RecordingCheck

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from nsysprof.export.content import Content
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.results.analysis import Analysis, TraceRows
 from nsysprof.trace.gpu_metrics_schema import MetricSeries
 

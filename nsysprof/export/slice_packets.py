@@ -8,6 +8,7 @@ the end. All numbers of a column have one width, because a varint may be longer 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,6 @@ import numpy.typing as npt
 
 from nsysprof.arrays import Int64s
 from nsysprof.export.flows import Flows
-from nsysprof.quick_dataclass import dataclass
 
 _Bytes = npt.NDArray[np.uint8]
 _Ints = npt.NDArray[Any]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import re
+from dataclasses import dataclass
 from pathlib import Path
 
 from nsysprof.errors import OutputError, TraceError
 from nsysprof.files.output import output_error, write_whole
 from nsysprof.files.plain_file import read_plain_text
 from nsysprof.files.written_by import VERSION
-from nsysprof.quick_dataclass import dataclass
 
 FORMAT_VERSION = 1
 STATE = "folder.json"

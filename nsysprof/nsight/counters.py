@@ -11,9 +11,9 @@ Each case is counted twice, because one run cannot answer both questions:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from nsysprof.nsight.ncu_csv import NcuKernel
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.results.kernel_counters import CountedKernel, Run
 
 

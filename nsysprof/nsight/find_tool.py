@@ -7,11 +7,11 @@ import re
 import shutil
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from nsysprof.errors import MissingToolError, ToolFailedError
 from nsysprof.nsight.run_tool import run_tool
-from nsysprof.quick_dataclass import dataclass
 
 _VERSION_S = 60.0
 

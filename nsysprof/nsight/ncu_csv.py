@@ -12,9 +12,9 @@ import csv
 import math
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from nsysprof.errors import TraceError
-from nsysprof.quick_dataclass import dataclass
 
 _HEADER = '"ID"'
 _NOTHING = {"", "n/a", "(!) n/a", "no data", "-"}

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from nsysprof.errors import ToolFailedError
-from nsysprof.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,13 @@ only on the value.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from nsysprof.arrays import compiled
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.trace.schema import Bools, Int64s, Ints
 
 # Where one name has more different values than this, they are rounded to _BITS significant bits.

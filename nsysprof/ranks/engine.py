@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nsysprof.errors import NsysprofError, OutputError, SchedulerError
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.ranks.distributions import empty
 from nsysprof.ranks.partial import Partial, failed, merge_partials
 from nsysprof.ranks.partial_files import PARTS, code_version, part_path, read_part, write_part

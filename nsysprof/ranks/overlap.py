@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.results.rank_results import Lanes
 from nsysprof.trace.schema import MIGRATION, Bools, Int64s, Work
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import pandas as pd
 
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.ranks import distributions
 from nsysprof.ranks.collective_waits.collectives import Collectives
 from nsysprof.ranks.distributions import Distributions

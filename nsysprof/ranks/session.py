@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
+from dataclasses import dataclass
 
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.trace.columns import read_different, read_rows
 from nsysprof.trace.open import Trace
 

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
 from nsysprof.notes import Note
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.results.gate_result import GateResult
 
 Value = int | float | str | bool | None

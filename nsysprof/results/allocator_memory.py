@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,6 @@ import numpy.typing as npt
 import pandas as pd
 
 from nsysprof.notes import Note
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.results.table_records import to_records
 
 # The name of all owners that are not shown by name.

@@ -7,14 +7,13 @@ a Note says why.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import pandas as pd
 
 from nsysprof.notes import Loss, Note
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.results.allocator_memory import AllocatorMemory
 from nsysprof.results.case_ranking import CaseRanking
 from nsysprof.results.checks.recording_cost import RangeCost

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-
-from nsysprof.quick_dataclass import dataclass
+from dataclasses import dataclass
 
 # Two medians of one process that differ by less than this (percent) count as equal. Intervals within one process say
 # nothing about the variation between processes: the same cuDNN kernel, called by two names in one capture, had medians

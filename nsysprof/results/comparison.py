@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from nsysprof.attention.case import Case
 from nsysprof.notes import Loss, Note
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.results.allocator_memory import AllocatorMemory, MemoryComparison
 from nsysprof.results.gate_result import GateResult, Outcome
 

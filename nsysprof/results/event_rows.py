@@ -6,6 +6,7 @@ Ten million kernels take 200 MB like this, and 800 MB as a table whose rows repe
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -14,7 +15,6 @@ import numpy.typing as npt
 import pandas as pd
 
 from nsysprof.arrays import Int64s
-from nsysprof.quick_dataclass import dataclass
 
 _Ints = npt.NDArray[np.integer]
 _Rows = npt.NDArray[np.int32]

@@ -5,9 +5,8 @@ Reports of every kind may show one, so it is separate from the types of a compar
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
-
-from nsysprof.quick_dataclass import dataclass
 
 
 class Outcome(StrEnum):

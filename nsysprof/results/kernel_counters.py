@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import StrEnum
 
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.results.column_registry.case_columns import COUNTERS
 
 

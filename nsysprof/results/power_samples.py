@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
 from nsysprof.arrays import Floats, Int64s
-from nsysprof.quick_dataclass import dataclass
 
 # The name of the file in a capture folder, and its columns.
 POWER_FILE = "power.csv"

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from nsysprof.notes import Note
-from nsysprof.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     import numpy as np

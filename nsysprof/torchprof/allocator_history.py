@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from nsysprof.errors import TraceDamagedError, TraceForeignError
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.torchprof.plain_pickle import read_plain_pickle
 
 ALLOC, FREE, RESERVE, RELEASE = 0, 1, 2, 3

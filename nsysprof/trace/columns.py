@@ -6,7 +6,7 @@ import itertools
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,6 @@ import pandas as pd
 
 from nsysprof.errors import TraceDamagedError
 from nsysprof.notes import Loss, make_loss
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.trace.growing_column import GrowingColumn
 from nsysprof.trace.open import Trace, quote
 from nsysprof.trace.schema import NULL

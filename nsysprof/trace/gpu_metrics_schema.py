@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 
 from nsysprof.arrays import Int64s as Int64s  # noqa: PLC0414  whoever takes tables takes their columns
-from nsysprof.quick_dataclass import dataclass
 
 Percents = npt.NDArray[np.int16]
 

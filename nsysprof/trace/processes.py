@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import shutil
 import sqlite3
+from dataclasses import dataclass
 from pathlib import Path
 
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.trace.columns import table_sql
 from nsysprof.trace.open import Trace, quote
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -15,7 +15,6 @@ import pandas as pd
 from nsysprof.arrays import Floats as Floats  # noqa: PLC0414
 from nsysprof.arrays import Int64s as Int64s  # noqa: PLC0414
 from nsysprof.notes import Loss, Note
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.trace.gpu_metrics_schema import GpuMetrics
 
 Ints = npt.NDArray[np.integer]

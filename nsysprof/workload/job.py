@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from nsysprof.attention.case import Case
 from nsysprof.files.json_file import encode_json, read_json
-from nsysprof.quick_dataclass import dataclass
 
 # The kinds of passes: untraced samples and memory; calls in an NVTX range under a profiler; one call in a range under
 # ncu.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -12,7 +13,6 @@ from nsysprof.attention.attention_call import MASKS
 from nsysprof.attention.choices import DTYPES
 from nsysprof.attention.shape import Shape
 from nsysprof.attention.work_model import attention_flops
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.results.programs.captured_attention import CapturedUse
 
 # Enough shapes are tuned to cover this share of the attention's time, but at most this many.

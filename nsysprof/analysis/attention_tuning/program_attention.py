@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from nsysprof.analysis.attention_tuning.choose_shapes import known_shape, why_not
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.results.findings.causes import TRACE
 from nsysprof.results.programs.captured_attention import known_cells
 from nsysprof.results.programs.optimization import AttentionUse, PredictedGain

@@ -9,6 +9,7 @@ of calls instead of interleaving.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +18,6 @@ import pandas as pd
 from nsysprof.analysis.attribution.library_ranges import one_of_each_group, users_ranges
 from nsysprof.analysis.attribution.thread_calls import ThreadCalls, order_calls
 from nsysprof.arrays import compiled, rows_by_key
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.trace.schema import PID_MASK, Bools, Calls, Int64s, Ints, Rows
 
 # Two threads take turns if each side makes this many calls between two changes of side, on average.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,6 @@ import pandas as pd
 
 from nsysprof.arrays import compiled, find_places
 from nsysprof.errors import TraceForeignError
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.trace.schema import PID_MASK, Bools, Calls, Int64s, Ints, Rows
 
 # The most pairs of a range and a piece of work: this many for each piece of work, plus a constant. Programs nest ranges

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -12,7 +12,6 @@ import pandas as pd
 from nsysprof.analysis.attribution.attribute import Segments, attribute_launched, covered
 from nsysprof.analysis.attribution.range_names import strip_ranges
 from nsysprof.analysis.attribution.range_structure import RangeStructure, SteadyFrom, find_structure
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.trace.schema import NULL, PID_MASK, Bools, Calls, Int64s, Tables
 
 # 36 years. No recording lasts that long.

@@ -6,7 +6,7 @@ The three kinds never overlap: work that a range launched is not also adopted or
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,6 @@ from nsysprof.analysis.attribution.graph_work import RESOLVED, UNRESOLVED, Graph
 from nsysprof.analysis.attribution.range_structure import RangeStructure
 from nsysprof.analysis.kernel_names.variant_names import Names
 from nsysprof.arrays import find_places
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.trace.schema import Bools, Calls, Int64s, Ints, Rows, Tables, Work
 
 CAUSED_COLUMNS = ("group", "kind", "number", "instances", "total_ns")

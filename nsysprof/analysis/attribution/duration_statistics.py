@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from nsysprof.arrays import compiled, different
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.trace.schema import Int64s, Ints, Rows
 
 _BLOCK = 1 << 20

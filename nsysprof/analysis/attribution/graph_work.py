@@ -7,13 +7,13 @@ was copied from, so a kernel of a replay leads back to the call that created its
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
 from nsysprof.analysis.attribution.adoption import Points
 from nsysprof.arrays import find_rows
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.trace.schema import NULL, PID_MASK, Int64s, Rows, Tables
 
 # The longest chain of copies that is followed. No program nests graphs more deeply.

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.trace.schema import Int64s
 
 SEPARATOR = " > "

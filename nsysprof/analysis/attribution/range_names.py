@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.trace.schema import Int64s
 
 # torch.autograd.profiler.emit_nvtx appends these to the name of an operator, in any order.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -11,7 +12,6 @@ from nsysprof.analysis.attribution.adoption import ThreadRanges, helped_parents
 from nsysprof.analysis.attribution.nesting import Paths, find_paths, parents
 from nsysprof.analysis.attribution.range_names import name_families
 from nsysprof.analysis.attribution.warm_up import mark_warm_up
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.trace.schema import Bools, Calls, Int64s
 
 

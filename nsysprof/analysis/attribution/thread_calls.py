@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from nsysprof.arrays import compiled, find_rows
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.trace.schema import Bools, Calls, Int64s, Ints
 
 _BLOCK = 1 << 18

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -16,7 +17,6 @@ import numpy as np
 from nsysprof.analysis.attribution.attribute import expand
 from nsysprof.analysis.attribution.intervals import union_ns
 from nsysprof.arrays import different, find_places
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.trace.schema import Bools, Int64s, Ints, Rows, Work
 
 _ROWS_AT_ONCE, _BLOCK = 1 << 21, 1 << 20

@@ -10,7 +10,7 @@ a correction would put every difference out of reach.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -25,7 +25,6 @@ from nsysprof.analysis.sampling.student_t import t_isf, t_sf
 from nsysprof.analysis.sampling.variance_shrinkage import Prior, fit_prior
 from nsysprof.arrays import Floats
 from nsysprof.attention.case import Case
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.results.comparison import (
     SAME_SAMPLES,
     LatencyChange,

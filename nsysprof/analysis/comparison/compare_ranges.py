@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from nsysprof.analysis.attribution.library_ranges import is_of_library
 from nsysprof.analysis.comparison.kernel_roles import kernel_role, pair_kernels
 from nsysprof.analysis.comparison.median_ratio import LEAST_INSTANCES, ratio_of_medians
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.results.comparison import (
     METRICS,
     PARTS,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -11,7 +12,6 @@ import numpy as np
 from nsysprof.analysis.sampling.rank_tests import average_ranks
 from nsysprof.arrays import Floats
 from nsysprof.attention.case import Case
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.results.comparison import Measured
 from nsysprof.results.named_times import steady_samples
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,6 @@ from nsysprof.analysis.ranges.summarize_ranges import RangeTotals, total_ranges
 from nsysprof.analysis.steps.find_steps import find_steps
 from nsysprof.analysis.steps.settle_steps import settle_steps
 from nsysprof.attention.kernel_family import dispatched_operator, kernel_family, operator_family
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.results.analysis import Analysis
 from nsysprof.results.comparison import METRICS, PARTS, WHOLE_TRACE, KernelFacts, RangeFacts
 from nsysprof.trace.schema import Bools, Int64s, Tables

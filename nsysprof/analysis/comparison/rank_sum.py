@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from nsysprof.analysis.sampling.rank_tests import mann_whitney
 from nsysprof.arrays import Floats
-from nsysprof.quick_dataclass import dataclass
 
 # Cliff's delta from which a difference counts as "medium" (Romano et al., 2006).
 LEAST_DELTA = 0.33

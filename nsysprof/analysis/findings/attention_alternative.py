@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,6 @@ from nsysprof.analysis.replay.replay import no_change
 from nsysprof.attention.kernel_family import kernel_family
 from nsysprof.attention.policy_file import AUTO, PolicyFile, PolicyRule
 from nsysprof.attention.shape import Shape
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.trace.schema import Int64s
 from nsysprof.units import format_ns
 

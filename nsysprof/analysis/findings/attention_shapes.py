@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
@@ -13,7 +14,6 @@ from nsysprof.attention.attention_call import MASKS
 from nsysprof.attention.attention_range import PREFIX, parse_attention_range
 from nsysprof.attention.range_name import parse_range
 from nsysprof.attention.shape import Shape
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.trace.schema import Int64s
 
 # The sizes of q, k and v: the first three of the operator's inputs.

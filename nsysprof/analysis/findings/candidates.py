@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -17,7 +17,6 @@ from nsysprof.analysis.findings.slowed_copies import GIVES_BACK
 from nsysprof.analysis.findings.step_amounts import counted, in_calls, in_work, number_text
 from nsysprof.analysis.idle_time.call_classes import MEMORY, SLOW_NS, WAIT
 from nsysprof.analysis.replay.replay import ReplayChange, combine, no_change, without
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.trace.schema import Bools, Int64s
 from nsysprof.units import format_bytes, format_ns
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -24,7 +24,6 @@ from nsysprof.analysis.replay.execution_graph import ExecutionGraph, count_perio
 from nsysprof.analysis.replay.replay import ReplayChange, combine, no_change, replay
 from nsysprof.analysis.steps.find_steps import Steps, is_grid
 from nsysprof.attention.policy_file import PolicyFile
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.results.findings.causes import LEAST_SHARE, Finding, Findings
 from nsysprof.results.findings.stack_samples import StackSamples
 from nsysprof.trace.schema import Int64s, Tables

@@ -8,6 +8,7 @@ heads are as small as usual: a product moves two bytes a pair at the memory's sp
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,7 +18,6 @@ from nsysprof.analysis.findings.step_amounts import counted, in_work
 from nsysprof.analysis.findings.unfused_attention import UnfusedAttention, find_unfused_attention
 from nsysprof.analysis.idle_time.call_classes import MEMORY
 from nsysprof.analysis.replay.replay import ReplayChange, combine, without
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.trace.schema import Bools, Int64s
 from nsysprof.units import format_ns
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.trace.schema import PID_MASK, Bools, Int64s, Tables
 
 _FREED = 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pandas as pd
 
@@ -13,7 +15,6 @@ from nsysprof.analysis.idle_time.intervals_within import union_of_groups
 from nsysprof.analysis.kernel_names.variant_names import kernel_names
 from nsysprof.analysis.ranges.open_range import innermost_ranges
 from nsysprof.arrays import rows_by_key
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.results.findings.stack_samples import StackSamples
 from nsysprof.trace.schema import Bools, Int64s, Tables
 

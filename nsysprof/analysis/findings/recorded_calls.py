@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,6 @@ from nsysprof.analysis.kernel_names.variant_names import kernel_names
 from nsysprof.analysis.ranges.open_range import open_ranges
 from nsysprof.attention.attention_range import LAYERS, PREFIX, AttentionRange, parse_attention_range
 from nsysprof.attention.kernel_family import kernel_family, operator_family
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.results.column_registry.analysis_columns import ATTENTION
 from nsysprof.results.column_registry.column import Dtype
 from nsysprof.trace.schema import Bools, Int64s, Ints, Tables

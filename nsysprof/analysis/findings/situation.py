@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,6 @@ from nsysprof.analysis.ranges.open_range import innermost_ranges, open_ranges
 from nsysprof.analysis.replay.execution_graph import ExecutionGraph, count_periods
 from nsysprof.analysis.replay.replay import replay
 from nsysprof.analysis.steps.find_steps import Steps
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.trace.schema import COPY, FILL, MIGRATION, PID_MASK, Bools, Int64s, Tables
 
 HOST_TO_DEVICE, DEVICE_TO_HOST = 1, 2

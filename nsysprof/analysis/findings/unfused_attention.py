@@ -7,6 +7,7 @@ after it.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +15,6 @@ import numpy.typing as npt
 from nsysprof.analysis.kernel_names.kernel_labels import is_log_softmax
 from nsysprof.analysis.kernel_names.variant_names import Names
 from nsysprof.arrays import find_rows
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.trace.schema import Bools, Int64s, Ints, Rows
 
 # The most kernels between a softmax and the product on either side (scale, mask, dropout, casts).

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,6 @@ from nsysprof.analysis.idle_time.compiled_blame import blame_compiled, list_hold
 from nsysprof.analysis.idle_time.gaps import Gaps
 from nsysprof.analysis.idle_time.interval_layers import Layer, cut, merge_layer, overlay
 from nsysprof.arrays import compiled, count_codes, different
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.results.column_registry.analysis_columns import CAUSES
 from nsysprof.trace.growing_column import GrowingColumn
 from nsysprof.trace.schema import NULL, PID_MASK, Bools, Calls, Int64s, Ints, Rows, Tables

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from nsysprof.arrays import find_rows
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.trace.schema import COPY, Bools, Calls, Int64s, Ints, Tables
 
 WAIT, MEMORY, MODULE, COPIES, LAUNCH, OTHER = range(6)

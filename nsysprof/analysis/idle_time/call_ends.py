@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from nsysprof.arrays import compiled
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.trace.schema import PID_MASK, Bools, Calls, Int64s, Ints, Rows
 
 _BLOCK = 1 << 16

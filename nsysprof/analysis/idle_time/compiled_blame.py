@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,6 @@ from nsysprof.analysis.idle_time.call_ends import CallEnds
 from nsysprof.analysis.idle_time.gaps import Gaps
 from nsysprof.analysis.idle_time.interval_layers import Layer
 from nsysprof.arrays import compiled
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.results.column_registry.analysis_columns import CAUSES
 from nsysprof.trace.schema import PID_MASK, Bools, Calls, Int64s, Ints, Rows
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from nsysprof.analysis.attribution.start_order import go_through
 from nsysprof.arrays import compiled, find_rows
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.results.findings.causes import DeviceIdle
 from nsysprof.trace.growing_column import GrowingColumn
 from nsysprof.trace.schema import MIGRATION, Bools, Int64s, Rows, Work

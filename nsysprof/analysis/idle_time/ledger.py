@@ -6,7 +6,7 @@ Every idle nanosecond of a device between its first and its last work has exactl
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -18,7 +18,6 @@ from nsysprof.analysis.idle_time.instance_ledger import list_instances
 from nsysprof.analysis.idle_time.intervals_within import measure_by_code, union_of_groups
 from nsysprof.analysis.kernel_names.variant_names import Texts, kernel_names
 from nsysprof.notes import Note, make_note
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.results.column_registry.analysis_columns import CAUSES, IDLE_INSTANCES
 from nsysprof.results.column_registry.csv_table import empty_table
 from nsysprof.results.findings.causes import IDLE_COLUMNS, Idle

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-
-from nsysprof.quick_dataclass import dataclass
+from dataclasses import dataclass
 
 _TYPES = {
     "c10::BFloat16": "bf16", "__nv_bfloat16": "bf16", "cutlass::bfloat16_t": "bf16", "nv_bfloat16": "bf16",

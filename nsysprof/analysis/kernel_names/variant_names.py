@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from nsysprof.analysis.kernel_names.categories import categorize
 from nsysprof.analysis.kernel_names.kernel_labels import label_kernels
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.trace.schema import GRAPH, KERNEL, NULL, Ints, Tables
 
 Texts = npt.NDArray[np.object_]

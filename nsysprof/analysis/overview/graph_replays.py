@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 import numpy as np
 
 from nsysprof.notes import Remark, Severity, make_loss, make_note
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.trace.schema import PID_MASK, Int64s, Tables
 
 # The upper half of a node's id is its graph. Files without it say nothing about graphs.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -15,7 +16,6 @@ from nsysprof.analysis.overview.graph_replays import find_short_replays, judge_s
 from nsysprof.analysis.overview.memory import DeviceMemory
 from nsysprof.attention.range_name import parse_range
 from nsysprof.notes import Loss, Note, Remark, Severity, make_loss, make_note
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.trace.inputs.bundle_format import LEFT_OUT
 from nsysprof.trace.schema import COPY, FILL, GRAPH, KERNEL, PID_MASK, Bools, Int64s, Tables
 from nsysprof.units import format_bytes

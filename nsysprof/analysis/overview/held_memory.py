@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numpy as np
 
 from nsysprof.analysis.kernel_names.variant_names import Texts
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.results.allocator_memory import OTHERS, OwnedInSlices, OwnedOverTime
 from nsysprof.torchprof.allocator_history import ALLOC, FREE, DeviceHistory
 from nsysprof.trace.schema import Int64s

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pandas as pd
 
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.trace.schema import NULL, PID_MASK, Int64s, Tables
 
 # Values of ENUM_CUDA_MEM_KIND: 2 device, 3 array and 5 device static are memory of the GPU; 0 is pageable, 1 pinned, 4

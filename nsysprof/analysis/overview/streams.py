@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pandas as pd
 
@@ -10,7 +12,6 @@ from nsysprof.analysis.attribution.intervals import union_ns
 from nsysprof.analysis.attribution.start_order import go_through
 from nsysprof.analysis.overview.timeline import stream_labels
 from nsysprof.arrays import compiled, count_codes, find_rows
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.results.column_registry.analysis_columns import STREAMS
 from nsysprof.results.column_registry.csv_table import empty_table
 from nsysprof.trace.schema import COPY, FILL, KERNEL, MIGRATION, Int64s, Ints, Rows, Tables

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -49,7 +49,6 @@ from nsysprof.analysis.traffic.collectives import tabulate_collectives
 from nsysprof.analysis.traffic.energy import by_device
 from nsysprof.attention.policy_file import PolicyFile
 from nsysprof.notes import Loss, Note
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.results.analysis import (
     API_COLUMNS,
     KERNEL_COLUMNS,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from nsysprof.analysis.attribution.attributed_ranges import Attributed, attribute_ranges, close_ranges
@@ -13,7 +15,6 @@ from nsysprof.analysis.overview.memory import DeviceMemory, follow_memory
 from nsysprof.analysis.ranges.range_launches import LaunchCalls
 from nsysprof.analysis.traffic.dram import DramTraffic, dram_notes, drop_dead, gpus_of_used
 from nsysprof.notes import Loss, Note, Remark, Severity, make_note, split_losses
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.results.analysis import Device, Totals, TraceInfo
 from nsysprof.trace.gpu_metrics_schema import GpuMetrics
 from nsysprof.trace.schema import COPY, FILL, GRAPH, MIGRATION, NULL, Bools, Int64s, Tables, Work

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,6 @@ from nsysprof.analysis.kernel_names.variant_names import Texts, call_names, plai
 from nsysprof.analysis.ranges.range_evidence import RangeEvidence
 from nsysprof.analysis.ranges.range_launches import LaunchCalls
 from nsysprof.arrays import compiled
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.trace.schema import PID_MASK, Bools, Calls, Int64s, Ints, Rows, Tables
 
 # The most functions to list. Each costs time and memory for every range, and no program spends much time in more.

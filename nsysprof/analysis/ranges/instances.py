@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -10,7 +11,6 @@ import pandas as pd
 from nsysprof.analysis.attribution.attribute import Segments, expand
 from nsysprof.analysis.attribution.nesting import Paths
 from nsysprof.analysis.attribution.work_stretches import DeviceWork, OrderedWork
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.trace.schema import Bools, Int64s, Ints
 
 _ROWS_AT_ONCE = 1 << 21

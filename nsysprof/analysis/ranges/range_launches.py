@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pandas as pd
 
 from nsysprof.analysis.attribution.attribute import Segments, attribute_launched, merge
 from nsysprof.arrays import find_places
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.trace.schema import Bools, Calls, Int64s, Rows
 
 _CALLS_AT_ONCE = 1 << 22

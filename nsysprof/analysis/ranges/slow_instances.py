@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -14,7 +15,6 @@ from nsysprof.analysis.kernel_names.variant_names import call_names, plain_call_
 from nsysprof.analysis.ranges.instances import InstanceWork
 from nsysprof.analysis.ranges.range_evidence import RangeEvidence
 from nsysprof.notes import Note, make_note
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.trace.schema import Calls, Int64s, Tables
 from nsysprof.units import format_ns
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -33,7 +33,6 @@ from nsysprof.analysis.ranges.slow_instances import mark_slow_instances
 from nsysprof.analysis.traffic.dram import DramTraffic
 from nsysprof.arrays import compiled
 from nsysprof.notes import Note
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.results.analysis import RANGE_COLUMNS, RANGE_INSTANCE_COLUMNS, RANGE_TREE_COLUMNS
 from nsysprof.trace.schema import Bools, Int64s
 

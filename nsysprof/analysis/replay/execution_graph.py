@@ -5,7 +5,7 @@ Every time is stored relative to what it followed, so a replay of the unchanged 
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -22,7 +22,6 @@ from nsysprof.analysis.idle_time.full_queues import find_full_queues
 from nsysprof.analysis.idle_time.interval_layers import outermost
 from nsysprof.analysis.steps.find_steps import Steps
 from nsysprof.arrays import find_rows
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.trace.schema import MIGRATION, PID_MASK, Bools, Int64s, Ints, Tables
 
 # If a thread makes no call for longer than this, another thread may have worked for it meanwhile.

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -13,7 +13,6 @@ import numpy as np
 
 from nsysprof.analysis.replay.execution_graph import ExecutionGraph
 from nsysprof.arrays import is_code_made, machine_code
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.trace.schema import Bools, Int64s
 
 # With fewer events than this, plain Python finishes before llvmlite would make code: there are a dozen replays.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import pandas as pd
@@ -26,7 +26,6 @@ from nsysprof.attention.case import Case, row_of_case
 from nsysprof.attention.shape import SHAPE_COLUMNS
 from nsysprof.attention.work_model import attention_flops, least_bytes
 from nsysprof.notes import Note, make_note
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.results.block import LEAST_BLOCKS, OK, Block
 from nsysprof.results.device_limits.datasheet import Peak, find_peak
 from nsysprof.results.device_limits.roof import MOST_PCT

@@ -8,6 +8,7 @@ calls in that process.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,7 +17,6 @@ from nsysprof.analysis.sampling.rank_tests import kendall_p, theil_sen_slope
 from nsysprof.analysis.sampling.student_t import t_isf
 from nsysprof.analysis.sampling.variance_shrinkage import NO_PRIOR, Prior
 from nsysprof.arrays import Floats
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.results.block import OK, Block
 from nsysprof.results.named_times import steady_samples
 from nsysprof.results.samples import median_interval

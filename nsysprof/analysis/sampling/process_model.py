@@ -13,13 +13,13 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from nsysprof.analysis.sampling.student_t import t_isf, t_sf
 from nsysprof.analysis.sampling.variance_shrinkage import Prior, fit_prior
 from nsysprof.arrays import Floats
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.results.block import OK, Block
 from nsysprof.results.named_times import steady_samples
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from itertools import combinations
 
@@ -11,7 +12,6 @@ import numpy as np
 from nsysprof.analysis.sampling.process_model import Estimate, Turns, contrasts, estimate, fit, process_differences
 from nsysprof.analysis.sampling.variance_shrinkage import Prior
 from nsysprof.arrays import Floats
-from nsysprof.quick_dataclass import dataclass
 
 ALPHA = 0.05
 # How likely a planned measurement must be to find a difference of the wanted size.

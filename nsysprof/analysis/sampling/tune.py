@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
@@ -13,7 +14,6 @@ from nsysprof.analysis.sampling.significance import INTERIM_ALPHA, CaseVerdict, 
 from nsysprof.analysis.sampling.successive_halving import unsettled
 from nsysprof.attention.case import Case
 from nsysprof.attention.shape import SHAPE_COLUMNS, Shape, shape_of_row, varied_columns
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.results.block import OK, Block
 
 # With fewer processes, a pair that was measured again could not be tested.

@@ -8,12 +8,12 @@ d degrees of freedom.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import log
 
 import numpy as np
 
 from nsysprof.analysis.sampling.polygamma import digamma, inverse_trigamma, trigamma
-from nsysprof.quick_dataclass import dataclass
 
 # Fewer cases say little about how much variances differ between cases.
 _LEAST_CASES = 3

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 
 from nsysprof.analysis.sampling.student_t import t_isf, t_sf
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.results.rank_results import (
     REPLAY_ERROR_PCT,
     STRAGGLER_ALPHA,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
 from nsysprof.analysis.kernel_names.variant_names import Names
 from nsysprof.notes import Note, make_note
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.results.column_registry.analysis_columns import COLLECTIVES
 from nsysprof.results.column_registry.csv_table import empty_table
 from nsysprof.trace.schema import NULL, PID_MASK, Int64s, Tables

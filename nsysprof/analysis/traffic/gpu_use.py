@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from nsysprof.analysis.traffic.dram import DramTraffic, dram_in_groups
 from nsysprof.arrays import Floats
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.trace.gpu_metrics_schema import DramSeries, GpuMetrics, Int64s, UseSeries
 
 # With this peak, integrals in bytes become percent times ns.

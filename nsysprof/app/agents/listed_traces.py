@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-
-from nsysprof.quick_dataclass import dataclass
 
 _MOST_TRACES, _MOST_DEPTH = 10_000, 4
 # What a capture or a bench without a trace has for a comparison.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from nsysprof.attention.case import Case, expand_grid
-from nsysprof.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True)

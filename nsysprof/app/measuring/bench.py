@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,6 @@ from nsysprof.errors import CaptureFailedError, InterruptedCaptureError, Nsyspro
 from nsysprof.files.folder_kinds import BENCH
 from nsysprof.files.json_file import json_value
 from nsysprof.files.result_folder import claim_folder
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.results.block import WARMUP_RULE
 
 if TYPE_CHECKING:

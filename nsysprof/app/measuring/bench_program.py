@@ -8,7 +8,7 @@ import shlex
 import shutil
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,7 +25,6 @@ from nsysprof.files.output import write_whole
 from nsysprof.files.result_folder import claim_folder
 from nsysprof.files.written_by import VERSION
 from nsysprof.notes import Note, make_note
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.results.programs.program_runs import OK, ProgramComparison, TimedRun
 
 if TYPE_CHECKING:

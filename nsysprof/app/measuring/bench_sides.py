@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,7 +22,6 @@ from nsysprof.errors import InterruptedCaptureError, NsysprofError, UsageError
 from nsysprof.files.folder_kinds import SIDES
 from nsysprof.files.result_folder import claim_folder
 from nsysprof.files.written_by import VERSION
-from nsysprof.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     from nsysprof.capture.sampling.bench_run import BenchRun

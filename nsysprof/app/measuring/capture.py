@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,6 @@ from nsysprof.errors import (
 from nsysprof.files.folder_kinds import CAPTURE
 from nsysprof.files.json_file import json_value
 from nsysprof.files.result_folder import claim_folder
-from nsysprof.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,6 @@ from nsysprof.app.progress import SILENT, Progress
 from nsysprof.errors import DataLossError, InterruptedCaptureError, MissingToolError, NsysprofError, UsageError
 from nsysprof.files.folder_kinds import CAPTURE
 from nsysprof.files.result_folder import claim_folder
-from nsysprof.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     from nsysprof.app.measuring.capture_torch import TorchChoice

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +12,6 @@ from nsysprof.app.progress import Progress, Say
 from nsysprof.errors import UsageError
 from nsysprof.files.folder_kinds import CAPTURE
 from nsysprof.files.result_folder import claim_folder
-from nsysprof.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     from nsysprof.app.measuring.program_request import ProgramRequest

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,6 @@ from nsysprof.app.progress import SILENT, Progress
 from nsysprof.errors import InterruptedCaptureError, NsysprofError, ToolFailedError, UsageError
 from nsysprof.files.folder_kinds import CAPTURE
 from nsysprof.files.result_folder import claim_folder
-from nsysprof.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     from nsysprof.app.measuring.program_request import ProgramRequest

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,6 @@ from nsysprof.files.folder_kinds import CAPTURE
 from nsysprof.files.output import output_error
 from nsysprof.files.result_folder import claim_folder
 from nsysprof.notes import Note, Remarks, make_note
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.results.programs.latency_windows import LatencyWindows
 from nsysprof.results.programs.recorded_part import ProcessPart, RecordResult
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nsysprof.app.progress import SILENT, Progress
 from nsysprof.attention.policy_file import PolicyFile, read_policy
 from nsysprof.errors import NsysprofError, UsageError
-from nsysprof.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     from nsysprof.results.programs.policy_use import PolicyUse

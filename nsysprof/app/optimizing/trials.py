@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from nsysprof.analysis.attention_tuning.program_attention import ProgramFacts
 from nsysprof.analysis.attention_tuning.worth_trying import allocates_in_loops, wants_sdpa, wants_tf32
 from nsysprof.app.measuring.bench_program import ProgramSide, parse_program_side
 from nsysprof.app.optimizing.tune_uses import TunedProgram
 from nsysprof.capture.user_program.time_program import ATTN_IMPLEMENTATION
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.results.programs.optimization import UNFUSED_ATTENTION, PredictedGain
 
 # The variables of torch's allocator; a newer torch reads the first of them before the second.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,6 @@ from nsysprof.app.tuning.write_tuning import POLICY
 from nsysprof.attention.policy_file import PolicyFile, read_policy, write_policy
 from nsysprof.attention.shape import Shape, shape_of_row
 from nsysprof.errors import InterruptedCaptureError, NsysprofError
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.results.programs.optimization import AttentionUse, TunedUse
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,6 @@ from nsysprof.errors import InterruptedCaptureError, MissingToolError, OutputErr
 from nsysprof.files.folder_kinds import RANKS
 from nsysprof.files.folder_name import name_after
 from nsysprof.files.result_folder import ClaimedFolder, claim_folder
-from nsysprof.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     from nsysprof.app.trace_analysis.analyze_request import AnalyzeRequest

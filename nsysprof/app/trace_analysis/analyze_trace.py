@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,6 @@ from nsysprof.errors import UsageError
 from nsysprof.files.folder_kinds import ANALYSIS
 from nsysprof.files.folder_name import name_after
 from nsysprof.files.result_folder import claim_folder
-from nsysprof.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     from nsysprof.app.trace_analysis.analyze_request import AnalyzeRequest

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,6 @@ from nsysprof.app.tuning.read_attention import read_captured_attention
 from nsysprof.attention.case import Case, make_case
 from nsysprof.attention.policy_file import AUTO
 from nsysprof.errors import UsageError
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.results.programs.captured_attention import CapturedAttention
 
 if TYPE_CHECKING:

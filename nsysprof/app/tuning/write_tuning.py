@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nsysprof.app.measuring.bench import method_lines
 from nsysprof.files.json_file import json_value
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.results.table_records import to_records
 
 if TYPE_CHECKING:

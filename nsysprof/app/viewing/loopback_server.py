@@ -13,7 +13,7 @@ import shutil
 import socketserver
 import sys
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -21,7 +21,6 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from nsysprof.errors import UsageError
-from nsysprof.quick_dataclass import dataclass
 
 HOST = "127.0.0.1"
 # The port may differ, because ssh -L may use another one on the user's side.

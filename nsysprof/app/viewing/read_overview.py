@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -9,7 +10,6 @@ import msgspec
 
 from nsysprof.errors import NsysprofError
 from nsysprof.files.json_file import read_json
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.report.formats.view_page import ViewFinding
 
 # How many findings of each trace the list shows.

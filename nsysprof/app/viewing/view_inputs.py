@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from nsysprof.app.inputs.compare_inputs import is_input, is_trace
 from nsysprof.app.inputs.refuse_url import refuse_url
 from nsysprof.app.read_history import is_results_database
 from nsysprof.errors import NsysprofError, TraceError
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.report.formats.escape import clean
 
 HISTORY = "results database"

@@ -7,12 +7,11 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nsysprof.app.progress import Progress
 from nsysprof.errors import InterruptedCaptureError, NsysprofError
-from nsysprof.quick_dataclass import dataclass
 
 # How long to wait at the end for the job that is running (s).
 _PATIENCE_S = 3.0

@@ -8,6 +8,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
 
@@ -18,7 +19,6 @@ from nsysprof.bundle.source import BundleSource
 from nsysprof.bundle.verification.leak_corpus import Originals, collect_originals, texts_of_json
 from nsysprof.bundle.verification.verify import SecretLeakError, find_originals
 from nsysprof.errors import TraceDamagedError
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.trace.inputs.bundle_file import unpack_bundle
 from nsysprof.trace.open import open_trace, quote
 from nsysprof.trace.table_readers.collective_payloads import FIELDS

@@ -7,6 +7,7 @@ import io
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from nsysprof.bundle.allow_list import NSYS_TABLE
@@ -14,7 +15,6 @@ from nsysprof.bundle.names.program_text import program_text
 from nsysprof.bundle.names.public_names import is_public_call, is_public_kernel, is_public_range, public_backends
 from nsysprof.bundle.secret_values import collect_secrets, is_public, machine_secrets
 from nsysprof.bundle.verification.text_columns import text_columns
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.trace.open import open_trace, quote
 
 _SHORTEST_LINE = 8  # characters; a shorter line that a program printed, such as `done`, reveals nothing

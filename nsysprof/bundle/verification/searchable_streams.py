@@ -10,12 +10,12 @@ import sqlite3
 import struct
 import zlib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from mmap import mmap
 from pathlib import Path
 
 from nsysprof.bundle.names.program_text import page_parts
 from nsysprof.bundle.verification.text_columns import text_columns
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.trace.open import quote
 
 _SQLITE, _PNG = b"SQLite format 3\0", b"\x89PNG\r\n\x1a\n"

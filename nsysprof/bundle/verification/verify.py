@@ -6,6 +6,7 @@ import base64
 import json
 import mmap
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 from urllib.parse import quote as percent_encode
@@ -15,7 +16,6 @@ from nsysprof.bundle.secret_values import SHORTEST, is_public
 from nsysprof.bundle.verification.leak_corpus import Originals
 from nsysprof.bundle.verification.searchable_streams import Stream, streams_of
 from nsysprof.errors import OutputError
-from nsysprof.quick_dataclass import dataclass
 
 _SHORTEST_ENCODED = 6  # bytes; base64 or hex of fewer bytes is found in any file by chance
 # Among packed bytes, pixels and integers, a short needle is found by chance.

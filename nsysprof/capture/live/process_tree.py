@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import dataclass
 from pathlib import Path
-
-from nsysprof.quick_dataclass import dataclass
 
 _MOST_PROCESSES = 10_000
 _LONGEST = 300

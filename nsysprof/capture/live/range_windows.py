@@ -5,9 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-
-from nsysprof.quick_dataclass import dataclass
 
 # The same names as in nsysprof.workload.program_start.range_times, which runs inside the program.
 FOLDER = "NSYSPROF_RANGES_FOLDER"

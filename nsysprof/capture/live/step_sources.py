@@ -7,11 +7,11 @@ import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from nsysprof.errors import UsageError
-from nsysprof.quick_dataclass import dataclass
 
 # The names of groups in a pattern that contain a duration, and their unit in nanoseconds.
 _UNITS = {"s": 1e9, "ms": 1e6, "us": 1e3, "ns": 1.0}

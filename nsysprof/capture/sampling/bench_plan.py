@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import Annotated
 
 from msgspec import Meta
@@ -11,7 +12,6 @@ from msgspec import Meta
 from nsysprof.attention.case import Case, check_names
 from nsysprof.attention.range_name import format_range, varied_keys
 from nsysprof.errors import UsageError
-from nsysprof.quick_dataclass import dataclass
 
 GRAPHS = ("auto", "always", "never", "short")
 

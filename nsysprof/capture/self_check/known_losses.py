@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from nsysprof.quick_dataclass import dataclass
+from dataclasses import dataclass
+
 from nsysprof.results.checks.recording_check import Lost
 
 MEMORY_USAGE = "--cuda-memory-usage=true"

@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from nsysprof.errors import ToolFailedError
@@ -21,7 +22,6 @@ from nsysprof.nsight.nsys import (
     run_export,
 )
 from nsysprof.nsight.run_tool import run_tool
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.results.checks.probe_result import ProbeResult, ProbeVerdict
 
 _PROGRAM = Path(__file__).parents[2] / "workload" / "probe_program.py"

@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nsysprof.capture.manifest import Program
@@ -36,7 +36,6 @@ from nsysprof.capture.user_program.streamed import Ended, Streams, run_streamed
 from nsysprof.errors import NsysprofError, ToolFailedError
 from nsysprof.notes import Loss, Note, Remarks, make_loss, make_note, split_losses
 from nsysprof.nsight.run_tool import Step
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.results.checks.recording_check import NOT_WATCHED, CudaProcess, Lost, RecordingCheck, WatchedGpu
 
 _FINISH_S = 120.0  # how long nsys may take to write the report of a worker that the launcher killed (s)

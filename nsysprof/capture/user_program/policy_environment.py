@@ -9,12 +9,12 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from msgspec import DecodeError, json
 
 from nsysprof.capture.user_program.program_hook import HOOK_FOLDER
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.results.programs.policy_use import PolicyUse, add_uses
 
 # The same names as in nsysprof.workload.applied_policy.from_environment, which works inside the program.

@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from nsysprof.capture.plan import METRICS_HZ
 from nsysprof.errors import UsageError
-from nsysprof.quick_dataclass import dataclass
 
 NO_RANGE, PROFILER_API, NVTX_RANGE = "none", "cudaProfilerApi", "nvtx:"
 # nsysprof sets these options itself: with other values the folder would not hold what the manifest says.

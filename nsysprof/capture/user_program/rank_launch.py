@@ -12,7 +12,7 @@ import shutil
 import stat
 import sys
 import tempfile
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nsysprof.capture.rank import attempt_of, read_identity
@@ -21,7 +21,6 @@ from nsysprof.capture.user_program.rank_record import claim_rank, logs_of, repor
 from nsysprof.capture.user_program.record_program import own_watchers, program_environment, record_program
 from nsysprof.errors import NsysprofError, OutputError
 from nsysprof.files.json_file import encode_json, read_json
-from nsysprof.quick_dataclass import dataclass
 
 VARIABLE = "PYTHON_EXEC"  # documented by torch.distributed.run
 

@@ -9,7 +9,7 @@ others.
 from __future__ import annotations
 
 import os
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,6 @@ from nsysprof.files.json_file import decode_json, encode_json
 from nsysprof.files.output import output_error, write_whole
 from nsysprof.notes import Note, make_note
 from nsysprof.nsight.run_tool import Step
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.results.missing_source import MissingSource
 from nsysprof.results.power_samples import power_beside
 

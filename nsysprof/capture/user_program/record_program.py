@@ -8,6 +8,7 @@ import os
 import secrets
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
@@ -23,7 +24,6 @@ from nsysprof.notes import Note, make_note
 from nsysprof.nsight.nsys import explain_profile_failure, import_again, profile_argv, recording_of
 from nsysprof.nsight.nsys_session import stop_recording
 from nsysprof.nsight.run_tool import Step
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.results.missing_source import MissingSource
 from nsysprof.units import format_bytes
 

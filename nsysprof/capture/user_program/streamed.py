@@ -11,12 +11,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import IO, Any
 
 from nsysprof.capture.user_program.left_running import LeftRunning
-from nsysprof.quick_dataclass import dataclass
 
 _POLL_S = 0.1
 _GRACE_S = 10.0  # the time between a signal and the next, stronger one (s)

@@ -7,12 +7,11 @@ of NCCL's collectives show it. Where neither is known, a rank has no clock.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.ranks.collective_waits.collectives import Collectives
 from nsysprof.results.rank_results import MOST_RESIDUAL_NS, ClockFit, RankRow
 from nsysprof.trace.schema import Int64s

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 import numpy as np
 
 from nsysprof.analysis.kernel_names.variant_names import Names
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.ranks.collective_waits.rank_progress import RankProgress, measure_progress
 from nsysprof.ranks.overlap import Overlap
 from nsysprof.trace.schema import Bools, Int64s, Ints, Tables

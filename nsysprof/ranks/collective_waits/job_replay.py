@@ -9,11 +9,10 @@ happened once is counted once, and lateness that the others would have spent wai
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.ranks.collective_waits.clocks import Arrivals, Matched
 from nsysprof.ranks.collective_waits.rank_progress import SAME_NS
 from nsysprof.results.samples import median_interval

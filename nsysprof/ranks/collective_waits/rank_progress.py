@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from nsysprof.analysis.idle_time.call_classes import HELD_NOTHING, LAUNCH, classify_calls
 from nsysprof.analysis.idle_time.full_queues import find_full_queues
 from nsysprof.arrays import find_places
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.ranks.overlap import Cover, cover
 from nsysprof.trace.schema import MIGRATION, NULL, Bools, Calls, Int64s, Ints, Tables, Work
 

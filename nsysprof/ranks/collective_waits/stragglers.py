@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -24,7 +25,6 @@ from nsysprof.analysis.stragglers.late_ranks import (
     typical_others,
     typical_pairs,
 )
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.ranks.collective_waits.clocks import Arrivals
 from nsysprof.ranks.collective_waits.job_replay import (
     RecordedJob,

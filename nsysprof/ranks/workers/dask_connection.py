@@ -6,12 +6,12 @@ import contextlib
 import logging
 import re
 import threading
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nsysprof.errors import MissingToolError, SchedulerError, UsageError
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.ranks.partial_files import code_version
 
 if TYPE_CHECKING:

@@ -6,13 +6,13 @@ A kernel that is longer than a slice fills its lane; a thousand short ones with 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from nsysprof.arrays import Floats, Int64s
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.report.figures.occupancy import BusyShares, busy_shares, category_shares
 from nsysprof.report.figures.style.palette import API, CATEGORY_COLORS, INK, RANGE, quieten
 from nsysprof.report.figures.style.scale import NS_PER_S

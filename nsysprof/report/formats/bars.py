@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.report.document import Bars, Cell, Column, StackedBar, Unit
 from nsysprof.report.figures.style.palette import CATEGORY_COLORS, IDLE_COLORS
 from nsysprof.report.formats.cell_text import cell_text

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import base64
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.report.document import (
     Cell,
     Chart,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from rich.cells import cell_len
 
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.report.document import Column, Table, Unit
 from nsysprof.report.formats.cell_text import cell_text
 from nsysprof.report.formats.escape import clean

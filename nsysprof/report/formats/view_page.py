@@ -6,11 +6,11 @@ Every page is HTML with one script and one style of ours, and is sent with page_
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from html import escape
 from typing import Any
 
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.report.formats.escape import clean
 from nsysprof.report.formats.html import page_scripts
 from nsysprof.report.formats.page import content_security_policy, read_asset

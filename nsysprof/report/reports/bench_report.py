@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 
 from nsysprof.files.written_by import VERSION
 from nsysprof.notes import Note
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.report.document import (
     Code,
     Column,

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
 
 from nsysprof.files.written_by import VERSION
 from nsysprof.notes import Note
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.report.document import Code, Lines, Notes, Paragraph, Part, Report, Section, Table
 from nsysprof.report.formats.escape import clean
 from nsysprof.report.sections.bench_tables import latency_table

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.report.sections.range_labels import range_label
 from nsysprof.results.analysis import Analysis
 from nsysprof.results.device_limits.roof import known

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from nsysprof.quick_dataclass import dataclass
+from dataclasses import dataclass
+
 from nsysprof.results.analysis import TraceInfo
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import StrEnum
 
 from nsysprof.notes import Remarks
-from nsysprof.quick_dataclass import dataclass
 
 
 class Lost(StrEnum):

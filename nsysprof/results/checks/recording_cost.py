@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 
 import pandas as pd
 
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.results.column_registry.analysis_columns import RECORDING_COST
 
 # A range that recording slows by more than this share says little about the CPU.

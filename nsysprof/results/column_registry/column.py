@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
-
-from nsysprof.quick_dataclass import dataclass
 
 
 class Dtype(StrEnum):

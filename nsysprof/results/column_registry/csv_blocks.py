@@ -12,12 +12,11 @@ import functools
 import io
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-
-from nsysprof.quick_dataclass import dataclass
 
 Array = npt.NDArray[Any]
 

@@ -6,7 +6,7 @@ sparse FP16 TFLOPS, and neither its dense peak (121) nor its bandwidth (300 GB/s
 
 from __future__ import annotations
 
-from nsysprof.quick_dataclass import dataclass
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,11 @@ They are here because the analysis decides by them and the reports show them.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.results.device_limits.datasheet import Peak, find_peak
 from nsysprof.results.device_limits.launch_bound import LAUNCH_BOUND_SHARE
 

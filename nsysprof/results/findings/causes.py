@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import pandas as pd
 
 from nsysprof.files.json_file import json_value
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.results.column_registry.analysis_columns import FINDINGS, IDLE
 
 IDLE_COLUMNS = IDLE.names

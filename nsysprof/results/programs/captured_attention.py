@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-
-from nsysprof.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nsysprof.quick_dataclass import dataclass
+from dataclasses import dataclass
 
 # A ratio of medians with its interval of 95 % (None: too few steps).
 Ratio = tuple[float, float | None, float | None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -10,7 +11,6 @@ from msgspec import Struct
 from nsysprof.attention.shape import Shape
 from nsysprof.files.json_file import json_value
 from nsysprof.notes import Note
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.results.programs.program_runs import ProgramComparison
 
 # The version of the JSON. 1: the first.

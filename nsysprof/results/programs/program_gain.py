@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from nsysprof.attention.shape import Shape
-from nsysprof.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True)

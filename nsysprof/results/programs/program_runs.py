@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -9,7 +10,6 @@ from msgspec import Struct
 
 from nsysprof.files.json_file import json_value
 from nsysprof.notes import Note
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.results.comparison import LatencyChange
 from nsysprof.results.gate_result import GateResult, Outcome
 from nsysprof.results.programs.policy_use import PolicyUse

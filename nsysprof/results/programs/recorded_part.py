@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from nsysprof.errors import NsysprofError
 from nsysprof.files.json_file import json_value
 from nsysprof.notes import Note
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.results.programs.latency_windows import LatencyWindows
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from nsysprof.arrays import Int64s, different
-from nsysprof.quick_dataclass import dataclass
 
 _INTERIOR, _LEAF = 5, 13
 _BATCH_BYTES = 1 << 20

@@ -5,10 +5,10 @@ from __future__ import annotations
 import sqlite3
 import struct
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 import pandas as pd
 
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.trace.columns import read_rows, table_sql
 from nsysprof.trace.open import Trace, quote
 from nsysprof.trace.schema import NULL

@@ -7,12 +7,12 @@ number is the machine's ordinal.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.trace.columns import read_rows
 from nsysprof.trace.open import Trace
 from nsysprof.trace.schema import NULL, DeviceRow, Int64s

@@ -7,11 +7,11 @@ import json
 import re
 import sqlite3
 from collections.abc import Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from nsysprof.notes import make_note
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.trace.columns import read_rows, table_sql
 from nsysprof.trace.gpu_metrics_schema import DramSeries, GpuMetrics, Int64s, UseSeries
 from nsysprof.trace.open import Trace, quote

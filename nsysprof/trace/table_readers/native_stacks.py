@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
+from dataclasses import dataclass
 from pathlib import Path
 
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.trace.columns import table_sql
 from nsysprof.trace.open import Trace, open_trace, quote
 from nsysprof.trace.table_readers.long_names import cut_name

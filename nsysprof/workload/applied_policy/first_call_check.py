@@ -10,12 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-
-from nsysprof.quick_dataclass import dataclass
 
 # The tolerances, as relative Frobenius norms. In fp32, a kernel may compute in TF32 (10 bits, like fp16).
 OUTPUT_TOLERANCE = {torch.float16: 4e-3, torch.bfloat16: 3e-2, torch.float32: 4e-3}

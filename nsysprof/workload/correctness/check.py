@@ -25,11 +25,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 
 from nsysprof.attention.case import Case
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.workload.backends import Attention, check_form
 from nsysprof.workload.correctness.reference import Inputs, Piece, Rounding, reference_pieces, split_heads
 from nsysprof.workload.measuring.case_tensors import DTYPES, draw_gradient, draw_inputs, make_mask

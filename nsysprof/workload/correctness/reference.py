@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import torch
-
-from nsysprof.quick_dataclass import dataclass
 
 BLOCK_BYTES = 256 << 20  # the size of all (queries x keys) intermediates of one block together
 _INTERMEDIATES = 8  # arrays of that size at once: scores, probabilities, their gradients, and temporaries

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from nsysprof.attention.attention_call import AttentionCall
 from nsysprof.attention.shape import has_learned_mask
-from nsysprof.quick_dataclass import dataclass
 
 _DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.ranks.engine import Task, plan_tasks, prepare_parts
 from nsysprof.ranks.identity import find_sources
 

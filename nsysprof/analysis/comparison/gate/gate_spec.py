@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from nsysprof.analysis.sampling.significance import MARGIN_PCT
 from nsysprof.errors import UsageError
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.results.comparison import METRICS
 from nsysprof.results.findings.finding_codes import CODES, MEMORY_CODES
 

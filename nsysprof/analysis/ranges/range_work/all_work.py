@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,6 @@ from nsysprof.analysis.attribution.caused_work import CausedWork
 from nsysprof.analysis.attribution.intervals import union_ns
 from nsysprof.analysis.attribution.work_stretches import OrderedWork, add_up
 from nsysprof.analysis.ranges.range_evidence import RangeEvidence
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.trace.schema import COPY, FILL, Int64s, Rows, Work
 
 _BYTES = (("caused_memcpy_bytes", COPY), ("caused_memset_bytes", FILL))

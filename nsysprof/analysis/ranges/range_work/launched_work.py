@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import Executor
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -15,7 +16,6 @@ from nsysprof.analysis.kernel_names.variant_names import Names
 from nsysprof.analysis.ranges.range_evidence import RangeEvidence
 from nsysprof.analysis.ranges.range_work.name_kernels import name_kernels
 from nsysprof.errors import TraceForeignError
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.results.analysis import RANGE_KERNEL_COLUMNS
 from nsysprof.trace.schema import COPY, FILL, KERNEL, Int64s, Ints
 

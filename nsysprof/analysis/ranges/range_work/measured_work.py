@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -12,7 +12,6 @@ from nsysprof.analysis.attribution.nesting import nesting_levels
 from nsysprof.analysis.ranges.instances import InstanceWork
 from nsysprof.analysis.ranges.range_evidence import RangeEvidence
 from nsysprof.arrays import compiled
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.trace.schema import Int64s, Rows, Work
 
 # How many numbers the compiled code has of each instance, of each group, and of work that waits.

@@ -9,12 +9,12 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from nsysprof.arrays import Int64s
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.report.figures.occupancy import resample_shares
 from nsysprof.report.figures.style.palette import CATEGORY_COLORS
 from nsysprof.report.formats.escape import clean

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,6 @@ import numpy.typing as npt
 import pandas as pd
 
 from nsysprof.arrays import Int64s, rows_by_key
-from nsysprof.quick_dataclass import dataclass
 from nsysprof.report.formats.escape import clean
 from nsysprof.results.analysis import Analysis
 from nsysprof.results.event_rows import CallRows, WorkRows, pieces
