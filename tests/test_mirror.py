@@ -1,4 +1,4 @@
-"""The tests mirror the package path for path: a test file is named after the module that it tests."""
+"""The tests mirror the package path for path: a test file is named after the module it tests, and perhaps a topic."""
 
 from __future__ import annotations
 
@@ -44,13 +44,20 @@ ACROSS = {
 TESTS = Path(__file__).parent
 
 
+def is_named_after_a_module(test: Path) -> bool:
+    """Return whether the name of a test file is that of a module beside its place, alone or with a topic behind it."""
+    folder = PACKAGE / test.relative_to(TESTS).parent
+    words = test.stem.removeprefix("test_").removesuffix("_gpu").split("_")
+    names = ["_".join(words[:count]) for count in range(1, len(words) + 1)]
+    return any((folder / f"{name}.py").exists() or (folder / name / "__init__.py").exists() for name in names)
+
+
 def test_every_test_file_is_named_after_the_module_that_it_tests() -> None:
-    wrong = []
-    for path in sorted(TESTS.glob("*/**/test_*.py")):
-        tested = PACKAGE / path.relative_to(TESTS).parent / path.stem.removeprefix("test_").removesuffix("_gpu")
-        is_mirror = tested.with_suffix(".py").exists() or (tested / "__init__.py").exists()
-        if not is_mirror and path.relative_to(TESTS).as_posix() not in ACROSS:
-            wrong.append(path.relative_to(TESTS).as_posix())
+    wrong = [
+        name
+        for path in sorted(TESTS.glob("*/**/test_*.py"))
+        if not is_named_after_a_module(path) and (name := path.relative_to(TESTS).as_posix()) not in ACROSS
+    ]
     assert not wrong, f"name {wrong} after a module, or give each a line in ACROSS"
 
 
