@@ -102,10 +102,27 @@ def _read_integer(length_bytes: int) -> _Step:
     return step
 
 
+def _check_keys(step: _Step, name: str) -> _Step:
+    """Refuse keys of a dictionary other than texts and integers of 64 bits, before they are hashed.
+
+    The hash of a tuple in tuples without end overflows the stack of C, and that of larger integers can be chosen.
+    """
+
+    def checking(self: Any) -> None:
+        keys = self.stack[-2:-1] if name == "SETITEM" else self.stack[::2]
+        if not all(type(key) is str or (type(key) is int and -(1 << 63) <= key < 1 << 64) for key in keys):
+            raise _Refused("has a key that is neither a text nor an integer of 64 bits")
+        step(self)
+
+    return checking
+
+
 def _steps(own: dict[int, _Step]) -> dict[int, _Step]:
     steps = {code: own[code] if name in _ALLOWED else _refuse(name) for name, code in _CODES.items()}
     for name in _COUNTED:
         steps[_CODES[name]] = _count(steps[_CODES[name]])
+    for name in ("SETITEM", "SETITEMS", "DICT"):
+        steps[_CODES[name]] = _check_keys(steps[_CODES[name]], name)
     for name, length in (("LONG1", 1), ("LONG4", 4)):
         steps[_CODES[name]] = _read_integer(length)
     return steps

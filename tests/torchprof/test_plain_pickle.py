@@ -54,6 +54,11 @@ def persistent() -> bytes:
         pytest.param(b"\x80\x02\x82\x01.", id="extension registry"),
         pytest.param(b"\x80\x05}\x97.", id="out-of-band buffer"),
         pytest.param(b"\x80\x02cos\nsystem\n(X\x04\x00\x00\x00truetR.", id="hand-written"),
+        pytest.param(b"\x80\x04})" + b"\x85" * 250_000 + b"K\x01s.", id="a key of tuples in tuples"),
+        pytest.param(
+            b"\x80\x04}(" + b"\x8a\x0c" + ((1 << 61) - 1 << 9).to_bytes(12, "little") + b"Nu.", id="keys that collide"
+        ),
+        pytest.param(b"\x80\x04()K\x01d.", id="a tuple as key, by DICT"),
         pytest.param(b"\x80\x02\x8b" + struct.pack("<i", 1 << 20) + b"\x01" * (1 << 20) + b".", id="huge integer"),
     ],
 )
@@ -85,7 +90,7 @@ def test_too_many_objects_and_too_large_files_are_refused(tmp_path: Path, monkey
         (b"", TraceEmptyError),
         (b"SQLite format 3\0", TraceForeignError),
         (b"\x80\x04\x95", TraceDamagedError),
-        (b"\x80\x02}]K\x01s.", TraceDamagedError),  # a list as a key
+        (b"\x80\x02}]K\x01s.", TraceForeignError),  # a list as a key
         (b"\x80\x02a.", TraceDamagedError),
         (b"\x80\xff.", TraceDamagedError),
     ],
