@@ -4,6 +4,7 @@ import json
 import re
 
 import pandas as pd
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -49,3 +50,10 @@ def test_no_cell_of_a_table_is_a_formula_or_begins_another_row():
     assert [len(row) for row in rows if row] == [2] * (len(starts) + 1)
     assert not any(re.match("[=+@\uff1d-]", cell) for row in rows for cell in row)
     assert plain_cell("kernel<int>") == "kernel<int>"
+    assert plain_cell("a; b") == "a; b"
+
+
+@pytest.mark.parametrize("text", [";=cmd|' /C calc'!A0;", 'a; "=1', "a;;-1", "a;\uff1d1"])
+def test_no_cell_is_a_formula_where_semicolons_separate_cells(text):
+    cells = next(csv.reader(io.StringIO(plain_cell(text)), delimiter=";", skipinitialspace=True))
+    assert not any(re.match("[=+@\uff1d-]", cell) for cell in cells)

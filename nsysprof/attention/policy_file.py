@@ -22,6 +22,7 @@ from nsysprof.errors import PolicyError
 from nsysprof.files.json_file import FileHeader, encode_json, read_json
 from nsysprof.files.output import write_whole
 from nsysprof.files.written_by import VERSION
+from nsysprof.plain_text import plain_line
 
 # The version of the format. 1: the first.
 FORMAT_VERSION = 1
@@ -104,9 +105,14 @@ def read_policy(path: Path) -> PolicyFile:
             raise PolicyError(f"{path} is damaged: rules {first} and {index} are for the same call.", "Tune again.")
     return PolicyFile(
         file.rules,
-        device=file.device or "cuda",
-        gpu_name=file.gpu_name,
-        torch_version=file.torch_version,
-        cudnn_version=file.cudnn_version,
-        created_utc=file.created_utc or "",
+        device=plain_line(file.device or "cuda"),
+        gpu_name=_plain(file.gpu_name),
+        torch_version=_plain(file.torch_version),
+        cudnn_version=_plain(file.cudnn_version),
+        created_utc=plain_line(file.created_utc or ""),
     )
+
+
+def _plain(text: str | None) -> str | None:
+    """Return a text of the file without what could command a terminal."""
+    return None if text is None else plain_line(text)

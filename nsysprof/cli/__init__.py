@@ -138,9 +138,8 @@ def main() -> None:
     try:
         code = _run()
         show_status("")
-        if output is not None:
-            output.flush()
-            code = _judge_output(output, code)
+        output.flush()
+        code = _judge_output(output, code)
     except KeyboardInterrupt:  # a second Ctrl-C while the first is being reported
         code = InterruptedCaptureError.exit_code
     # everything is done; now Ctrl-C would only make Python's own exit a traceback

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pandas as pd
 
+from nsysprof.errors import TraceForeignError
 from nsysprof.trace.columns import read_rows, read_with_texts
 from nsysprof.trace.inline_executor import InlineExecutor
 from nsysprof.trace.open import Trace
@@ -24,6 +25,8 @@ from nsysprof.trace.table_readers.memory import read_memory
 from nsysprof.trace.table_readers.waits import read_overheads, read_syncs
 from nsysprof.trace.table_readers.work import read_work
 
+# NVIDIA's largest machine that shares one memory has 576.
+MOST_DEVICES = 1024
 _RANGE_TYPES = {59: "PushPop", 60: "StartEnd", 70: "PushPop", 71: "StartEnd"}
 _DOMAIN_TYPE = 75
 _CUDA_BEGAN, _CUPTI_COUNTED = "CUDA injection initialized", "Number of CUPTI events produced"
@@ -55,6 +58,7 @@ def read_tables(trace: Trace, progress: Callable[[str], None] | None = None) -> 
         except BaseException:
             trace.limits.cancelled.set()  # the pool waits for tasks that have begun
             raise
+    _refuse_many_devices(trace, work)
     trace.notes[noted:] = sorted(trace.notes[noted:], key=lambda note: note.text)  # the order of threads varies
     if KERNEL in recorded:
         say(f"read {work.kernels:,} kernels")
@@ -86,6 +90,15 @@ def read_tables(trace: Trace, progress: Callable[[str], None] | None = None) -> 
         graph_nodes=nodes,
         payloads=payloads,
     )
+
+
+def _refuse_many_devices(trace: Trace, work: Work) -> None:
+    """Raise TraceForeignError where more GPUs work than any machine has; each takes milliseconds to analyse."""
+    devices = len(np.unique(work.device_of))
+    if devices > MOST_DEVICES:
+        raise TraceForeignError(
+            f"{trace.identity} names {devices:,} GPUs; at most {MOST_DEVICES:,} are read.", "Record it again."
+        )
 
 
 def read_strings(trace: Trace) -> pd.Series:

@@ -85,3 +85,9 @@ def test_any_json_is_a_policy_or_an_error_of_ours(tmp_path_factory, data):
         read_policy(path)
     except PolicyError as error:
         assert error.next_step
+
+
+def test_facts_of_a_strange_policy_command_no_terminal(tmp_path):
+    path = tmp_path / "policy.json"
+    path.write_text(json.dumps({"format_version": 1, "torch_version": "\x1b]0;PWN\x07\x1b[2J", "rules": []}))
+    assert read_policy(path).torch_version == "\ufffd]0;PWN\ufffd\ufffd[2J"

@@ -1,7 +1,11 @@
+import lzma
 import os
+import re
 import resource
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -182,10 +186,32 @@ def test_a_full_standard_output_fails_only_what_is_nowhere_else(trace_path, tmp_
     assert "The files are written" in done.stderr
     assert (tmp_path / "o" / "report.md").exists()
     assert shell("nsysprof --version > /dev/full").returncode == 4
+    done = shell(f"nsysprof analyze {trace_path('mem')} --no-figures --out {tmp_path / 'p'} --json > /dev/full")
+    assert done.returncode == 4  # no file has what --json prints
 
 
-def test_a_closed_standard_output_is_nothing_to_fail_for():
-    assert shell("nsysprof --version >&-").returncode == 0
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("command", ["--version", "doctor --json", "analyze {trace} --no-figures --out {out}"])
+def test_closed_streams_are_nothing_to_fail_for(trace_path, tmp_path, command, closed):
+    code = 1 if command.startswith("doctor") and shell("nsysprof doctor").returncode == 1 else 0
+    line = f"nsysprof {command} {closed}".format(trace=trace_path("mem"), out=tmp_path / "o")
+    assert shell(line).returncode == code, line
+
+
+def test_names_of_a_trace_do_not_command_a_workflow(trace_path, tmp_path):
+    """GitHub Actions obeys lines of its log that begin with ::, and ##[ wherever it stands."""
+    trace = tmp_path / "g.sqlite"
+    trace.write_bytes(lzma.decompress((REPOSITORY / "traces/mp.sqlite.xz").read_bytes()))
+    with closing(sqlite3.connect(trace)) as database, database:
+        database.execute(
+            "UPDATE NVTX_EVENTS SET textId = NULL, text = CASE rowid % 2 WHEN 0 THEN '::error file=a::msg' "
+            "ELSE '##[add-mask]x' END WHERE eventType = 59"
+        )
+    line = f"nsysprof analyze {trace} --no-figures --out {tmp_path / 'o'} --force"
+    assert "::error" in shell(line).stdout
+    printed = shell(f"GITHUB_ACTIONS=true {line}").stdout
+    assert "error file=a::msg" in printed
+    assert not re.search(r"^\s*::|##\[", printed, re.MULTILINE)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import _thread
 import gc
 import gzip
 import io
+import json
 import lzma
 import os
 import shutil
@@ -150,6 +151,58 @@ def test_the_limit_of_time_is_one_of_sqlite_too(tmp_path: Path, monkeypatch: pyt
 
 
 @pytest.mark.usefixtures("in_time")
+def test_all_statements_share_one_limit_of_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twelve tables that each took the whole limit kept a file of 37 kB for eight minutes."""
+    monkeypatch.setattr("nsysprof.trace.sqlite.confine._LEAST_SECONDS", 0.5)
+    monkeypatch.setattr(columns, "has_shared_pages", lambda *_: False)
+    path = program(tmp_path / "t.sqlite")
+    share_pages(path, "CUPTI_ACTIVITY_KIND_RUNTIME")
+    with open_trace(path) as trace, trace.lock:
+        begun = time.thread_time()
+        for _ in range(8):
+            with pytest.raises(sqlite3.OperationalError, match="interrupted") as caught:
+                trace.limits.begin()
+                trace.connection.execute("SELECT max(end) FROM CUPTI_ACTIVITY_KIND_RUNTIME").fetchall()
+            assert trace.limits.explain(caught.value) == "reading it takes far longer than its size allows"
+        assert time.thread_time() - begun < 1.5
+
+
+def test_two_tables_in_one_place_are_damage(tmp_path: Path) -> None:
+    path = program(tmp_path / "t.sqlite")
+    with closing(sqlite3.connect(path, isolation_level=None)) as database:
+        database.execute("PRAGMA writable_schema=ON")
+        database.execute(
+            "UPDATE sqlite_master SET rootpage = (SELECT rootpage FROM sqlite_master WHERE name = 'StringIds') "
+            "WHERE name = 'CUPTI_ACTIVITY_KIND_RUNTIME'"
+        )
+    with pytest.raises(TraceDamagedError, match="two of its tables are in the same place"), open_trace(path):
+        pass
+
+
+@pytest.mark.parametrize("varied", ["device", "stream", "name"])
+@pytest.mark.usefixtures("in_time")
+def test_a_small_file_of_many_devices_streams_or_names(tmp_path: Path, varied: str) -> None:
+    """Each device took 4 ms, and each stream time in proportion to the others."""
+    path, count = tmp_path / "t.json", 10_000
+    arguments = {"stream": 7, "device": 0}
+    events = [
+        {
+            "ph": "X", "cat": "kernel", "name": f"k{number}" if varied == "name" else "k", "pid": 0, "tid": 7,
+            "ts": number, "dur": 1,
+            "args": {**arguments, varied: number, "correlation": number + 1},
+        }
+        for number in range(count)
+    ]  # fmt: skip
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}), encoding="utf-8")
+    trace = resolve_input(path, None, tmp_path)
+    if varied == "device":
+        with pytest.raises(TraceForeignError, match="10,000 GPUs"):
+            analyze_trace(trace)
+    else:
+        assert analyze_trace(trace).totals.kernel_count == count
+
+
+@pytest.mark.usefixtures("in_time")
 def test_one_long_text_for_all_rows(tmp_path: Path) -> None:
     """Rows whose texts go on on the same overflow pages: 3 MB on the disk, 4 GB to be read."""
     path = tmp_path / "t.sqlite"
@@ -252,7 +305,7 @@ def test_a_packed_bomb_is_refused_before_it_fills_the_disk(
 def test_no_step_of_unpacking_takes_much_memory(suffix: str) -> None:
     """98 KB of .zst took 3.2 GB: all that one megabyte unpacked to."""
     packed = PACKERS[suffix](bytes(150 << 20) if suffix == ".zst" else bytes(8 << 20))
-    pieces = [len(piece) for piece in unpack._READERS[suffix](io.BytesIO(packed))]
+    pieces = [len(piece) for piece in unpack._READERS[suffix](io.BytesIO(packed), len(packed))]
     assert sum(pieces) == (150 << 20 if suffix == ".zst" else 8 << 20)
     assert max(pieces) <= 64 << 20
 

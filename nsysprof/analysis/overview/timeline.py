@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
@@ -145,17 +147,21 @@ def stream_labels(work: Work) -> list[str]:
 
     The label has process, device and context where the number alone is not unique.
     """
-    of_variant = pd.DataFrame(work.streams_of, columns=["global_pid", "device_id", "context_id", "stream_id"])
-    streams = of_variant[work.kind_of != MIGRATION].drop_duplicates()
+    devices: defaultdict[int, set[int]] = defaultdict(set)
+    processes: defaultdict[int, set[int]] = defaultdict(set)
+    contexts: defaultdict[tuple[int, int, int], set[int]] = defaultdict(set)
+    for pid, device, context, stream in work.streams_of[work.kind_of != MIGRATION].tolist():
+        devices[stream].add(device)
+        processes[stream].add(pid)
+        contexts[pid, device, stream].add(context)
     labels = []
-    for pid, device, context, stream in of_variant.itertuples(index=False):
-        twins = streams[streams["stream_id"] == stream]
+    for pid, device, context, stream in work.streams_of.tolist():
         text = f"stream {stream}"
-        if twins["device_id"].nunique() > 1:
+        if len(devices[stream]) > 1:
             text = f"GPU {device} {text}"
-        if twins["global_pid"].nunique() > 1:
+        if len(processes[stream]) > 1:
             text = f"pid {(pid >> 24) & 0xFFFFFF} {text}"
-        if twins[(twins["global_pid"] == pid) & (twins["device_id"] == device)]["context_id"].nunique() > 1:
+        if len(contexts[pid, device, stream]) > 1:
             text = f"ctx {context} {text}"
         labels.append(text)
     return labels

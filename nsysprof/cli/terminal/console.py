@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from nsysprof.cli.terminal.standard_streams import mark_saved
+
 if TYPE_CHECKING:
     from nsysprof.report.document import Report
 
@@ -20,6 +22,7 @@ def print_json(data: object) -> None:
     """Print a result for `--json`: every number with all of its digits, and null where one is unknown."""
     from nsysprof.files.json_file import encode_json
 
+    mark_saved(saved=False)  # no file has this text
     typer.echo(encode_json(data).decode(), nl=False)
 
 

@@ -7,26 +7,35 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 import sys
 from typing import Any, TextIO, cast
 
 
-def forgive_streams() -> ForgivingStream | None:
+def forgive_streams() -> ForgivingStream:
     """Wrap standard output and error in streams that continue when they cannot be written; return the former."""
-    if sys.stderr is not None:
-        sys.stderr = cast("TextIO", ForgivingStream(sys.stderr))
-    if sys.stdout is None:
-        return None
+    open_standard_streams()
+    sys.stderr = cast("TextIO", ForgivingStream(sys.stderr))
     output = ForgivingStream(sys.stdout)
     sys.stdout = cast("TextIO", output)
     return output
 
 
-def mark_saved() -> None:
-    """Say that the result is on disk, so that a full standard output loses nothing."""
+def open_standard_streams() -> None:
+    """Open what the shell has closed (`>&-`) as the null device, so that no file of ours gets the number of one."""
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(number, True)
+    os.close(number)
+    sys.stdin = sys.stdin or os.fdopen(0, encoding="utf-8", closefd=False)
+    sys.stdout = sys.stdout or os.fdopen(1, "w", encoding="utf-8", closefd=False)
+    sys.stderr = sys.stderr or os.fdopen(2, "w", encoding="utf-8", closefd=False)
+
+
+def mark_saved(*, saved: bool = True) -> None:
+    """Say whether the result is on disk, so that a full standard output loses nothing."""
     if isinstance(sys.stdout, ForgivingStream):
-        sys.stdout.is_saved = True
+        sys.stdout.is_saved = saved
 
 
 def show_status(text: str) -> None:
@@ -39,8 +48,12 @@ def show_status(text: str) -> None:
         stream.write_beneath(text[:most])
 
 
+# GitHub Actions obeys lines of the log that begin with ::, and ##[ in any place; names of a trace may hold either.
+_WORKFLOW_COMMAND = re.compile(r"(^\s*:(?=:)|##(?=\[))", re.MULTILINE)
+
+
 class ForgivingStream:
-    """Passes text on to a stream until that fails, and drops the rest.
+    """Passes text on to a stream until that fails, and drops the rest. No text commands a workflow of GitHub Actions.
 
     failure: why it failed; None while it works.
     is_saved: whether what is printed is on disk too.
@@ -51,6 +64,7 @@ class ForgivingStream:
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
+        self._is_in_workflow = "GITHUB_ACTIONS" in os.environ
         self.failure: OSError | None = None
         self.is_saved = False
 
@@ -69,7 +83,9 @@ class ForgivingStream:
     def _write(self, text: str) -> int:
         if self.failure is None:
             try:
-                return self._stream.write(text)
+                # An invisible space of zero width makes it a plain text.
+                plain = _WORKFLOW_COMMAND.sub("\\1\u200b", text) if self._is_in_workflow else text
+                self._stream.write(plain)
             except OSError as error:
                 self._give_up(error)
         return len(text)

@@ -11,8 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-# The most processor time that reading may take: far more than any real trace needs (SQLite reads 50 MB/s).
-_LEAST_SECONDS, _BYTES_PER_SECOND = 20.0, 1_000_000
+# The most processor time that reading may take, all statements and threads together: far more than any real trace needs
+# (SQLite reads 50 MB/s).
+_LEAST_SECONDS, _BYTES_PER_SECOND = 10.0, 4_000_000
 # SQLite's virtual machine runs this many steps between two looks at the clock.
 _STEPS = 20_000
 # The most text that a scan may return: the size of the file, times a factor, plus a constant. UTF-16 text grows when it
@@ -25,7 +26,7 @@ _DENIAL = re.compile(r"^not authorized|^access to .* is prohibited$", re.DOTALL)
 
 
 class Confinement:
-    """The limits of one connection, shared by all who use it. `begin` resets them for the next statement.
+    """The limits of one file, shared by all who read it. `begin` announces the next statement.
 
     Only the thread's processor time counts, so that a slow disk or a suspended machine does not use up the limit.
     """
@@ -34,21 +35,23 @@ class Confinement:
         self.cancelled = threading.Event()
         self._seconds = _LEAST_SECONDS + file_bytes / _BYTES_PER_SECOND
         self._most_text = _MOST_TEXT * file_bytes + _FREE_TEXT
+        self._spent = 0.0
+        # The processor time of each thread at its last look at the clock.
         self._since: dict[int, float] = {}
         self._text = 0
         self._is_exceeded = False
         self._is_denied = False
 
     def begin(self) -> None:
-        """Start the limits again for the next statement of this thread."""
+        """Begin the next statement of this thread: what the thread did since the one before does not count."""
         self._since[threading.get_ident()] = time.thread_time()
-        self._text = 0
 
     def step(self) -> bool:
         """Return whether SQLite must stop. SQLite calls this every few steps."""
-        now = time.thread_time()
-        begun = self._since.setdefault(threading.get_ident(), now)
-        self._is_exceeded = now - begun > self._seconds
+        thread, now = threading.get_ident(), time.thread_time()
+        self._spent += now - self._since.get(thread, now)
+        self._since[thread] = now
+        self._is_exceeded = self._spent > self._seconds
         return self._is_exceeded or self.cancelled.is_set()
 
     def decode(self, raw: bytes) -> str:
@@ -139,6 +142,9 @@ def _connect_confined(path: Path, file_bytes: int, limits: Confinement) -> sqlit
         connection.execute("PRAGMA trusted_schema = OFF")
         connection.execute("PRAGMA cell_size_check = ON")
         listed = connection.execute("SELECT name, type = 'table' AND rootpage > 0 FROM sqlite_master").fetchall()
+        roots = "SELECT count(*) > count(DISTINCT rootpage) FROM sqlite_master WHERE type = 'table' AND rootpage > 0"
+        if connection.execute(roots).fetchone()[0]:
+            raise sqlite3.DatabaseError("two of its tables are in the same place")
     except BaseException:  # damaged text, too
         connection.close()
         raise
