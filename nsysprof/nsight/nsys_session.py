@@ -64,6 +64,11 @@ def start_recording(
     _run(argv, "start the recording", environment, _ANSWER_S)
 
 
+def is_recording(nsys: Path, session: str, environment: Mapping[str, str]) -> bool:
+    """Return whether a session records at this moment. Raises ToolFailedError."""
+    return "Collection" in list_sessions(nsys, environment).get(session, "")
+
+
 def stop_recording(nsys: Path, session: str, environment: Mapping[str, str]) -> None:
     """Stop the recording of a session, and return once nsys has written its report. Raises ToolFailedError."""
     argv = [str(nsys), "stop", f"--session={session}"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 from nsysprof.app.inputs.request_limits import LONGEST_RECORDING_S, MOST_WATCHED_S
 from nsysprof.app.measuring.process_traces import split_trace
 from nsysprof.app.progress import SILENT, Progress
+from nsysprof.capture.folder import NSYS_REPORT
 from nsysprof.errors import (
     DataLossError,
     InterruptedCaptureError,
@@ -21,6 +23,7 @@ from nsysprof.errors import (
     UsageError,
 )
 from nsysprof.files.folder_kinds import CAPTURE
+from nsysprof.files.folder_state import read_state
 from nsysprof.files.output import output_error
 from nsysprof.files.result_folder import claim_folder
 from nsysprof.notes import Note, Remarks, make_note
@@ -78,8 +81,8 @@ def record_held(
     held: HeldProgram, request: RecordRequest, progress: Progress, *, is_held: Callable[[], bool] | None = None
 ) -> RecordResult:
     """Record a part of a held program, as `record` does, where the program is already known."""
-    from nsysprof.capture.folder import NSYS_REPORT, prepare_folder
-    from nsysprof.capture.live.record_part import Until, record_part
+    from nsysprof.capture.folder import prepare_folder
+    from nsysprof.capture.live.record_part import Until, record_part, stop_killed
     from nsysprof.files.folder_lock import hold_lock
 
     source = _source(held, request)
@@ -92,6 +95,8 @@ def record_held(
     try:
         lock = hold_lock(root / "recording")
         with lock:
+            if stop_killed(held):
+                progress.tell("an earlier recording was killed, and nsys still recorded: it is stopped")
             folder = _next_folder(root)
             with claim_folder(folder, CAPTURE, force=False) as claimed:
                 prepare_folder(claimed.path)
@@ -147,7 +152,12 @@ def _source(held: HeldProgram, request: RecordRequest) -> StepCounter | None:
 
 
 def _next_folder(root: Path) -> Path:
+    """Return the folder of the next recording. Those go in which a killed one recorded nothing."""
     try:
+        for path in root.glob("recording-*"):
+            state = read_state(path)
+            if state is not None and not state.get("whole") and not (path / NSYS_REPORT).exists():
+                shutil.rmtree(path)
         names = [re.fullmatch(r"recording-(\d{1,9})", path.name) for path in root.iterdir()]
     except OSError as error:
         raise output_error(root, error) from error

@@ -22,6 +22,14 @@ _HOW = "Start one: nsysprof capture --hold --out FOLDER -- PROGRAM."
 
 
 @dataclass(frozen=True)
+class _Holder:
+    """What the folder says: which process holds its program."""
+
+    format_version: int
+    holder_pid: int
+
+
+@dataclass(frozen=True)
 class HeldProgram:
     """What another process must know in order to record a part of a held program."""
 
@@ -52,13 +60,16 @@ class HeldProgram:
 
 
 def publish(held: HeldProgram) -> None:
-    """Write what other processes must know into the folder, and register the folder where `record` looks for it."""
-    write_whole(Path(held.folder) / HELD, encode_json(held))
-    with contextlib.suppress(OSError):  # then the user must name the folder
+    """Register the program where `record` looks for it, and write into its folder which process holds it.
+
+    Only the register is believed: it is private, and a folder may come from anywhere.
+    """
+    with contextlib.suppress(OSError):  # then only a signal starts a recording
         place = _register()
         place.mkdir(mode=0o700, exist_ok=True)
         if _is_ours(place):
-            (place / str(held.holder_pid)).write_text(held.folder, encoding="utf-8")
+            write_whole(place / str(held.holder_pid), encode_json(held))
+    write_whole(Path(held.folder) / HELD, encode_json(_Holder(FORMAT_VERSION, held.holder_pid)))
 
 
 def retract(held: HeldProgram) -> None:
@@ -71,14 +82,14 @@ def retract(held: HeldProgram) -> None:
 def find_held(folder: Path | None) -> HeldProgram:
     """Return the held program of a folder, or the only one of this user. Raises UsageError where there is none."""
     if folder is not None:
-        return _read(folder)
-    found = _registered()
-    if not found:
+        return _find(folder)
+    programs = _registered()
+    if not programs:
         raise UsageError("No held program was found.", _HOW)
-    if len(found) > 1:
-        names = ", ".join(sorted(each.folder for each in found)[:5])
-        raise UsageError(f"{len(found)} held programs were found: {names}.", "Give the folder of one of them.")
-    return found[0]
+    if len(programs) > 1:
+        names = ", ".join(sorted(program.folder for program in programs)[:5])
+        raise UsageError(f"{len(programs)} held programs were found: {names}.", "Give the folder of one of them.")
+    return programs[0]
 
 
 def started_ticks(pid: int) -> int | None:
@@ -91,36 +102,63 @@ def started_ticks(pid: int) -> int | None:
         return None
 
 
-def _read(folder: Path) -> HeldProgram:
+def _find(folder: Path) -> HeldProgram:
+    """Return the held program of a folder, as the register of its holder describes it."""
     path = folder / HELD
     if not path.is_file():
         raise UsageError(f"{folder} is not the folder of a held program.", _HOW)
     try:
-        held = read_json(path, HeldProgram, kind="a held program", advice=_HOW, newest=FORMAT_VERSION)
+        pid = read_json(path, _Holder, kind="a held program", advice=_HOW, newest=FORMAT_VERSION).holder_pid
     except TraceError as error:
         raise UsageError(error.text, error.next_step) from error
-    if path.stat().st_uid != os.getuid():
-        raise UsageError(f"{folder} belongs to another user.", "Record it as that user.")
-    if not held.is_alive():
-        raise UsageError(f"The program of {folder} is no longer held: it has ended.", _HOW)
+    ended = UsageError(f"The program of {folder} is no longer held by this user.", _HOW)
+    place = _register(_environment_of(pid).get("TMPDIR"))
+    if not place.is_dir() or not _is_ours(place):
+        raise ended
+    held = _read(place / str(pid))
+    if held is None or not Path(held.folder).exists() or not Path(held.folder).samefile(folder):
+        raise ended
     return held
 
 
+def _read(entry: Path) -> HeldProgram | None:
+    """Return the program of an entry of the register; None where it is damaged, or its holder has ended."""
+    try:
+        held = read_json(entry, HeldProgram, kind="a held program", advice=_HOW, newest=FORMAT_VERSION)
+    except TraceError:
+        return None
+    return held if held.is_alive() and str(held.holder_pid) == entry.name else None
+
+
 def _registered() -> list[HeldProgram]:
-    place, found = _register(), []
+    place, programs = _register(), []
     if not place.is_dir() or not _is_ours(place):
         return []
-    for path in sorted(place.iterdir()):
-        try:
-            found.append(_read(Path(path.read_text(encoding="utf-8"))))
-        except (UsageError, OSError, ValueError):
+    for entry in sorted(place.iterdir()):
+        held = _read(entry)
+        if held is not None:
+            programs.append(held)
+        else:
             with contextlib.suppress(OSError):
-                path.unlink()  # left over by a holder that was killed
-    return found
+                entry.unlink()  # left over by a holder that was killed
+    return programs
 
 
-def _register() -> Path:
-    return Path(tempfile.gettempdir()) / f"nsysprof-held-{os.getuid()}"
+def _environment_of(pid: int) -> dict[str, str]:
+    """Return the environment of a process of this user; empty for any other."""
+    try:
+        text = Path(f"/proc/{pid}/environ").read_bytes()
+        if Path(f"/proc/{pid}").stat().st_uid != os.getuid():
+            return {}
+    except OSError:
+        return {}
+    pairs = (os.fsdecode(entry).partition("=") for entry in text.split(b"\0") if entry)
+    return {name: value for name, _, value in pairs}
+
+
+def _register(folder: str | None = None) -> Path:
+    """Return where the programs are registered that this user holds. folder: TMPDIR of the holder, where it has one."""
+    return Path(folder or tempfile.gettempdir()) / f"nsysprof-held-{os.getuid()}"
 
 
 def _is_ours(place: Path) -> bool:

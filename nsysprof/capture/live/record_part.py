@@ -24,7 +24,7 @@ from nsysprof.capture.self_check.size_watch import SizeWatch, StopReason
 from nsysprof.errors import NsysprofError, ToolFailedError
 from nsysprof.notes import Loss, Remarks, make_note
 from nsysprof.nsight.nsys import run_export
-from nsysprof.nsight.nsys_session import start_recording, stop_recording
+from nsysprof.nsight.nsys_session import is_recording, start_recording, stop_recording
 from nsysprof.nsight.run_tool import Step
 from nsysprof.units import format_bytes
 
@@ -127,6 +127,18 @@ def record_part(
     with _finishing(part, say):
         _finish(held, part, until, say, inspect)
     return part
+
+
+def stop_killed(held: HeldProgram) -> bool:
+    """Stop what a killed recording left running, and return whether there was any.
+
+    The caller holds the lock of all recordings of the program, so that no other process records it.
+    """
+    nsys = Path(held.nsys)
+    if not is_recording(nsys, held.session, held.environment):
+        return False
+    stop_recording(nsys, held.session, held.environment)
+    return True
 
 
 def _record(

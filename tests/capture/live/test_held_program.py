@@ -1,5 +1,6 @@
 """How a held program is found, and when it is not."""
 
+import json
 import os
 from dataclasses import replace
 
@@ -12,7 +13,7 @@ from nsysprof.errors import UsageError
 
 @pytest.fixture
 def held(tmp_path, monkeypatch):
-    monkeypatch.setattr(held_program, "_register", lambda: tmp_path / "register")
+    monkeypatch.setattr(held_program, "_register", lambda _folder=None: tmp_path / "register")
 
     def make(name):
         folder = tmp_path / name
@@ -48,7 +49,7 @@ def test_several_must_be_named(held, tmp_path):
 def test_a_killed_holder_and_a_number_that_was_given_again(held, tmp_path):
     gone = replace(held("gone"), holder_started=1)
     publish(gone)
-    with pytest.raises(UsageError, match="has ended"):
+    with pytest.raises(UsageError, match="no longer held"):
         find_held(tmp_path / "gone")
     with pytest.raises(UsageError, match="No held program was found"):
         find_held(None)
@@ -68,3 +69,16 @@ def test_a_register_that_others_can_write_is_not_believed(held, tmp_path):
     (tmp_path / "register").chmod(0o777)
     with pytest.raises(UsageError, match="No held program was found"):
         find_held(None)
+
+
+def test_a_folder_names_no_program_that_is_run(held, tmp_path):
+    """Whoever unpacks a stranger's folder would have run his `nsys`, by the number of any process that runs."""
+    publish(held("one"))
+    strange = tmp_path / "strange"
+    strange.mkdir()
+    facts = {**vars(held("two")), "folder": str(strange), "nsys": str(strange / "x"), "argv": [], "start_options": []}
+    (strange / HELD).write_text(json.dumps(facts))
+    for pid in (os.getpid(), 2, os.getppid()):
+        (strange / HELD).write_text(json.dumps({**facts, "holder_pid": pid}))
+        with pytest.raises(UsageError, match="no longer held by this user"):
+            find_held(strange)

@@ -77,7 +77,11 @@ class Held:
         self.process, self.folder = process, folder
 
     def facts(self):
-        return json.loads((self.folder / "held.json").read_text())
+        """Return what the private register says. The folder says only which process holds the program."""
+        holder = json.loads((self.folder / "held.json").read_text())
+        assert set(holder) == {"format_version", "holder_pid"}
+        (entry,) = self.folder.parent.glob(f"nsysprof-held-*/{holder['holder_pid']}")
+        return json.loads(entry.read_text())
 
     def end(self):
         os.kill(self.facts()["program_pid"], signal.SIGTERM)
@@ -295,3 +299,22 @@ def test_options_that_make_no_sense(nsys, tmp_path):
     done = run("capture", "--hold", "--dry-run", "--out", tmp_path / "x", "--", "true", cwd=tmp_path, env=env)
     assert "launch --session-new=" in done.stdout
     assert not (tmp_path / "x").exists()
+
+
+def test_a_killed_recording_spoils_no_later_one(hold, nsys, tmp_path):
+    """nsys recorded on without end, and refused every later recording."""
+    held, environment = hold(), {**os.environ, "TMPDIR": str(tmp_path)}
+    command = [sys.executable, "-m", "nsysprof", "record", held.folder, "--seconds", "60", "--watch", "0"]
+    killed = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    sessions = [nsys, "sessions", "list"]
+    while " Collection " not in subprocess.check_output(sessions, text=True, env=environment):
+        assert killed.poll() is None
+    killed.kill()
+    killed.wait()
+    done = run("record", held.folder, "--seconds", "1", "--watch", "0")
+    assert "an earlier recording was killed" in done.stderr
+    recordings = sorted(held.folder.glob("recording-*"))
+    assert [sorted(path.name for path in folder.glob("nsys.*")) for folder in recordings] == [
+        ["nsys.nsys-rep"], ["nsys.nsys-rep", "nsys.sqlite"],
+    ]  # fmt: skip
+    held.end()
