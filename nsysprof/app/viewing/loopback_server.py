@@ -99,9 +99,14 @@ class _Handler(BaseHTTPRequestHandler):
     def _refuse_method(self) -> None:
         self.close_connection = True  # anything that follows, such as a body, is not read
         text = b"Only GET is answered.\n"
-        self._send(Answer(text, status=HTTPStatus.METHOD_NOT_ALLOWED, headers={"Allow": "GET"}))
+        refused = Answer(text, status=HTTPStatus.METHOD_NOT_ALLOWED, headers={"Allow": "GET"})
+        self._send(self._refusal() or refused)
 
-    do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = do_TRACE = do_CONNECT = _refuse_method
+    def __getattr__(self, name: str) -> Any:
+        """Refuse every other method, known or not, once host and token are right."""
+        if name.startswith("do_"):
+            return self._refuse_method
+        raise AttributeError(name)
 
     def _refusal(self) -> Answer | None:
         hosts = self.headers.get_all("Host") or []

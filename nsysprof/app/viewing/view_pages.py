@@ -260,7 +260,9 @@ def _read_report(folder: Path) -> str:
     path = folder / _REPORT
     if path.is_symlink() or not path.is_file() or path.stat().st_size > _LARGEST_REPORT:
         raise NsysprofError(f"{path.name} in {folder.name} was not written by nsysprof.", "Analyze the trace again.")
-    return path.read_text(encoding="utf-8", errors="replace")
+    text = path.read_text(encoding="utf-8", errors="replace")
+    # A <meta http-equiv=refresh> leaves the page, which no policy forbids. Ours is sent as a header, too.
+    return re.sub("http-equiv", "data-equiv", text, flags=re.IGNORECASE)
 
 
 def _page(text: str, status: HTTPStatus = HTTPStatus.OK, *, policy: str = "") -> Answer:

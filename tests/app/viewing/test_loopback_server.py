@@ -60,7 +60,7 @@ def test_a_wrong_token_is_refused_whatever_it_shares_with_the_right_one(view):
         assert ask(view, f"/{wrong}/", token=False).status == 403, wrong
 
 
-@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH"])
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH", "FOO"])
 def test_only_get(view, method):
     reply = ask(view, "", method=method)
     assert reply.status == 405
@@ -94,3 +94,9 @@ def test_a_port_that_is_taken_is_said(view):
 def test_each_session_has_a_token_of_its_own(view):
     with LoopbackServer(0, lambda _path, _query: Answer(b"")) as other:
         assert other.token != view.server.token
+
+
+@pytest.mark.parametrize("method", ["POST", "HEAD", "FOO"])
+def test_other_methods_learn_nothing_without_host_and_token(view, method):
+    assert ask(view, "", method=method, token=False).status == 403
+    assert ask(view, "", method=method, host="evil.example").status == 421

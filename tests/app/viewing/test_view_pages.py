@@ -91,10 +91,12 @@ def test_a_page_of_a_stranger_runs_no_script_and_asks_nobody(tmp_path):
     folder = tmp_path / "theirs"
     folder.mkdir()
     (folder / "summary.json").write_text("{}")
-    (folder / "report.html").write_text("<html><body><script>steal()</script></body></html>")
+    leaving = '<meta HTTP-equiv="refresh" content="0;url=http://127.0.0.1:9/leak">'
+    (folder / "report.html").write_text(f"<html><body><script>steal()</script>{leaving}</body></html>")
     (folder / "link.csv").symlink_to("/etc/hostname")
     (folder / "a ü#?.csv").write_text("mine")
     with viewing(folder) as view:
+        assert "http-equiv" not in ask(view, "report-0").text.lower(), "no policy forbids a page to leave itself"
         policy = ask(view, "report-0").headers["Content-Security-Policy"]
         rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
         assert rules["default-src"] == "'none'"
