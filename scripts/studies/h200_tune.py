@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from nsysprof.results.block import OK
+from nsysprof.results.samples import OK
 from nsysprof.units import format_ns, format_ratio
 from scripts.studies.tables import ANALYSIS, machine, markdown
 

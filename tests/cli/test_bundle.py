@@ -257,7 +257,7 @@ def write_bench(folder: Path, kind: str, backends: tuple[str, str]) -> Path:
     from nsysprof.attention.case import Case
     from nsysprof.capture.sampling.bench import BenchRun
     from nsysprof.capture.sampling.bench_plan import BenchPlan
-    from nsysprof.results.block import Block
+    from nsysprof.results.samples import Block
 
     cases = tuple(Case(backend, seq=seq, dtype="fp32") for backend in backends for seq in (64, 128))
     blocks = [

@@ -17,7 +17,7 @@ from nsysprof.report.formats.markdown import render_markdown
 from nsysprof.report.reports.bench_report import BenchReport, bench_report
 from nsysprof.report.reports.tune_report import tuning_sections
 from nsysprof.report.sections.bench_tables import latency_table, target_table, verdict_lines
-from nsysprof.results.block import Block
+from nsysprof.results.samples import Block
 from tests.analysis.blocks import make_blocks
 
 

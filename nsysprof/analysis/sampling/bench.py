@@ -26,10 +26,9 @@ from nsysprof.attention.case import Case, row_of_case
 from nsysprof.attention.shape import SHAPE_COLUMNS
 from nsysprof.attention.work_model import attention_flops, least_bytes
 from nsysprof.notes import Note, make_note
-from nsysprof.results.block import LEAST_BLOCKS, OK, Block
 from nsysprof.results.device_limits.datasheet import Peak, find_peak
 from nsysprof.results.device_limits.roof import MOST_PCT
-from nsysprof.results.named_times import dropped_samples, named_times
+from nsysprof.results.samples import LEAST_BLOCKS, OK, Block, dropped_samples, named_times
 
 _TOP_STATUS = ("wrong", "ineligible", "out_of_memory", "timeout", "crashed", "error")
 _FEW_PAIRS = 5

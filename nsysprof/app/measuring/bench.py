@@ -16,7 +16,7 @@ from nsysprof.errors import CaptureFailedError, InterruptedCaptureError, Nsyspro
 from nsysprof.files.folder_kinds import BENCH
 from nsysprof.files.json_file import json_value
 from nsysprof.files.result_folder import claim_folder
-from nsysprof.results.block import WARMUP_RULE
+from nsysprof.results.samples import WARMUP_RULE
 
 if TYPE_CHECKING:
     from nsysprof.analysis.sampling.bench import BenchResults, SelfCheck

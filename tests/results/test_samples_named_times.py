@@ -1,7 +1,6 @@
 import pytest
 
-from nsysprof.results.block import OK, Block
-from nsysprof.results.named_times import event_over_graph, named_times, steady_samples
+from nsysprof.results.samples import OK, Block, event_over_graph, named_times, steady_samples
 
 BLOCKS = [
     Block(0, process, 0, OK, values_ns=(900, 40, 42, 44, 46), other_caches_ns=(99, 20, 22, 24, 26), graph_ns=(21, 21),
