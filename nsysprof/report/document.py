@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 from nsysprof.notes import Note
-from nsysprof.results.gate_result import GateResult
+from nsysprof.results.checks import GateResult
 
 Value = int | float | str | bool | None
 

@@ -9,10 +9,10 @@ import msgspec
 from nsysprof.notes import Note
 from nsysprof.results import allocator_memory, comparison
 from nsysprof.results.analysis import Coverage, Device, Totals, TraceInfo
+from nsysprof.results.checks import GateResult
 from nsysprof.results.column_registry import analysis_columns, case_columns, rank_columns
 from nsysprof.results.column_registry.column import Dtype, FileColumn, TableFile
 from nsysprof.results.findings.causes import DeviceIdle, Finding, Findings, WhatIf
-from nsysprof.results.gate_result import GateResult
 from nsysprof.results.latency_history import CaseHistory, HistoryPoint
 from nsysprof.results.programs.optimization import Optimization
 from nsysprof.results.programs.policy_use import PolicyUse

@@ -10,7 +10,7 @@ from typing import Any
 from nsysprof.attention.case import Case
 from nsysprof.notes import Loss, Note
 from nsysprof.results.allocator_memory import AllocatorMemory, MemoryComparison
-from nsysprof.results.gate_result import GateResult, Outcome
+from nsysprof.results.checks import GateResult, Outcome
 
 # The parts of a range's wall time. They add up to it exactly (ns).
 PARTS = ("before_ns", "kernels_ns", "copies_ns", "fills_ns", "graphs_ns", "gaps_ns", "after_ns")

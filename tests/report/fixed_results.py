@@ -38,7 +38,7 @@ from nsysprof.report.reports.tune_report import tuning_report, tuning_sections
 from nsysprof.report.reports.whatif_report import whatif_report
 from nsysprof.results.allocator_memory import AllocatorMemory
 from nsysprof.results.analysis import Analysis
-from nsysprof.results.checks.machine_check import Check, State
+from nsysprof.results.checks import Check, GateFinding, GateResult, Outcome, State
 from nsysprof.results.comparison import (
     METRICS,
     PARTS,
@@ -53,7 +53,6 @@ from nsysprof.results.comparison import (
     VersionComparison,
 )
 from nsysprof.results.findings.causes import Finding, Findings, WhatIf, WhatIfAnswer
-from nsysprof.results.gate_result import GateFinding, GateResult, Outcome
 from nsysprof.results.latency_history import CaseHistory, HistoryPoint
 from nsysprof.results.programs.latency_windows import LatencyWindow, LatencyWindows
 from nsysprof.results.programs.optimization import (

@@ -13,6 +13,7 @@ from nsysprof.report.formats.junit import render_junit
 from nsysprof.report.formats.markdown import render_markdown
 from nsysprof.report.reports.compare_report import compare_report
 from nsysprof.report.sections.compare_tables import latency_table, part_table, verdict_line
+from nsysprof.results.checks import GateFinding, GateResult, Outcome
 from nsysprof.results.comparison import (
     METRICS,
     PARTS,
@@ -26,7 +27,6 @@ from nsysprof.results.comparison import (
     SideOfCase,
     VersionComparison,
 )
-from nsysprof.results.gate_result import GateFinding, GateResult, Outcome
 
 HOSTILE = "<img src=x onerror=alert(1)>|`$x$`\x1b[31m\ud800"
 SIDE = SideOfCase("ok", median_ns=100_000.0, samples=150, blocks=15, processes=3, inputs=1)

@@ -30,7 +30,7 @@ from nsysprof.results.programs.program_runs import OK, ProgramComparison, TimedR
 if TYPE_CHECKING:
     from nsysprof.analysis.comparison.gate.gate_spec import GateRule
     from nsysprof.capture.user_program.time_program import TimedProgram
-    from nsysprof.results.gate_result import GateResult
+    from nsysprof.results.checks import GateResult
     from nsysprof.results.programs.program_runs import ValueComparison
 
 RUNS = "runs.json"
@@ -265,7 +265,7 @@ def conclude(runs: Sequence[TimedRun], request: ProgramBenchRequest, notes: Sequ
 
 def _values_gate(values: ValueComparison) -> GateResult:
     """Return the gate's result for the values. Different values are a regression, however fast the candidate is."""
-    from nsysprof.results.gate_result import GateFinding, GateResult, Outcome
+    from nsysprof.results.checks import GateFinding, GateResult, Outcome
 
     outcome = {"equal": Outcome.PASS, "different": Outcome.REGRESSION}.get(values.verdict, Outcome.INCONCLUSIVE)
     rule = f"values within {values.tolerance_pct:g} %"

@@ -131,8 +131,8 @@ def turns_of_sides(request: SidesRequest) -> BenchRequest:
 def _is_decided(request: SidesRequest, folders: Mapping[str, Path]) -> bool:
     """Return whether both folders decide every case, at the significance level of an interim test."""
     from nsysprof.analysis.comparison.compare_turns import EARLY_ALPHA
+    from nsysprof.results.checks import Outcome
     from nsysprof.results.comparison import LatencyVerdict
-    from nsysprof.results.gate_result import Outcome
 
     sides = (folders[BASELINE],), (folders[CANDIDATE],)
     found = look_early(CompareRequest(*sides, request.fail_on, margin_pct=request.margin_pct), EARLY_ALPHA)

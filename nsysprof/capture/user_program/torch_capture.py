@@ -25,7 +25,7 @@ from nsysprof.capture.user_program.streamed import Ended, Streams, run_streamed
 from nsysprof.errors import NsysprofError, ToolFailedError
 from nsysprof.notes import Note, make_note
 from nsysprof.nsight.run_tool import Step
-from nsysprof.results.checks.recording_check import NOT_WATCHED, WatchedGpu
+from nsysprof.results.checks import NOT_WATCHED, WatchedGpu
 from nsysprof.results.missing_source import MissingSource
 
 # The same names as in nsysprof.workload.program_start.torch_recorder, which is not imported because it imports torch.

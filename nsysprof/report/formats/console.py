@@ -13,7 +13,7 @@ from nsysprof.report.document import Code, Column, Gate, Lines, Notes, Paragraph
 from nsysprof.report.formats.cell_text import cell_text
 from nsysprof.report.formats.escape import clean
 from nsysprof.report.formats.table_layout import GAP, Layout, lay_out
-from nsysprof.results.gate_result import GateResult, Outcome
+from nsysprof.results.checks import GateResult, Outcome
 
 _LINE, _NOTE = 700, 500
 _MOST_FINDINGS = 20

@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 from nsysprof.report.document import Gate, Lines, Report, list_parts
 from nsysprof.report.formats.escape import clean
-from nsysprof.results.gate_result import Outcome
+from nsysprof.results.checks import Outcome
 
 
 def render_junit(report: Report) -> str:

@@ -34,8 +34,8 @@ from nsysprof.report.sections.compare_tables import (
     verdict_line,
     wall_line,
 )
+from nsysprof.results.checks import Outcome
 from nsysprof.results.comparison import Side, VersionComparison
-from nsysprof.results.gate_result import Outcome
 
 OUTCOMES = {Outcome.PASS: "pass", Outcome.REGRESSION: "REGRESSION", Outcome.INCONCLUSIVE: "inconclusive"}
 _SIDE_NAMES = 3

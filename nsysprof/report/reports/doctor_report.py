@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nsysprof.report.document import Column, Lines, Report, Section, Unit, make_table
-from nsysprof.results.checks.machine_check import Check, State
+from nsysprof.results.checks import Check, State
 
 _COLUMNS = (Column("what"), Column("state"), Column("found", Unit.PROSE))
 # Every check matters, so no format leaves any out.

@@ -10,8 +10,8 @@ from msgspec import Struct
 
 from nsysprof.files.json_file import json_value
 from nsysprof.notes import Note
+from nsysprof.results.checks import GateResult, Outcome
 from nsysprof.results.comparison import LatencyChange
-from nsysprof.results.gate_result import GateResult, Outcome
 from nsysprof.results.programs.policy_use import PolicyUse
 
 # The version of the JSON. 1: the first.

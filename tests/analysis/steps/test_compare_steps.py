@@ -16,8 +16,8 @@ from nsysprof.report.formats.console import render_console
 from nsysprof.report.formats.markdown import render_markdown
 from nsysprof.report.reports.compare_report import compare_report
 from nsysprof.report.sections.compare_tables import open_questions, step_line
+from nsysprof.results.checks import Outcome
 from nsysprof.results.comparison import Input, LatencyVerdict, StepWalls
-from nsysprof.results.gate_result import Outcome
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_tables
 from tests.builders.published_schema import as_published

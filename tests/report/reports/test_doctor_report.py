@@ -2,7 +2,7 @@ import pytest
 
 from nsysprof.report.formats.console import render_console
 from nsysprof.report.reports.doctor_report import doctor_report
-from nsysprof.results.checks.machine_check import Check, State
+from nsysprof.results.checks import Check, State
 
 WORKS = Check("python", State.OK, "Python 3.12.1")
 BROKEN = Check("nsys", State.PROBLEM, "does not run", "Install it again.")

@@ -1,12 +1,87 @@
-"""Define the result of checking a recording against what was observed of the program while it ran."""
+"""Hold the results of checks: of the machine, of probes, of recordings, of environments, and of a gate."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from nsysprof.notes import Remarks
+
+# Two captures are comparable when these facts agree. Clocks vary by nature and are recorded separately.
+COMPARABLE_FIELDS = (
+    "gpu_name",
+    "gpu_count",
+    "driver_version",
+    "cuda_version",
+    "torch_version",
+    "cudnn_loaded_version",
+    "cublas_loaded_version",
+    "device",
+    "cpu_model",
+    "nsys_version",
+    "power_limit_w",
+    "clocks_locked",
+)
+# Facts that older measurements did not record. While unknown, they do not change the hash.
+_LATER = ("power_limit_w", "clocks_locked")
+
+
+def comparable_hash(environment: dict[str, Any]) -> str:
+    """Return twelve hex digits over COMPARABLE_FIELDS. Equal hashes mean comparable captures."""
+    subset = {key: environment.get(key) for key in COMPARABLE_FIELDS}
+    subset = {key: value for key, value in subset.items() if value is not None or key not in _LATER}
+    return hashlib.sha256(json.dumps(subset, sort_keys=True).encode()).hexdigest()[:12]
+
+
+class State(StrEnum):
+    """The state of one thing that was checked."""
+
+    OK = "ok"
+    WARNING = "warning"  # something works less well, or changes the numbers
+    PROBLEM = "problem"  # something does not work although it should
+    ABSENT = "absent"  # it is not installed, and not everybody needs it
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was checked."""
+
+    name: str
+    state: State
+    # What was found.
+    found: str
+    # What to do about it; empty when there is nothing to do.
+    fix: str = ""
+
+
+class ProbeVerdict(StrEnum):
+    """The verdict of a trial."""
+
+    COMPLETE = "complete"
+    LOST = "lost"
+    # nsys could not record or export at all.
+    FAILED = "failed"
+    # The program could not use a GPU, so the trial says nothing about nsys.
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class ProbeResult:
+    """The result of trying one set of options."""
+
+    name: str
+    options: tuple[str, ...]
+    verdict: ProbeVerdict
+    # What was recorded, or why nothing was.
+    text: str
+    # How many kernels and whole graphs the program ran, and how many the trace has.
+    expected: int
+    recorded: int
+    seconds: float
 
 
 class Lost(StrEnum):
@@ -94,3 +169,34 @@ class RecordingCheck:
     processes: tuple[RecordedProcess, ...] = ()
     # The NVTX domains that have ranges.
     domains: frozenset[str] = frozenset()
+
+
+class Outcome(StrEnum):
+    """The outcome of a gate, and of each of its rules."""
+
+    PASS = "pass"
+    REGRESSION = "regression"
+    INCONCLUSIVE = "inconclusive"
+
+
+@dataclass(frozen=True)
+class GateFinding:
+    """What one rule of the gate found in one case or range, as text."""
+
+    where: str
+    outcome: Outcome
+    text: str
+    next_step: str = ""
+
+
+@dataclass(frozen=True)
+class GateResult:
+    """The outcome of one rule."""
+
+    # The rule as the user wrote it.
+    rule: str
+    outcome: Outcome
+    # How many numbers were compared with it.
+    checked: int
+    # The findings that do not pass.
+    findings: tuple[GateFinding, ...]

@@ -1,4 +1,4 @@
-from nsysprof.results.checks.comparable_environment import COMPARABLE_FIELDS, comparable_hash
+from nsysprof.results.checks import COMPARABLE_FIELDS, comparable_hash
 
 
 def test_the_hash_changes_with_what_must_match_and_with_nothing_else():
