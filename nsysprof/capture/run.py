@@ -35,8 +35,8 @@ from nsysprof.nsight.nsys import (
     recording_of,
     run_export,
 )
+from nsysprof.results.analysis import MissingSource
 from nsysprof.results.checks import RecordingCheck, comparable_hash
-from nsysprof.results.missing_source import MissingSource
 from nsysprof.results.samples import OK
 from nsysprof.workload.job import TIMED, TRACED
 

@@ -21,8 +21,7 @@ from nsysprof.report.formats.sarif import render_sarif
 from nsysprof.report.formats.timeline.timeline_data import timeline_data
 from nsysprof.report.reports.analysis_report import analysis_report
 from nsysprof.report.sections import figure_texts
-from nsysprof.results.analysis import Analysis, CaptureRecord, Device
-from nsysprof.results.checks.recording_cost import cost_table
+from nsysprof.results.analysis import Analysis, CaptureRecord, Device, cost_table
 from nsysprof.results.column_registry.analysis_columns import (
     API,
     ATTENTION,

@@ -21,7 +21,7 @@ from nsysprof.report.reports.analysis_report import analysis_report
 from nsysprof.report.sections.case_tables import counter_table, limit_lines
 from nsysprof.report.sections.missing_sources import tier_of
 from nsysprof.report.sections.trace_tables import kernel_counter_table
-from nsysprof.results.missing_source import MissingSource
+from nsysprof.results.analysis import MissingSource
 from nsysprof.trace.inputs.resolve_input import resolve_input
 from tests.conftest import REPOSITORY
 from tests.report import samples

@@ -177,7 +177,7 @@ def _keep_costs(captured: Captured, folder: Path) -> None:
     from nsysprof.analysis.overview.recording_cost import cost_of
     from nsysprof.files.json_file import encode_json
     from nsysprof.files.output import write_whole
-    from nsysprof.results.checks.recording_cost import COSTS, CostsInOneRun
+    from nsysprof.results.analysis import COSTS, CostsInOneRun
 
     plan, outcomes = captured.progress.plan, captured.progress.outcomes
     costs = [

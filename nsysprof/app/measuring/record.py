@@ -199,7 +199,7 @@ def _keep_costs(part: RecordedPart) -> list[Note]:
     from nsysprof.app.trace_analysis.join_recording_cost import cost_notes
     from nsysprof.files.json_file import encode_json
     from nsysprof.files.output import write_whole
-    from nsysprof.results.checks.recording_cost import COSTS, STEPS, CostsInOneRun
+    from nsysprof.results.analysis import COSTS, STEPS, CostsInOneRun
 
     costs = compare_walls(part.ranges.recorded, part.ranges.plain, in_one_run=True)
     if not costs:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from nsysprof.report.document import Table
-from nsysprof.results.analysis import CaptureRecord
-from nsysprof.results.missing_source import MissingSource
+from nsysprof.results.analysis import CaptureRecord, MissingSource
 
 _WORDS = {
     MissingSource.COUNTERS: "no hardware counters",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nsysprof.report.document import Cell, Column, Table, Unit, make_table
-from nsysprof.results.checks.recording_cost import MOST_COST, RangeCost
+from nsysprof.results.analysis import MOST_COST, RangeCost
 
 _MOST_ROWS, _TERMINAL_ROWS = 50, 8
 
