@@ -21,9 +21,8 @@ from nsysprof.report.sections.figure_texts import describe_heatmap, describe_ran
 from nsysprof.report.write import write_report
 from nsysprof.results.column_registry import rank_columns
 from nsysprof.results.column_registry.column import TableFile
-from nsysprof.results.column_registry.csv_table import empty_table, render_csv
+from nsysprof.results.column_registry.csv_table import empty_table, render_csv, to_records
 from nsysprof.results.rank_results import FORMAT_VERSION, RanksAnalysis
-from nsysprof.results.table_records import to_records
 
 JSON = "ranks.json"
 

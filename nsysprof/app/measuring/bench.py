@@ -267,7 +267,7 @@ class BenchResult:
 
     def to_json(self) -> dict[str, Any]:
         """Return what `--json` prints."""
-        from nsysprof.results.table_records import to_records
+        from nsysprof.results.column_registry.csv_table import to_records
 
         return {
             "folder": str(self.folder),

@@ -100,7 +100,7 @@ class CaptureResult:
 
     def to_json(self) -> dict[str, Any]:
         """Return what `--json` prints."""
-        from nsysprof.results.table_records import to_records
+        from nsysprof.results.column_registry.csv_table import to_records
 
         cases = to_records(self.results)
         return {"folder": str(self.folder), "cases": cases, "notes": json_value(self.manifest.notes)}

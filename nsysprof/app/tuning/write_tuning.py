@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from nsysprof.app.measuring.bench import method_lines
 from nsysprof.files.json_file import json_value
-from nsysprof.results.table_records import to_records
+from nsysprof.results.column_registry.csv_table import to_records
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -5,7 +5,7 @@ import pandas as pd
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsysprof.results.table_records import to_records
+from nsysprof.results.column_registry.csv_table import to_records
 
 
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), max_size=5))

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nsysprof.results.column_registry import csv_blocks
-from nsysprof.results.column_registry.csv_blocks import NumberCells, TextCells, render_blocks
+from nsysprof.results.column_registry.csv_table import NumberCells, TextCells, render_blocks
 
 EDGES = [0, 1, 9, 10, 9999, 10_000, 10_001, 99_999_999, 10**8, 2**32 - 1, 2**32, 2**63 - 1, -1, -10_000, -(2**63)]
 DOUBLES = [0.0, -0.0, 1e15, 1e15 - 1, 1e16, -7.0, 5e-324, -2.2250738585072014e-308, math.inf, math.nan, 0.1 + 0.2]
