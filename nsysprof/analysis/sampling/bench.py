@@ -26,7 +26,7 @@ from nsysprof.attention.case import Case, row_of_case
 from nsysprof.attention.shape import SHAPE_COLUMNS
 from nsysprof.attention.work_model import attention_flops, least_bytes
 from nsysprof.notes import Note, make_note
-from nsysprof.results.device_limits.datasheet import Peak, find_peak
+from nsysprof.results.device_limits import Peak, find_peak
 from nsysprof.results.device_limits.roof import MOST_PCT
 from nsysprof.results.samples import LEAST_BLOCKS, OK, Block, dropped_samples, named_times
 

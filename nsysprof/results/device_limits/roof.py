@@ -11,8 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from nsysprof.results.device_limits.datasheet import Peak, find_peak
-from nsysprof.results.device_limits.launch_bound import LAUNCH_BOUND_SHARE
+from nsysprof.results.device_limits import LAUNCH_BOUND_SHARE, Peak, find_peak
 
 # A kernel that reaches this share of a ceiling (percent) is limited by it. NVIDIA's own speed-of-light rule also uses
 # 60 %.

@@ -1,8 +1,4 @@
-"""List peak rates of GPUs from NVIDIA's datasheets: dense (without sparsity), at boost clock, bandwidth in bytes/s.
-
-Half of the published tensor numbers assume sparsity, and the footnotes that say so are often lost: the L4's "242" is
-sparse FP16 TFLOPS, and neither its dense peak (121) nor its bandwidth (300 GB/s).
-"""
+"""Hold the peaks of devices by their datasheets, and the share of launches from which a case is bound by them."""
 
 from __future__ import annotations
 
@@ -41,3 +37,11 @@ def find_peak(gpu_name: str | None) -> Peak | None:
     name = gpu_name or ""
     found = [known for known in _PEAKS if known in name and not (known == "NVIDIA L4" and "L40" in name)]
     return _PEAKS[max(found, key=len)] if found else None
+
+
+# A call is launch-bound when its replay as a CUDA graph, which the CPU launches as one call, takes less than this share
+# of its time. Where that was not measured, it is when kernels fill less than this share.
+LAUNCH_BOUND_SHARE = 0.75
+# From this share of launching on, a search also times the call as a CUDA graph, so that calls near the threshold have
+# both times in every block.
+CAPTURED_SHARE = 0.5
