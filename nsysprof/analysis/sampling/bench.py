@@ -27,7 +27,7 @@ from nsysprof.attention.shape import SHAPE_COLUMNS
 from nsysprof.attention.work_model import attention_flops, least_bytes
 from nsysprof.notes import Note, make_note
 from nsysprof.results.device_limits import Peak, find_peak
-from nsysprof.results.device_limits.roof import MOST_PCT
+from nsysprof.results.roof import MOST_PCT
 from nsysprof.results.samples import LEAST_BLOCKS, OK, Block, dropped_samples, named_times
 
 _TOP_STATUS = ("wrong", "ineligible", "out_of_memory", "timeout", "crashed", "error")

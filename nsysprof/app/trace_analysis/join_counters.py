@@ -113,7 +113,7 @@ def join_counters(
     from nsysprof.analysis.traffic.roofline import fill_roofline
     from nsysprof.notes import make_note
     from nsysprof.results.analysis import MissingSource
-    from nsysprof.results.device_limits.roof import roof_of
+    from nsysprof.results.roof import roof_of
     from nsysprof.trace.table_readers.symbols import read_symbols
 
     environment = record.environment if record is not None else {}

@@ -11,7 +11,7 @@ from nsysprof.report.figures.style.palette import BACKEND_COLORS, INK, SOFT, new
 from nsysprof.report.figures.style.scale import byte_ticks
 from nsysprof.report.formats.escape import clean, escape_mathtext
 from nsysprof.results.analysis import CaptureRecord
-from nsysprof.results.device_limits.roof import COUNTED, LAUNCH, SAMPLED, Roof, known, roof_of, sampled_of
+from nsysprof.results.roof import COUNTED, LAUNCH, SAMPLED, Roof, known, roof_of, sampled_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,7 +9,7 @@ import pandas as pd
 from nsysprof.report.figures.style.palette import BACKEND_COLORS, INK, new_figure
 from nsysprof.report.formats.escape import clean, escape_mathtext
 from nsysprof.report.sections.bench_tables import shape_columns, shape_label
-from nsysprof.results.device_limits.roof import known
+from nsysprof.results.roof import known
 from nsysprof.units import format_factor
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from nsysprof.report.document import (
     make_table,
 )
 from nsysprof.report.sections.bench_tables import median_cell, shape_columns
-from nsysprof.results.device_limits.roof import known
+from nsysprof.results.roof import known
 
 _HOUR_NS = 3600e9
 _CSV = "winners.csv"

@@ -11,7 +11,7 @@ from nsysprof.attention.shape import varied_columns
 from nsysprof.report.document import Cell, Column, Table, Unit, make_table
 from nsysprof.report.sections.case_tables import Row, time_name
 from nsysprof.report.sections.wording import is_telling, join_names, latency_text, times_as_long
-from nsysprof.results.device_limits.roof import MOST_PCT, known
+from nsysprof.results.roof import MOST_PCT, known
 
 _SWEEPS = (("seq", "Sequence lengths"), ("batch", "Batch sizes"), ("heads", "Heads"), ("head_dim", "Head dimensions"))
 _KEYS = {"seq": "S", "batch": "B", "heads": "H", "kv_heads": "KV", "head_dim": "D", "kv_seq": "K", "mask": "mask"}

@@ -8,8 +8,8 @@ from typing import Any
 from nsysprof.report.document import Cell, Column, Table, Unit, make_table
 from nsysprof.report.sections.vocabulary import Words
 from nsysprof.results.analysis import CaptureRecord, MissingSource
-from nsysprof.results.device_limits.roof import UNKNOWN as UNKNOWN_LIMIT
-from nsysprof.results.device_limits.roof import dram_of, known, sampled_of
+from nsysprof.results.roof import UNKNOWN as UNKNOWN_LIMIT
+from nsysprof.results.roof import dram_of, known, sampled_of
 
 Row = Mapping[Any, Any]
 _CSV = "results.csv"

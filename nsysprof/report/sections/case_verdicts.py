@@ -10,7 +10,7 @@ from nsysprof.report.sections.vocabulary import Words
 from nsysprof.report.sections.wording import join_names, latency_text, times_as_long
 from nsysprof.results.analysis import LEAST_DIFFERENCE_PCT, CaptureRecord, CaseRanking, RankedCase
 from nsysprof.results.device_limits import LAUNCH_BOUND_SHARE
-from nsysprof.results.device_limits.roof import known
+from nsysprof.results.roof import known
 from nsysprof.units import format_ns
 
 

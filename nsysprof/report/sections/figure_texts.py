@@ -11,7 +11,7 @@ from nsysprof.report.sections.vocabulary import words_for
 from nsysprof.report.sections.wording import join_names
 from nsysprof.results.allocator_memory import AllocatorMemory
 from nsysprof.results.analysis import Analysis, CaptureRecord
-from nsysprof.results.device_limits.roof import known
+from nsysprof.results.roof import known
 from nsysprof.units import format_bytes, format_factor, format_ns, format_rate
 
 if TYPE_CHECKING:

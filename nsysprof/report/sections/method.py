@@ -9,7 +9,7 @@ from nsysprof.attention.work_model import CONVENTION
 from nsysprof.report.document import Column, Table, Unit, make_table
 from nsysprof.report.sections.vocabulary import words_for
 from nsysprof.results.analysis import Analysis, CaptureRecord, Coverage
-from nsysprof.results.device_limits.roof import LIMIT_RULES, roof_of
+from nsysprof.results.roof import LIMIT_RULES, roof_of
 from nsysprof.units import format_bytes, format_count, format_rate
 
 

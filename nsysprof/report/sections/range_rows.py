@@ -10,7 +10,7 @@ import pandas as pd
 
 from nsysprof.report.sections.range_labels import range_label
 from nsysprof.results.analysis import Analysis
-from nsysprof.results.device_limits.roof import known
+from nsysprof.results.roof import known
 
 # The most ranges shown at the top and inside a range; fewer where they have no GPU work, such as a compiler's.
 _MOST_ROOTS = 200

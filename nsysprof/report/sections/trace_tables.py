@@ -13,7 +13,7 @@ from nsysprof.report.sections.range_labels import qualified_name, range_label
 from nsysprof.report.sections.range_rows import RangeRow, range_rows
 from nsysprof.report.sections.vocabulary import words_for
 from nsysprof.results.analysis import Analysis
-from nsysprof.results.device_limits.roof import known
+from nsysprof.results.roof import known
 
 # The most rows on a page; the files have all rows.
 MOST_ROWS = 500

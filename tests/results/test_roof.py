@@ -1,7 +1,7 @@
 import pandas as pd
 import pytest
 
-from nsysprof.results.device_limits.roof import COUNTED, SAMPLED, dram_of, known, roof_of
+from nsysprof.results.roof import COUNTED, SAMPLED, dram_of, known, roof_of
 
 SAMPLES = {
     "traced_calls": 4, "sampled_read_bytes": 400, "sampled_write_bytes": 100, "sampled_read_error_bytes": 40,
