@@ -12,7 +12,7 @@ from nsysprof.results.analysis import Coverage, Device, Totals, TraceInfo
 from nsysprof.results.checks import GateResult
 from nsysprof.results.column_registry import analysis_columns, case_columns, rank_columns
 from nsysprof.results.column_registry.column import Dtype, FileColumn, TableFile
-from nsysprof.results.findings.causes import DeviceIdle, Finding, Findings, WhatIf
+from nsysprof.results.findings import DeviceIdle, Finding, Findings, WhatIf
 from nsysprof.results.latency_history import CaseHistory, HistoryPoint
 from nsysprof.results.programs.optimization import Optimization
 from nsysprof.results.programs.policy_use import PolicyUse

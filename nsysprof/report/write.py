@@ -47,7 +47,7 @@ from nsysprof.results.column_registry.analysis_columns import (
 from nsysprof.results.column_registry.case_columns import CAPTURE_RESULTS
 from nsysprof.results.column_registry.column import TableFile
 from nsysprof.results.column_registry.csv_table import empty_table, render_csv_blocks, to_records
-from nsysprof.results.findings.causes import Idle
+from nsysprof.results.findings import Idle
 
 if TYPE_CHECKING:
     import pandas as pd

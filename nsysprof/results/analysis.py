@@ -29,7 +29,7 @@ from nsysprof.results.column_registry.analysis_columns import (
 )
 from nsysprof.results.column_registry.case_columns import CAPTURE_RESULTS
 from nsysprof.results.event_rows import CallRows, WorkRows
-from nsysprof.results.findings.causes import Findings, Idle
+from nsysprof.results.findings import Findings, Idle
 from nsysprof.results.step_times import StepTimes
 
 _Make = Callable[[], pd.DataFrame]

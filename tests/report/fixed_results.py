@@ -52,7 +52,7 @@ from nsysprof.results.comparison import (
     SideOfCase,
     VersionComparison,
 )
-from nsysprof.results.findings.causes import Finding, Findings, WhatIf, WhatIfAnswer
+from nsysprof.results.findings import Finding, Findings, WhatIf, WhatIfAnswer
 from nsysprof.results.latency_history import CaseHistory, HistoryPoint
 from nsysprof.results.programs.latency_windows import LatencyWindow, LatencyWindows
 from nsysprof.results.programs.optimization import (

@@ -27,7 +27,7 @@ from nsysprof.trace.inputs.resolve_input import PACKED, REPORTS, own_trace
 if TYPE_CHECKING:
     import pandas as pd
 
-    from nsysprof.results.findings.causes import Findings
+    from nsysprof.results.findings import Findings
     from nsysprof.results.step_times import StepTimes
 
 _MOST_BYTES = 1 << 30  # the most bytes of unpacked samples

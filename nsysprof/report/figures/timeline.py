@@ -16,7 +16,7 @@ from nsysprof.report.formats.escape import clean
 from nsysprof.report.sections.range_labels import range_label
 from nsysprof.report.sections.vocabulary import words_for
 from nsysprof.results.analysis import Analysis
-from nsysprof.results.findings.causes import STEP
+from nsysprof.results.findings import STEP
 from nsysprof.units import format_ns
 
 if TYPE_CHECKING:

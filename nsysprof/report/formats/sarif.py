@@ -8,8 +8,7 @@ from urllib.parse import quote
 
 from nsysprof.files.written_by import VERSION
 from nsysprof.results.allocator_memory import MemoryFinding
-from nsysprof.results.findings.causes import Finding, Findings
-from nsysprof.results.findings.finding_codes import CODES, MEMORY_CODES
+from nsysprof.results.findings import CODES, MEMORY_CODES, Finding, Findings
 
 _RULES = (*CODES, *MEMORY_CODES)
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"

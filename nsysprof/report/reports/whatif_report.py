@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nsysprof.report.document import Cell, Column, Lines, Report, Section, Unit, Value, make_table
 from nsysprof.report.sections.range_labels import step_label
-from nsysprof.results.findings.causes import JOB, TRACE, WhatIf, WhatIfAnswer
+from nsysprof.results.findings import JOB, TRACE, WhatIf, WhatIfAnswer
 from nsysprof.units import format_ns
 
 _COLUMNS = (Column("change", Unit.PROSE), Column("would take", Unit.NS), Column("saved", Unit.PERCENT))

@@ -21,7 +21,7 @@ from nsysprof.results.comparison import (
     SideOfCase,
     VersionComparison,
 )
-from nsysprof.results.findings.causes import STEP
+from nsysprof.results.findings import STEP
 from nsysprof.units import format_bytes, format_factor, format_ns
 
 _JSON = "compare.json"

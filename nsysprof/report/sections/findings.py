@@ -5,7 +5,7 @@ from __future__ import annotations
 from nsysprof.report.document import Cell, Column, Item, Lines, Ranking, Section, Table, Unit, make_table
 from nsysprof.report.sections.range_labels import step_label
 from nsysprof.results.analysis import Analysis
-from nsysprof.results.findings.causes import LEAST_SHARE, TRACE, Finding, Findings, Idle
+from nsysprof.results.findings import LEAST_SHARE, TRACE, Finding, Findings, Idle
 from nsysprof.units import format_ns
 
 _NO_STACKS = "No lines of code are known, because no stacks were recorded: nsysprof capture --stacks -- PROGRAM"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from nsysprof.results.findings.causes import STEP
+from nsysprof.results.findings import STEP
 
 # XLA: `Thunk:#name=jit(step)/jvp()/dot_general,hlo_op=command_buffer_1,unique_hlo_op_id=3#`.
 _XLA = re.compile(r"(\w+):#(.*)#$", re.DOTALL)

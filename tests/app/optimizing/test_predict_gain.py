@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from nsysprof.app.optimizing.predict_gain import gain_of, predict_gain, range_factors
 from nsysprof.app.progress import SILENT
 from nsysprof.attention.shape import Shape
-from nsysprof.results.findings.causes import STEP, TRACE, WhatIfAnswer
+from nsysprof.results.findings import STEP, TRACE, WhatIfAnswer
 from nsysprof.results.programs.program_gain import ShapeRatio
 from tests.report.fixed_results import what_if
 

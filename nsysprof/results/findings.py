@@ -1,10 +1,12 @@
-"""Define why a GPU was idle and what to change: the causes of idle time, findings, and what-if answers (integer ns)."""
+"""Hold findings and their causes, the codes of findings, the idle time of devices, and sampled stacks."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from nsysprof.files.json_file import json_value
@@ -164,3 +166,30 @@ class WhatIf(ReplayedSteps):
     def to_json(self) -> dict[str, Any]:
         """Return what --json prints."""
         return {"format_version": 1, **json_value(self)}
+
+
+CODES = (
+    "pageable-copy", "sync", "alloc-in-loop", "launch-bound", "host-bound", "stream-dependency", "collective-wait",
+    "unfused-attention", "attention-backend", "unfused-optimizer", "module-load", "small-copies",
+)  # fmt: skip
+# Findings about the memory of torch's allocator, which save bytes and not time.
+FRAGMENTATION = "memory-fragmentation"
+MEMORY_CODES = (FRAGMENTATION,)
+
+
+@dataclass(frozen=True)
+class StackSamples:
+    """Samples in order of time."""
+
+    # The times of the samples (ns since the start of the session).
+    time_ns: npt.NDArray[np.int64]
+    # Process and thread in the bits of nsys' globalTid, without those of the machine.
+    thread: npt.NDArray[np.int64]
+    # Position in `lines`; -1 where no line of the program is in the stack.
+    line: npt.NDArray[np.int64]
+    # The innermost line outside torch and Python's library: FILE:LINE; of native stacks FUNCTION (FILE).
+    lines: tuple[str, ...]
+    # Native stacks, used where the other samples name no line: one in the middle of each call that has one.
+    native: StackSamples | None = None
+    # Stacks taken where Python made a stream wait, which takes the host no time.
+    waits: StackSamples | None = None
