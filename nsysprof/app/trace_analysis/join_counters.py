@@ -10,7 +10,7 @@ from nsysprof.errors import MissingToolError, TraceError
 
 if TYPE_CHECKING:
     from nsysprof.results.analysis import Analysis, CaptureRecord
-    from nsysprof.results.kernel_counters import CountedKernel
+    from nsysprof.results.device_samples import CountedKernel
 
 
 def complete_analysis(
@@ -58,7 +58,7 @@ def _read_report(report: Path, ranges: list[str], ncu: Path | None) -> list[Coun
     from nsysprof.nsight.find_tool import NCU, find_tool
     from nsysprof.nsight.ncu import read_report
     from nsysprof.nsight.ncu_csv import parse_ncu_csv
-    from nsysprof.results.kernel_counters import Run
+    from nsysprof.results.device_samples import Run
 
     if report.suffix == ".csv":
         try:

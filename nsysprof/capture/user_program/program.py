@@ -42,7 +42,7 @@ from nsysprof.notes import Note, make_note
 from nsysprof.nsight.nsys import gpu_metrics_options, knows_software_trace, merge_options
 from nsysprof.results.analysis import MissingSource
 from nsysprof.results.checks import RecordingCheck
-from nsysprof.results.power_samples import POWER_FILE
+from nsysprof.results.device_samples import POWER_FILE
 from nsysprof.units import format_bytes
 
 _LITTLE_SPACE = 2 << 30

@@ -24,7 +24,7 @@ from nsysprof.files.output import output_error, write_whole
 from nsysprof.notes import Note, make_note
 from nsysprof.nsight.run_tool import Step
 from nsysprof.results.analysis import MissingSource
-from nsysprof.results.power_samples import power_beside
+from nsysprof.results.device_samples import power_beside
 
 _CLAIM, _RECORD = ".claim", ".json"
 
