@@ -54,7 +54,6 @@ from nsysprof.results.comparison import (
 )
 from nsysprof.results.findings import Finding, Findings, WhatIf, WhatIfAnswer
 from nsysprof.results.latency_history import CaseHistory, HistoryPoint
-from nsysprof.results.programs.latency_windows import LatencyWindow, LatencyWindows
 from nsysprof.results.programs.optimization import (
     Attempt,
     AttentionUse,
@@ -68,8 +67,8 @@ from nsysprof.results.programs.optimization import (
 )
 from nsysprof.results.programs.policy_use import PolicyUse
 from nsysprof.results.programs.program_runs import ProgramComparison, ProgramSideSummary, Sameness, ValueComparison
-from nsysprof.results.programs.recorded_part import ProcessPart, RecordResult
 from nsysprof.results.rank_results import ClockFit, Lanes, RankCollectives, RankRow, RanksAnalysis
+from nsysprof.results.recorded_part import LatencyWindow, LatencyWindows, ProcessPart, RecordResult
 from tests.builders.allocator_snapshot import SnapshotBuilder, frames
 from tests.report import samples
 

@@ -24,8 +24,7 @@ from nsysprof.files.folder_kinds import CAPTURE
 from nsysprof.files.output import output_error
 from nsysprof.files.result_folder import claim_folder
 from nsysprof.notes import Note, Remarks, make_note
-from nsysprof.results.programs.latency_windows import LatencyWindows
-from nsysprof.results.programs.recorded_part import ProcessPart, RecordResult
+from nsysprof.results.recorded_part import LatencyWindows, ProcessPart, RecordResult
 
 if TYPE_CHECKING:
     from nsysprof.capture.live.held_program import HeldProgram

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from nsysprof.report.document import Cell, Column, Lines, Notes, Paragraph, Part, Report, Section, Unit, make_table
-from nsysprof.results.programs.latency_windows import LatencyWindow, LatencyWindows, Ratio
-from nsysprof.results.programs.recorded_part import RecordResult
+from nsysprof.results.recorded_part import LatencyWindow, LatencyWindows, Ratio, RecordResult
 from nsysprof.units import format_ns
 
 
