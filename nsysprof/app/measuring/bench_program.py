@@ -25,13 +25,13 @@ from nsysprof.files.output import write_whole
 from nsysprof.files.result_folder import claim_folder
 from nsysprof.files.written_by import VERSION
 from nsysprof.notes import Note, make_note
-from nsysprof.results.programs.program_runs import OK, ProgramComparison, TimedRun
+from nsysprof.results.program_runs import OK, ProgramComparison, TimedRun
 
 if TYPE_CHECKING:
     from nsysprof.analysis.comparison.gate.gate_spec import GateRule
     from nsysprof.capture.user_program.time_program import TimedProgram
     from nsysprof.results.checks import GateResult
-    from nsysprof.results.programs.program_runs import ValueComparison
+    from nsysprof.results.program_runs import ValueComparison
 
 RUNS = "runs.json"
 COMPARISON = "comparison.json"

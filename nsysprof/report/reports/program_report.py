@@ -19,7 +19,7 @@ from nsysprof.report.document import (
     make_table,
 )
 from nsysprof.report.reports.compare_report import OUTCOMES
-from nsysprof.results.programs.program_runs import (
+from nsysprof.results.program_runs import (
     MemoryChange,
     MemoryKind,
     ProgramComparison,

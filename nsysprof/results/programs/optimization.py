@@ -11,7 +11,7 @@ from msgspec import Struct
 from nsysprof.attention.shape import Shape
 from nsysprof.files.json_file import json_value
 from nsysprof.notes import Note
-from nsysprof.results.programs.program_runs import ProgramComparison
+from nsysprof.results.program_runs import ProgramComparison
 
 # The version of the JSON. 1: the first.
 FORMAT_VERSION = 1

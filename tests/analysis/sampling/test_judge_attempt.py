@@ -6,8 +6,7 @@ import pytest
 
 from nsysprof.analysis.sampling.judge_attempt import check_prediction, is_better, saves_memory
 from nsysprof.results.comparison import LatencyChange, LatencyVerdict, SideOfCase
-from nsysprof.results.programs.optimization import PredictedGain, Prediction
-from nsysprof.results.programs.program_runs import (
+from nsysprof.results.program_runs import (
     MemoryChange,
     MemoryKind,
     ProgramComparison,
@@ -15,6 +14,7 @@ from nsysprof.results.programs.program_runs import (
     Sameness,
     ValueComparison,
 )
+from nsysprof.results.programs.optimization import PredictedGain, Prediction
 
 
 def change(verdict=LatencyVerdict.FASTER, low=0.78, high=0.82):
