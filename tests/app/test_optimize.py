@@ -20,14 +20,7 @@ from nsysprof.errors import UsageError
 from nsysprof.report.formats.markdown import render_markdown
 from nsysprof.report.reports.optimize_report import answer_lines, optimize_report
 from nsysprof.results.comparison import LatencyChange, LatencyVerdict, SideOfCase
-from nsysprof.results.program_runs import (
-    MemoryChange,
-    MemoryKind,
-    ProgramComparison,
-    ProgramSideSummary,
-    Sameness,
-)
-from nsysprof.results.programs.optimization import (
+from nsysprof.results.optimization import (
     UNDECIDED,
     Attempt,
     AttentionUse,
@@ -35,6 +28,13 @@ from nsysprof.results.programs.optimization import (
     PredictedGain,
     Suggestion,
     TunedUse,
+)
+from nsysprof.results.program_runs import (
+    MemoryChange,
+    MemoryKind,
+    ProgramComparison,
+    ProgramSideSummary,
+    Sameness,
 )
 from tests.analysis.programs import train
 from tests.builders import run_command

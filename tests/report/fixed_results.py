@@ -54,8 +54,7 @@ from nsysprof.results.comparison import (
 )
 from nsysprof.results.findings import Finding, Findings, WhatIf, WhatIfAnswer
 from nsysprof.results.latency_history import CaseHistory, HistoryPoint
-from nsysprof.results.program_runs import PolicyUse, ProgramComparison, ProgramSideSummary, Sameness, ValueComparison
-from nsysprof.results.programs.optimization import (
+from nsysprof.results.optimization import (
     Attempt,
     AttentionUse,
     Optimization,
@@ -66,6 +65,7 @@ from nsysprof.results.programs.optimization import (
     Suggestion,
     TunedUse,
 )
+from nsysprof.results.program_runs import PolicyUse, ProgramComparison, ProgramSideSummary, Sameness, ValueComparison
 from nsysprof.results.rank_results import ClockFit, Lanes, RankCollectives, RankRow, RanksAnalysis
 from nsysprof.results.recorded_part import LatencyWindow, LatencyWindows, ProcessPart, RecordResult
 from tests.builders.allocator_snapshot import SnapshotBuilder, frames

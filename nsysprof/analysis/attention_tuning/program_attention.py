@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from nsysprof.analysis.attention_tuning.choose_shapes import known_shape, why_not
 from nsysprof.results.findings import TRACE
-from nsysprof.results.programs.captured_attention import known_cells
-from nsysprof.results.programs.optimization import AttentionUse, PredictedGain
+from nsysprof.results.optimization import AttentionUse, PredictedGain, known_cells
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -17,11 +17,11 @@ from nsysprof.attention.attention_range import parse_attention_range
 from nsysprof.attention.shape import Shape
 from nsysprof.errors import NsysprofError
 from nsysprof.results.findings import TRACE
-from nsysprof.results.programs.optimization import PredictedGain
+from nsysprof.results.optimization import PredictedGain
 
 if TYPE_CHECKING:
     from nsysprof.results.findings import WhatIf
-    from nsysprof.results.programs.program_gain import ShapeRatio
+    from nsysprof.results.optimization import ShapeRatio
 
 _Factors = tuple[float, float, float]
 _BY = "a replay of the trace with the times that tuning measured"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from nsysprof.attention.shape import Shape
     from nsysprof.capture.sampling.bench_run import BenchRun
     from nsysprof.report.document import Figure
-    from nsysprof.results.programs.program_gain import ProgramGain
+    from nsysprof.results.optimization import ProgramGain
 
 POLICY = "policy.json"
 

@@ -20,8 +20,7 @@ from nsysprof.report.document import (
 from nsysprof.report.reports.program_report import comparison_line, detail_lines
 from nsysprof.report.sections.wording import count_of
 from nsysprof.results.comparison import LatencyVerdict
-from nsysprof.results.program_runs import MemoryKind
-from nsysprof.results.programs.optimization import (
+from nsysprof.results.optimization import (
     UNDECIDED,
     Attempt,
     AttentionUse,
@@ -31,6 +30,7 @@ from nsysprof.results.programs.optimization import (
     Prediction,
     TunedUse,
 )
+from nsysprof.results.program_runs import MemoryKind
 from nsysprof.units import format_bytes
 
 _JSON = "optimize.json"

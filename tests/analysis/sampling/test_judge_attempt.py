@@ -6,6 +6,7 @@ import pytest
 
 from nsysprof.analysis.sampling.judge_attempt import check_prediction, is_better, saves_memory
 from nsysprof.results.comparison import LatencyChange, LatencyVerdict, SideOfCase
+from nsysprof.results.optimization import PredictedGain, Prediction
 from nsysprof.results.program_runs import (
     MemoryChange,
     MemoryKind,
@@ -14,7 +15,6 @@ from nsysprof.results.program_runs import (
     Sameness,
     ValueComparison,
 )
-from nsysprof.results.programs.optimization import PredictedGain, Prediction
 
 
 def change(verdict=LatencyVerdict.FASTER, low=0.78, high=0.82):

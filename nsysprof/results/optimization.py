@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -12,6 +12,9 @@ from nsysprof.attention.shape import Shape
 from nsysprof.files.json_file import json_value
 from nsysprof.notes import Note
 from nsysprof.results.program_runs import ProgramComparison
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 # The version of the JSON. 1: the first.
 FORMAT_VERSION = 1
@@ -208,3 +211,90 @@ class Optimization:
         attempts = [{**json_value(attempt), "comparison": attempt.comparison.to_json()} for attempt in self.attempts]
         found = {**json_value(self), "attempts": attempts, "best": None if best is None else best.name}
         return {"format_version": FORMAT_VERSION, **found}
+
+
+@dataclass(frozen=True)
+class ShapeRatio:
+    """The time of a shape's faster backend divided by torch's own choice: as measured, and its bounds."""
+
+    shape: Shape
+    ratio: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class ProgramGain:
+    """The expected saving of GPU time, by the shapes for which another backend is shown to be faster."""
+
+    # "step", or "recorded part" where the program has no steps.
+    per: str
+    # The time of the attention that was tuned (ns); None where the kernels of the program are unknown.
+    baseline_ns: float | None
+    saved_ns: float | None
+    # The bounds of the saving: sums of those of each shape.
+    saved_low_ns: float | None
+    saved_high_ns: float | None
+    # The share of all attention in the time of all kernels (%); None where unknown.
+    attention_share_pct: float | None
+    # The saving as a share of the time of all kernels (%); None where unknown.
+    saved_pct: float | None
+    # Shapes with a faster backend, and those that were tuned.
+    faster_shapes: int
+    shapes: int
+    # The result, in one sentence.
+    text: str
+    # Calls that were not tuned, with the reasons.
+    refused: tuple[str, ...] = ()
+    # The shapes with a faster backend, and those between two of them.
+    ratios: tuple[ShapeRatio, ...] = ()
+
+
+@dataclass(frozen=True)
+class CapturedUse:
+    """Calls of one shape in one pass, from one line of a program, that ran on one backend."""
+
+    # The columns of attention.csv; None where unknown.
+    row: dict[str, Any]
+
+    @property
+    def calls(self) -> int:
+        return int(self.row["calls"])
+
+    @property
+    def kernel_total_ns(self) -> int | None:
+        found = self.row["kernel_total_ns"]
+        return None if found is None else int(found)
+
+    @property
+    def share_pct(self) -> float | None:
+        found = self.row["share_pct"]
+        return None if found is None else float(found)
+
+
+@dataclass(frozen=True)
+class CapturedAttention:
+    """What a program ran."""
+
+    uses: tuple[CapturedUse, ...]
+    # The GPU of the capture; None for none, or unknown.
+    gpu_name: str | None
+    # The steps of the recorded part; None where they are not known.
+    steps: int | None
+
+    @property
+    def share_pct(self) -> float | None:
+        """Return the share of attention in the time of all kernels; None where the kernels are unknown."""
+        shares = [use.share_pct for use in self.uses if use.share_pct is not None]
+        return sum(shares) if shares else None
+
+
+def known_cells(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the rows of attention.csv with None where a cell is unknown."""
+    return [{str(name): _known(cell) for name, cell in row.items()} for row in table.to_dict("records")]
+
+
+def _known(cell: Any) -> Any:
+    import pandas as pd
+
+    return None if pd.isna(cell) or cell == "" else cell
