@@ -1,4 +1,4 @@
-"""Define the shape of an attention call: the sizes that determine its work, whichever backend does it."""
+"""Hold the shape of an attention call, the choices of its fields, and the work that it is by formula."""
 
 from __future__ import annotations
 
@@ -8,7 +8,12 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 from msgspec.structs import fields, force_setattr, replace
 
-from nsysprof.attention.choices import DTYPES, PASSES
+BACKENDS = ("math", "flash", "efficient", "cudnn", "auto", "naive")
+# What this package registers as an entry point, as any other may.
+PLUGINS = ("flex", "flash_attn", "xformers")
+DTYPES = ("fp16", "bf16", "fp32")
+PASSES = ("fwd", "bwd", "fwdbwd")
+
 
 DTYPE_BYTES = {"fp16": 2, "bf16": 2, "fp32": 4}
 
@@ -136,3 +141,36 @@ def shape_of_row(row: Mapping[Any, Any]) -> Shape:
         pass_=str(row["pass"]),
         **{name: kind(row[name]) for name, kind in _LATER.items() if name in row},
     )
+
+
+CONVENTION = (
+    "FLOPs: 4 B H S S D forward, halved by a causal mask, backward 2.5 times forward; bytes: each input read once, "
+    "each result written once"
+)
+_BACKWARD = 2.5
+
+
+def attention_flops(shape: Shape) -> float:
+    """Return the floating-point operations of one call."""
+    share = _causal_share(shape) if shape.causal else 1.0
+    forward = 4 * shape.batch * shape.heads * shape.seq * shape.kv_seq * shape.head_dim * share
+    factor = {"fwd": 1.0, "bwd": _BACKWARD, "fwdbwd": 1 + _BACKWARD}[shape.pass_]
+    return forward * factor
+
+
+def _causal_share(shape: Shape) -> float:
+    """Return the share of the scores that a causal mask leaves, by the convention of one half for equal lengths."""
+    if shape.seq == shape.kv_seq:
+        return 0.5
+    short = min(shape.seq, shape.kv_seq)
+    seen = short * (short + 1) / 2 + (shape.seq - short) * shape.kv_seq
+    return seen / (shape.seq * shape.kv_seq)
+
+
+def least_bytes(shape: Shape) -> int:
+    """Return the least bytes that one call moves to and from memory."""
+    query = shape.output_bytes
+    inputs = shape.input_bytes
+    forward = inputs + query
+    backward = inputs + 2 * query + inputs  # read q, k, v, out and its gradient; write the gradients of q, k, v
+    return {"fwd": forward, "bwd": backward, "fwdbwd": forward + backward}[shape.pass_]

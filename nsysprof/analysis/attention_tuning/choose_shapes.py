@@ -10,9 +10,7 @@ from typing import Any
 import msgspec
 
 from nsysprof.attention.attention_call import MASKS
-from nsysprof.attention.choices import DTYPES
-from nsysprof.attention.shape import Shape
-from nsysprof.attention.work_model import attention_flops
+from nsysprof.attention.shape import DTYPES, Shape, attention_flops
 from nsysprof.results.optimization import CapturedUse
 
 # Enough shapes are tuned to cover this share of the attention's time, but at most this many.

@@ -23,8 +23,7 @@ from nsysprof.analysis.sampling.successive_halving import is_far_behind
 from nsysprof.analysis.sampling.variance_shrinkage import Prior
 from nsysprof.arrays import Floats
 from nsysprof.attention.case import Case, row_of_case
-from nsysprof.attention.shape import SHAPE_COLUMNS
-from nsysprof.attention.work_model import attention_flops, least_bytes
+from nsysprof.attention.shape import SHAPE_COLUMNS, attention_flops, least_bytes
 from nsysprof.notes import Note, make_note
 from nsysprof.results.device_limits import Peak, find_peak
 from nsysprof.results.roof import MOST_PCT

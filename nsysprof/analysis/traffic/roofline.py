@@ -11,7 +11,7 @@ import pandas as pd
 
 from nsysprof.analysis.traffic.launch_bound import is_launch_bound
 from nsysprof.attention.case import Case, case_of_row
-from nsysprof.attention.work_model import attention_flops, least_bytes
+from nsysprof.attention.shape import attention_flops, least_bytes
 from nsysprof.results.column_registry.case_columns import CAPTURE_RESULTS
 from nsysprof.results.column_registry.column import Dtype
 from nsysprof.results.column_registry.csv_table import pandas_dtype

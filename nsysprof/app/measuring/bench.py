@@ -149,7 +149,7 @@ def report_of(run: BenchRun, results: BenchResults, folder: Path, command: str) 
 def method_lines(plan: BenchPlan, results: BenchResults) -> list[str]:
     """Return how the run was measured and judged, one text per line."""
     from nsysprof.analysis.sampling import latency, significance
-    from nsysprof.attention.work_model import CONVENTION
+    from nsysprof.attention.shape import CONVENTION
 
     caches = "caches emptied before each sample by writing four times the L2's size" if plan.flush else "caches warm"
     clock = (

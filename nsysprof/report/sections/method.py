@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nsysprof.attention.work_model import CONVENTION
+from nsysprof.attention.shape import CONVENTION
 from nsysprof.report.document import Column, Table, Unit, make_table
 from nsysprof.report.sections.vocabulary import words_for
 from nsysprof.results.analysis import Analysis, CaptureRecord, Coverage

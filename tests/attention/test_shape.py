@@ -1,7 +1,7 @@
 import pytest
 
 from nsysprof.attention.case import Case
-from nsysprof.attention.work_model import attention_flops, least_bytes
+from nsysprof.attention.shape import attention_flops, least_bytes
 from nsysprof.results.device_limits import find_peak
 
 FULL = Case("flash", seq=512, batch=32, heads=8, head_dim=64, causal=False)
