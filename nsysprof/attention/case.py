@@ -5,17 +5,21 @@ from __future__ import annotations
 import difflib
 import itertools
 import re
+import sys
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from msgspec import Meta
 from msgspec.structs import asdict
 
-from nsysprof.attention.backend_plugins import registered_backends
 from nsysprof.attention.shape import BACKENDS, DTYPES, PASSES, Shape, shape_of_row
 from nsysprof.errors import UsageError
 from nsysprof.files.json_file import explain_decoding
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 # One of our names, a plug-in's name, or the user's own `module:function`, as far as a range name can contain it.
 BACKEND_PATTERN = r"^[A-Za-z_][\w.]*(:[A-Za-z_]\w*)?$"
@@ -127,3 +131,28 @@ def check_sizes(name: str, sizes: Sequence[int]) -> None:
     for size in sizes:
         if size < 1:
             raise UsageError(f"--{name} {size} is not a valid size.", "Give positive integers.")
+
+
+GROUP = "nsysprof.backends"
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")  # what a range name can contain
+
+
+@cache
+def _points(_path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
+    """Return the entry points of the packages on this sys.path. They are cached: a command asks a dozen times."""
+    from importlib.metadata import entry_points  # only here: it loads a parser of e-mail
+
+    return tuple(entry_points(group=GROUP))
+
+
+def registered_backends() -> dict[str, EntryPoint]:
+    """Return every registered backend by name, sorted.
+
+    A name that a range name cannot contain is left out. Where two packages register the same name, the first on
+    sys.path counts, as in an import.
+    """
+    found: dict[str, EntryPoint] = {}
+    for point in _points(tuple(sys.path)):
+        if _NAME.fullmatch(point.name):
+            found.setdefault(point.name, point)
+    return dict(sorted(found.items()))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from nsysprof.attention.backend_plugins import registered_backends
+from nsysprof.attention.case import registered_backends
 from nsysprof.attention.range_name import parse_range
 from nsysprof.attention.shape import BACKENDS
 from nsysprof.bundle.names.known_names import is_autograd_node, is_cuda_call, is_library_word, is_operator
