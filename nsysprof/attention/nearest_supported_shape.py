@@ -10,7 +10,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from nsysprof.attention.attention_call import AttentionCall
-from nsysprof.attention.constraints import Constraint
+from nsysprof.attention.eligibility import Constraint
 from nsysprof.attention.shape import DTYPES, has_learned_mask
 from nsysprof.files.json_file import json_value
 

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nsysprof.attention.attention_call import AttentionCall
-from nsysprof.attention.constraints import Constraint
-from nsysprof.attention.eligibility import EligibilityAnswer
+from nsysprof.attention.eligibility import Constraint, EligibilityAnswer
 from nsysprof.attention.nearest_supported_shape import changes
 from nsysprof.report.document import Cell, Column, Lines, Paragraph, Part, Report, Section, Table, Unit, make_table
 from nsysprof.units import UNKNOWN

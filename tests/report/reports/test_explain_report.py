@@ -3,8 +3,7 @@
 from dataclasses import replace
 
 from nsysprof.attention.attention_call import AttentionCall
-from nsysprof.attention.constraints import parse_refusal
-from nsysprof.attention.eligibility import EligibilityAnswer, Ran
+from nsysprof.attention.eligibility import EligibilityAnswer, Ran, parse_refusal
 from nsysprof.report.formats.console import render_console
 from nsysprof.report.reports.explain_report import describe_call, describe_constraint, explain_report
 
