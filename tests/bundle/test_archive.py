@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
-from nsysprof.bundle.table_bytes import most_bytes_of
+from nsysprof.bundle.archive import most_bytes_of
 
 
 def test_tables_take_at_most_what_is_said(tmp_path: Path) -> None:
