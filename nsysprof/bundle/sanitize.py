@@ -25,19 +25,22 @@ from nsysprof.bundle.allow_list import (
     keeps_metadata,
     sample_of,
 )
-from nsysprof.bundle.copy_inside import (
+from nsysprof.bundle.copied_rows import (
     CopiedColumn,
+    Crop,
+    Keep,
+    Renumbering,
+    collect_ids,
     copy_inside,
     detach_source,
     different_sets,
     open_target,
+    plan_crop,
     replace_ids,
 )
-from nsysprof.bundle.crop import Crop, Keep, plan_crop
 from nsysprof.bundle.names.name_tokens import NameTokens
 from nsysprof.bundle.names.public_names import is_public_kernel
 from nsysprof.bundle.redact import Redactor
-from nsysprof.bundle.renumber import Renumbering, collect_ids
 from nsysprof.bundle.secret_values import collect_secrets, machine_secrets
 from nsysprof.bundle.verification.verify import SecretLeakError, find_leaks
 from nsysprof.errors import OutputError, TraceDamagedError

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from nsysprof.bundle import copy_inside as copying
-from nsysprof.bundle.copy_inside import CopiedColumn, copy_inside, different_sets, open_target, replace_ids
+from nsysprof.bundle import copied_rows as copying
+from nsysprof.bundle.copied_rows import CopiedColumn, copy_inside, different_sets, open_target, replace_ids
 from nsysprof.bundle.sanitize import sanitize_trace
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.sqlite.confine import Confinement
