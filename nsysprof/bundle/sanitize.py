@@ -39,7 +39,7 @@ from nsysprof.bundle.copied_rows import (
     replace_ids,
 )
 from nsysprof.bundle.names.name_tokens import NameTokens
-from nsysprof.bundle.names.public_names import is_public_kernel
+from nsysprof.bundle.public_names import is_public_kernel
 from nsysprof.bundle.redact import Redactor
 from nsysprof.bundle.secret_values import collect_secrets, machine_secrets
 from nsysprof.bundle.verification.verify import SecretLeakError, find_leaks

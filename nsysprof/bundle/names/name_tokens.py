@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 
 from nsysprof.attention.range_name import parse_range
-from nsysprof.bundle.names.public_names import is_public_call, is_public_kernel, is_public_range, public_backends
+from nsysprof.bundle.public_names import is_public_call, is_public_kernel, is_public_range, public_backends
 
 # `reduction` is recognised by "reduce" in a name, every other category by its own word.
 _HINTS = {"reduction": "reduce", "wait": "busywait"}

@@ -1,6 +1,6 @@
 import pytest
 
-from nsysprof.bundle.names.public_names import is_public_call, is_public_kernel, is_public_range, public_backends
+from nsysprof.bundle.public_names import is_public_call, is_public_kernel, is_public_range, public_backends
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 import pytest
 
-from nsysprof.bundle.names.known_names import is_autograd_node, is_cuda_call, is_library_word, is_operator
+from nsysprof.bundle.public_names import is_autograd_node, is_cuda_call, is_library_word, is_operator
 
 
 def test_operators_are_known_with_and_without_the_mark_of_in_place_ones():
