@@ -86,7 +86,7 @@ def _read(request: BundleRequest, title: str, scratch: Path) -> BuildRequest:
     from nsysprof.analysis.kernel_names.categories import categorize
     from nsysprof.app.bundle_content.build_bundle import BuildRequest
     from nsysprof.app.bundle_content.bundle_ranks import find_rank_traces
-    from nsysprof.bundle.names.name_tokens import NameTokens
+    from nsysprof.bundle.name_tokens import NameTokens
     from nsysprof.bundle.source import read_ranks, read_source, refuse_bundle
     from nsysprof.nsight.find_tool import NSYS, find_tool
     from nsysprof.trace.inputs.resolve_input import REPORTS

@@ -38,7 +38,7 @@ from nsysprof.bundle.copied_rows import (
     plan_crop,
     replace_ids,
 )
-from nsysprof.bundle.names.name_tokens import NameTokens
+from nsysprof.bundle.name_tokens import NameTokens
 from nsysprof.bundle.public_names import is_public_kernel
 from nsysprof.bundle.redact import Redactor
 from nsysprof.bundle.secret_values import collect_secrets, machine_secrets

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from nsysprof.bundle.members import LEFT_BEHIND, MEMBERS, OTHER_FILE
-from nsysprof.bundle.names.name_tokens import NameTokens
+from nsysprof.bundle.name_tokens import NameTokens
 from nsysprof.bundle.sanitize_json import FileCleaner, private_values, public_values
 from nsysprof.bundle.secret_values import collect_secrets, machine_secrets
 from nsysprof.errors import TraceError, UsageError

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
-from nsysprof.bundle.names.name_tokens import NameTokens
+from nsysprof.bundle.name_tokens import NameTokens
 from nsysprof.bundle.sanitize import SanitizeOptions, sanitize_trace
 from nsysprof.errors import UsageError
 from tests.builders.build_trace import OTHER_PID, OTHER_TID, PID, TraceBuilder

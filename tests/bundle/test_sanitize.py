@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from nsysprof.bundle import sanitize
-from nsysprof.bundle.names.name_tokens import NameTokens
+from nsysprof.bundle.name_tokens import NameTokens
 from nsysprof.bundle.sanitize import SanitizeOptions, sanitize_trace
 from nsysprof.bundle.verification.verify import SecretLeakError
 from nsysprof.errors import OutputError, TraceDamagedError, TraceForeignError

@@ -13,7 +13,7 @@ from pathlib import Path
 from threading import Event
 
 from nsysprof.bundle.allow_list import base_name
-from nsysprof.bundle.names.name_tokens import NameTokens
+from nsysprof.bundle.name_tokens import NameTokens
 from nsysprof.bundle.public_names import is_public_call, is_public_kernel, is_public_range, public_backends
 from nsysprof.bundle.source import BundleSource
 from nsysprof.bundle.verification.leak_corpus import Originals, collect_originals, texts_of_json

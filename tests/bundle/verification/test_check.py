@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from nsysprof.bundle.archive import write_archive
-from nsysprof.bundle.names.name_tokens import NameTokens
+from nsysprof.bundle.name_tokens import NameTokens
 from nsysprof.bundle.sanitize import SanitizeOptions, sanitize_trace
 from nsysprof.bundle.source import read_source
 from nsysprof.bundle.verification.check import check_bundle

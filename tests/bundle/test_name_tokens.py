@@ -6,7 +6,7 @@ import pytest
 
 from nsysprof.analysis.kernel_names.categories import categorize
 from nsysprof.attention.range_name import parse_range
-from nsysprof.bundle.names.name_tokens import NameTokens
+from nsysprof.bundle.name_tokens import NameTokens
 from nsysprof.bundle.public_names import is_public_call, is_public_kernel, is_public_range, public_backends
 
 
