@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from nsysprof.bundle.names.program_text import is_revealed_by
+from nsysprof.bundle.program_text import is_revealed_by
 
 REDACTED = "<redacted>"
 _URL = r"\b[A-Za-z][A-Za-z0-9+.-]{1,20}://[^\s\"'<>]+"

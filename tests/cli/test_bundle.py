@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from nsysprof.bundle.name_tokens import NameTokens
-from nsysprof.bundle.names.program_text import page_parts
+from nsysprof.bundle.program_text import page_parts
 from nsysprof.bundle.source import read_source
 from nsysprof.bundle.verification.check import check_bundle
 from nsysprof.bundle.verification.verify import SecretLeakError

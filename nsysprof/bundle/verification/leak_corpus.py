@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nsysprof.bundle.allow_list import NSYS_TABLE
-from nsysprof.bundle.names.program_text import program_text
+from nsysprof.bundle.program_text import program_text
 from nsysprof.bundle.public_names import is_public_call, is_public_kernel, is_public_range, public_backends
 from nsysprof.bundle.secret_values import collect_secrets, is_public, machine_secrets
 from nsysprof.bundle.verification.text_columns import text_columns

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from mmap import mmap
 from pathlib import Path
 
-from nsysprof.bundle.names.program_text import page_parts
+from nsysprof.bundle.program_text import page_parts
 from nsysprof.bundle.verification.text_columns import text_columns
 from nsysprof.trace.open import quote
 
