@@ -23,7 +23,7 @@ from nsysprof.trace.inputs.bundle_format import MAX_MEMBERS, REPORT_FOLDER
 if TYPE_CHECKING:
     import pandas as pd
 
-    from nsysprof.bundle.verification.leak_corpus import Originals
+    from nsysprof.bundle.leak_corpus import Originals
     from nsysprof.notes import Note
     from nsysprof.results.analysis import Analysis, CaptureRecord
     from nsysprof.results.rank_results import RanksAnalysis

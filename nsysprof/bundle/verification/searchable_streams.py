@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from mmap import mmap
 from pathlib import Path
 
+from nsysprof.bundle.leak_corpus import text_columns
 from nsysprof.bundle.program_text import page_parts
-from nsysprof.bundle.verification.text_columns import text_columns
 from nsysprof.trace.open import quote
 
 _SQLITE, _PNG = b"SQLite format 3\0", b"\x89PNG\r\n\x1a\n"

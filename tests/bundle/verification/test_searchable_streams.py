@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nsysprof.bundle.verification.leak_corpus import Originals
+from nsysprof.bundle.leak_corpus import Originals
 from nsysprof.bundle.verification.verify import find_leaks, find_originals
 
 SECRET = "sesame-7f3a9b-open"
