@@ -17,7 +17,7 @@ from nsysprof.files.folder_name import name_after
 
 if TYPE_CHECKING:
     from nsysprof.app.bundle_content.build_bundle import BuildRequest, Built
-    from nsysprof.bundle.verification.check import Searched
+    from nsysprof.bundle.check import Searched
 
 
 def bundle(request: BundleRequest, progress: Progress = SILENT) -> BundleResult:
@@ -127,7 +127,7 @@ def _search(wanted: BuildRequest, built: Built, archive: Path, markdown: str, sc
 
     Raises SecretLeakError where something private is found.
     """
-    from nsysprof.bundle.verification.check import check_bundle
+    from nsysprof.bundle.check import check_bundle
 
     text = scratch / "issue.md"
     text.write_text(markdown, encoding="utf-8")
@@ -139,7 +139,7 @@ def _search(wanted: BuildRequest, built: Built, archive: Path, markdown: str, sc
 
 
 def _contents(wanted: BuildRequest, built: Built) -> BundleContents:
-    from nsysprof.bundle.verification.check import shared_texts
+    from nsysprof.bundle.check import shared_texts
 
     rows = {} if built.report is None else built.report.rows
     return BundleContents(rows, shared_texts(*built.shared_traces), wanted.names.replaced())

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from nsysprof.app.bundle import BundleRequest, bundle
+from nsysprof.bundle.check import SecretLeakError
 from nsysprof.bundle.program_text import is_revealed_by, page_parts
-from nsysprof.bundle.verification.check import SecretLeakError
 from tests.bundle.hostile import GLOBAL_TID, write_trace
 
 

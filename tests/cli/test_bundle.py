@@ -21,10 +21,10 @@ from typing import Any
 
 import pytest
 
+from nsysprof.bundle.check import check_bundle
 from nsysprof.bundle.name_tokens import NameTokens
 from nsysprof.bundle.program_text import page_parts
 from nsysprof.bundle.source import read_source
-from nsysprof.bundle.verification.check import check_bundle
 from nsysprof.bundle.verification.verify import SecretLeakError
 from nsysprof.cli import analyze as analyze_command
 from nsysprof.cli import bundle as bundle_command

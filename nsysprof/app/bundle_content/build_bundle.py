@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 from nsysprof.app.progress import Say
 from nsysprof.bundle.allow_list import NSYS_TABLE, SAMPLED, UNREAD, base_name
 from nsysprof.bundle.archive import most_bytes_of, pack_trace, write_archive
+from nsysprof.bundle.check import originals_of_traces
 from nsysprof.bundle.name_tokens import NameTokens
 from nsysprof.bundle.sanitize import SanitizeOptions, SanitizeReport, join_reports, sanitize_trace
 from nsysprof.bundle.source import BENCH, BundleSource, clean_texts
-from nsysprof.bundle.verification.check import originals_of_traces
 from nsysprof.errors import OutputError, UsageError
 from nsysprof.trace.inputs.bundle_format import MAX_MEMBERS, REPORT_FOLDER
 

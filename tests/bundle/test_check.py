@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from nsysprof.bundle.archive import write_archive
+from nsysprof.bundle.check import check_bundle
 from nsysprof.bundle.name_tokens import NameTokens
 from nsysprof.bundle.sanitize import SanitizeOptions, sanitize_trace
 from nsysprof.bundle.source import read_source
-from nsysprof.bundle.verification.check import check_bundle
 from nsysprof.bundle.verification.verify import SecretLeakError
 
 # The others hold no kind of row that these do not; all are bundled whole by a slow test.
