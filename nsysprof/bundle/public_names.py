@@ -212,7 +212,7 @@ def _names() -> dict[str, frozenset[str]]:
     found: dict[str, set[str]] = {}
     for name in _FILES:
         section = "words"
-        for line in files("nsysprof.bundle.names").joinpath(name).read_text(encoding="utf-8").splitlines():
+        for line in files("nsysprof.bundle").joinpath(name).read_text(encoding="utf-8").splitlines():
             if line.startswith("["):
                 section = line.strip("[]")
             elif line and not line.startswith("#"):

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nsysprof.results.column_registry import csv_table
 from nsysprof.results.column_registry.csv_table import NumberCells, TextCells, render_blocks
 
 EDGES = [0, 1, 9, 10, 9999, 10_000, 10_001, 99_999_999, 10**8, 2**32 - 1, 2**32, 2**63 - 1, -1, -10_000, -(2**63)]
@@ -46,7 +47,7 @@ def test_the_bytes_are_those_of_csv_writer(rows, block_rows):
     doubles = [0.0 if cell is not None and cell == 0 else cell for cell in doubles]
     cells = list(zip(integers, texts, positive, flags, doubles, texts, strict=True))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(csv_blocks, "_BLOCK_ROWS", block_rows)
+        patch.setattr(csv_table, "_BLOCK_ROWS", block_rows)
         assert b"".join(render_blocks(columns, len(rows))) == by_csv_writer(cells)
 
 
