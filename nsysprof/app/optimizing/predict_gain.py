@@ -13,7 +13,7 @@ import msgspec
 from nsysprof.analysis.attention_tuning.choose_shapes import known_shape
 from nsysprof.app.progress import Progress
 from nsysprof.app.trace_analysis.analyze_trace import resolve
-from nsysprof.attention.attention_range import parse_attention_range
+from nsysprof.attention.range_name import parse_attention_range
 from nsysprof.attention.shape import Shape
 from nsysprof.errors import NsysprofError
 from nsysprof.results.findings import TRACE

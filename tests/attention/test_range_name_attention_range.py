@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsysprof.attention.attention_range import AttentionRange, parse_attention_range
+from nsysprof.attention.range_name import AttentionRange, parse_attention_range
 from nsysprof.workload.program_start.attention_calls.seen_call import Seen
 
 FACTS = {
