@@ -11,7 +11,7 @@ import struct
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from mmap import mmap
+import mmap
 from pathlib import Path
 
 from nsysprof.bundle.leak_corpus import text_columns
@@ -28,12 +28,12 @@ _MOST_PIXELS = 512 << 20  # bytes; one of our figures has about ten million
 class Stream:
     """Bytes to search."""
 
-    data: bytes | mmap
+    data: bytes | mmap.mmap
     # Whether short matches are words. Among pixels, packed bytes or integers they appear by chance.
     is_text: bool
 
 
-def streams_of(path: Path, content: bytes | mmap) -> Iterator[Stream]:
+def streams_of(path: Path, content: bytes | mmap.mmap) -> Iterator[Stream]:
     """Yield the content itself, then what is inside it: a SQLite file's texts, a PNG's pixels, figures in a page."""
     if content[:16] == _SQLITE:
         yield Stream(content, is_text=False)

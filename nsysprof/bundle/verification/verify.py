@@ -82,7 +82,7 @@ class _Search:
         self._explained: set[bytes] = set()
 
     def file(self, path: Path) -> Iterator[_Needle]:
-        with path.open("rb") as file, mmap.mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
             for stream in streams_of(path, content):
                 yield from self._stream(stream)
 
