@@ -42,7 +42,7 @@ from nsysprof.bundle.name_tokens import NameTokens
 from nsysprof.bundle.public_names import is_public_kernel
 from nsysprof.bundle.redact import Redactor
 from nsysprof.bundle.secret_values import collect_secrets, machine_secrets
-from nsysprof.bundle.verification.verify import SecretLeakError, find_leaks
+from nsysprof.bundle.verify import SecretLeakError, find_leaks
 from nsysprof.errors import OutputError, TraceDamagedError
 from nsysprof.trace.columns import refuse_shared_pages
 from nsysprof.trace.inputs.bundle_format import LEFT_OUT

@@ -14,7 +14,7 @@ from nsysprof.bundle.check import check_bundle
 from nsysprof.bundle.name_tokens import NameTokens
 from nsysprof.bundle.sanitize import SanitizeOptions, sanitize_trace
 from nsysprof.bundle.source import read_source
-from nsysprof.bundle.verification.verify import SecretLeakError
+from nsysprof.bundle.verify import SecretLeakError
 
 # The others hold no kind of row that these do not; all are bundled whole by a slow test.
 TRACES = ("ddp_rank0", "graph_node", "h200-ranges/nccl", "managed", "mem", "mp", "pools", "sdpa", "sdpa23", "two_gpus")

@@ -25,7 +25,7 @@ from nsysprof.bundle.check import check_bundle
 from nsysprof.bundle.name_tokens import NameTokens
 from nsysprof.bundle.program_text import page_parts
 from nsysprof.bundle.source import read_source
-from nsysprof.bundle.verification.verify import SecretLeakError
+from nsysprof.bundle.verify import SecretLeakError
 from nsysprof.cli import analyze as analyze_command
 from nsysprof.cli import bundle as bundle_command
 from nsysprof.errors import DataLossError, OutputError, UsageError

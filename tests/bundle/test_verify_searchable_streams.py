@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from nsysprof.bundle.leak_corpus import Originals
-from nsysprof.bundle.verification.verify import find_leaks, find_originals
+from nsysprof.bundle.verify import find_leaks, find_originals
 
 SECRET = "sesame-7f3a9b-open"
 
@@ -78,7 +78,7 @@ def test_what_is_public_explains_a_text(tmp_path: Path) -> None:
 
 
 def test_a_text_that_is_cut_between_two_windows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from nsysprof.bundle.verification import verify
+    from nsysprof.bundle import verify
 
     monkeypatch.setattr(verify, "_WINDOW", 64)
     for offset in range(40, 90):
@@ -87,7 +87,7 @@ def test_a_text_that_is_cut_between_two_windows(tmp_path: Path, monkeypatch: pyt
 
 
 def test_many_needles_come_in_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from nsysprof.bundle.verification import verify
+    from nsysprof.bundle import verify
 
     monkeypatch.setattr(verify, "_BATCH", 10)
     secrets = [f"secret-number-{i:02}" for i in range(30)]

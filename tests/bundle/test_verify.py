@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from nsysprof.bundle.secret_values import is_public
-from nsysprof.bundle.verification.verify import find_leaks
+from nsysprof.bundle.verify import find_leaks
 from tests.builders.verify_sanitized import verify_sanitized
 from tests.bundle.hostile import TOKEN, write_trace
 
