@@ -334,8 +334,8 @@ class _Session:
         return judge_optimization(found)
 
     def write(self, found: Optimization) -> None:
+        from nsysprof.report.figure_files import write_report
         from nsysprof.report.reports.optimize_report import optimize_report
-        from nsysprof.report.write import write_report
 
         write_whole(self.folder / RESULT, encode_json(found.to_json()))
         write_report(optimize_report(found), self.folder)

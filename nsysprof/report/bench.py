@@ -8,12 +8,11 @@ import pandas as pd
 
 from nsysprof.files.output import write_whole
 from nsysprof.report.document import Figure
-from nsysprof.report.figure_files import figure_paths, write_figures
+from nsysprof.report.figure_files import figure_paths, write_figures, write_report
 from nsysprof.report.figures.png import can_draw
 from nsysprof.report.formats.escape import clean
 from nsysprof.report.reports.bench_report import BenchReport, bench_report
 from nsysprof.report.sections.figure_texts import describe_bench, describe_scaling
-from nsysprof.report.write import write_report
 from nsysprof.results.column_registry.case_columns import BENCH_RESULTS
 from nsysprof.results.column_registry.column import Dtype
 from nsysprof.results.column_registry.csv_table import render_csv

@@ -9,11 +9,10 @@ from typing import Any
 from nsysprof.files.json_file import encode_json, json_value
 from nsysprof.files.output import write_whole
 from nsysprof.report.document import Figure
-from nsysprof.report.figure_files import figure_paths, write_figures
+from nsysprof.report.figure_files import figure_paths, write_figures, write_report
 from nsysprof.report.figures.png import can_draw
 from nsysprof.report.reports.compare_report import compare_report
 from nsysprof.report.sections.figure_texts import describe_parts, describe_ratios
-from nsysprof.report.write import write_report
 from nsysprof.results.comparison import VersionComparison
 
 JSON = "compare.json"

@@ -6,10 +6,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from nsysprof.report.figure_files import figure_paths, write_figures
+from nsysprof.report.figure_files import figure_paths, write_figures, write_report
 from nsysprof.report.figures.history import draw_history
 from nsysprof.report.reports.history_report import describe_history, history_report
-from nsysprof.report.write import write_report
 from nsysprof.results.latency_history import CaseHistory
 
 _MOST_FIGURES = 24

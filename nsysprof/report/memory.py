@@ -6,10 +6,9 @@ from pathlib import Path
 
 from nsysprof.files.json_file import encode_json, plain_json
 from nsysprof.files.output import write_whole
-from nsysprof.report.figure_files import figure_paths, write_figures
+from nsysprof.report.figure_files import figure_paths, write_figures, write_report
 from nsysprof.report.reports.memory_report import memory_comparison_report, memory_report
 from nsysprof.report.sections.figure_texts import describe_memory
-from nsysprof.report.write import write_report
 from nsysprof.results.allocator_memory import AllocatorMemory, MemoryComparison
 from nsysprof.results.column_registry.analysis_columns import MEMORY
 from nsysprof.results.column_registry.csv_table import render_csv

@@ -13,12 +13,11 @@ from nsysprof.files.json_file import json_value, plain_json
 from nsysprof.files.output import output_error, write_whole
 from nsysprof.files.written_by import VERSION
 from nsysprof.report.document import Figure
-from nsysprof.report.figure_files import figure_paths, write_figures
+from nsysprof.report.figure_files import figure_paths, write_figures, write_report
 from nsysprof.report.figures.png import can_draw
 from nsysprof.report.formats.timeline.ranks_timeline import ranks_timeline_data
 from nsysprof.report.reports.ranks_report import ranks_report
 from nsysprof.report.sections.figure_texts import describe_heatmap, describe_ranks_timeline
-from nsysprof.report.write import write_report
 from nsysprof.results.column_registry import rank_columns
 from nsysprof.results.column_registry.column import TableFile
 from nsysprof.results.column_registry.csv_table import empty_table, render_csv, to_records

@@ -12,11 +12,8 @@ from typing import TYPE_CHECKING, Any
 from nsysprof.files.json_file import json_value, plain_json
 from nsysprof.files.output import open_whole, output_error, write_whole
 from nsysprof.report.document import Figure, Report
-from nsysprof.report.figure_files import figure_paths, write_figures
+from nsysprof.report.figure_files import figure_paths, write_figures, write_report
 from nsysprof.report.figures.png import can_draw
-from nsysprof.report.formats.html import render_html
-from nsysprof.report.formats.json import report_json
-from nsysprof.report.formats.markdown import render_markdown
 from nsysprof.report.formats.sarif import render_sarif
 from nsysprof.report.formats.timeline.timeline_data import timeline_data
 from nsysprof.report.reports.analysis_report import analysis_report
@@ -83,16 +80,6 @@ def write_analysis(
     except OSError as error:
         raise output_error(out, error) from error
     return written, report
-
-
-def write_report(report: Report, out: Path) -> list[Path]:
-    """Write report.md, report.html and report.json; return their paths."""
-    texts = {
-        "report.md": render_markdown(report),
-        "report.html": render_html(report),
-        "report.json": plain_json(report_json(report)),
-    }
-    return [write_whole(out / name, text.encode("utf-8", "replace")) for name, text in texts.items()]
 
 
 def summary_json(analysis: Analysis) -> dict[str, Any]:

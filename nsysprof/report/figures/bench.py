@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from nsysprof.attention.shape import varied_columns
 from nsysprof.report.figures.style.palette import BACKEND_COLORS, INK, SOFT, new_figure, quieten
 from nsysprof.report.formats.escape import clean, escape_mathtext
-from nsysprof.report.sections.bench_tables import shape_columns, shape_label
+from nsysprof.report.sections.wording import shape_label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -78,7 +79,7 @@ def _draw(table: pd.DataFrame, label: str, draw: Any, *, log: bool) -> Figure | 
     if len(timed) == 0:
         return None
     along = next((column for column in _AXES if timed[column].nunique() > 1), "seq")
-    rest = [column for column in shape_columns(timed) if column != along and timed[column].nunique() > 1]
+    rest = [column for column in varied_columns(timed) if column != along and timed[column].nunique() > 1]
     panels = list(timed.groupby(rest, sort=True, dropna=False)) if rest else [((), timed)]
     columns = min(3, len(panels))
     shown = panels[:_MOST_PANELS]

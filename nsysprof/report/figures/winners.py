@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from nsysprof.attention.shape import varied_columns
 from nsysprof.report.figures.style.palette import BACKEND_COLORS, INK, new_figure
 from nsysprof.report.formats.escape import clean, escape_mathtext
-from nsysprof.report.sections.bench_tables import shape_columns, shape_label
+from nsysprof.report.sections.wording import shape_label
 from nsysprof.results.roof import known
 from nsysprof.units import format_factor
 
@@ -32,7 +33,7 @@ def draw_winners(winners: pd.DataFrame) -> Figure | None:
         return None
     across = "seq"
     down = next((column for column in ("batch", "heads", "head_dim") if winners[column].nunique() > 1), "batch")
-    rest = [c for c in shape_columns(winners) if c not in (across, down) and winners[c].nunique(dropna=False) > 1]
+    rest = [c for c in varied_columns(winners) if c not in (across, down) and winners[c].nunique(dropna=False) > 1]
     panels = list(winners.groupby(rest, sort=True, dropna=False)) if rest else [((), winners)]
     shown = panels[:_MOST_PANELS]
     columns = min(2 if winners[across].nunique() > 3 else 3, len(shown))

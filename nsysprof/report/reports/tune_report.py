@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from nsysprof.attention.shape import varied_columns
 from nsysprof.notes import Note
 from nsysprof.report.document import (
     Cell,
@@ -22,7 +23,7 @@ from nsysprof.report.document import (
     Unit,
     make_table,
 )
-from nsysprof.report.sections.bench_tables import median_cell, shape_columns
+from nsysprof.report.sections.bench_tables import median_cell
 from nsysprof.results.roof import known
 
 _HOUR_NS = 3600e9
@@ -127,5 +128,5 @@ def _verdict(row: dict[Any, Any]) -> str:
 
 
 def _varied(winners: pd.DataFrame) -> list[str]:
-    columns = shape_columns(winners)
+    columns = varied_columns(winners)
     return [column for column in columns if column == "seq" or winners[column].nunique(dropna=False) > 1]

@@ -14,24 +14,9 @@ from nsysprof.report.sections.wording import is_telling, join_names, latency_tex
 from nsysprof.results.roof import MOST_PCT, known
 
 _SWEEPS = (("seq", "Sequence lengths"), ("batch", "Batch sizes"), ("heads", "Heads"), ("head_dim", "Head dimensions"))
-_KEYS = {"seq": "S", "batch": "B", "heads": "H", "kv_heads": "KV", "head_dim": "D", "kv_seq": "K", "mask": "mask"}
 _CSV = "results.csv"
 # "far behind": dropped before there were enough blocks for a test.
 _SLOWER = ("slower", "far behind")
-
-
-def shape_columns(table: pd.DataFrame) -> list[str]:
-    """Return the columns that make up a shape; those of k and v only where they differ from those of q."""
-    return varied_columns(table)
-
-
-def shape_label(names: Sequence[str], values: Sequence[object]) -> str:
-    """Return a shape in few characters: `KV=4 D=64 causal fwd`."""
-    words = []
-    for name, each in zip(names, values, strict=True):
-        key = _KEYS.get(name, "")
-        words.append(("causal" if each else "full") if name == "causal" else f"{key}={each}" if key else str(each))
-    return " ".join(words)
 
 
 def median_cell(row: Row, prefix: str = "") -> Cell:
@@ -106,7 +91,7 @@ def sweep_tables(table: pd.DataFrame) -> list[Table]:
 
 
 def _sweep_table(table: pd.DataFrame, column: str, title: str) -> Table:
-    others = [name for name in ("backend", *shape_columns(table)) if name != column and table[name].nunique() > 1]
+    others = [name for name in ("backend", *varied_columns(table)) if name != column and table[name].nunique() > 1]
     rows = []
     timed = table[table["median_ns"].notna()].sort_values([*others, column], kind="stable")
     for row in timed.to_dict("records"):
@@ -167,11 +152,11 @@ def target_table(table: pd.DataFrame) -> Table:
 
 def verdict_lines(table: pd.DataFrame) -> tuple[str, ...]:
     """Return one sentence for each shape."""
-    varied = [name for name in shape_columns(table) if name == "seq" or table[name].nunique() > 1]
+    varied = [name for name in varied_columns(table) if name == "seq" or table[name].nunique() > 1]
     lines = []
     ranked = table[table["rank"].notna()]
-    for key, members in ranked.groupby([*shape_columns(table)], sort=False, dropna=False):
-        shape = dict(zip(shape_columns(table), key, strict=True))
+    for key, members in ranked.groupby([*varied_columns(table)], sort=False, dropna=False):
+        shape = dict(zip(varied_columns(table), key, strict=True))
         label = ", ".join(f"{'S' if name == 'seq' else name}={shape[name]}" for name in varied)
         rows = members.sort_values("rank").to_dict("records")
         lines.append(f"{label}: {_sentence(rows)}.")
@@ -226,7 +211,7 @@ def _timed(table: pd.DataFrame) -> list[Row]:
 
 
 def _in_order(table: pd.DataFrame) -> list[Row]:
-    columns = shape_columns(table)
+    columns = varied_columns(table)
     keys = list(zip(*(table[column].astype(str) for column in columns), strict=True))
     places = {key: place for place, key in enumerate(dict.fromkeys(keys))}
     order = [places[key] for key in keys]

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 from nsysprof.units import format_factor, format_interval_ns, format_ns
 
+# How a label writes the columns of a shape.
+_SHAPE_KEYS = {"seq": "S", "batch": "B", "heads": "H", "kv_heads": "KV", "head_dim": "D", "kv_seq": "K", "mask": "mask"}
 # The ends of an interval that is shown differ by this factor at most.
 _MOST_APART = 30
 
@@ -40,3 +42,12 @@ def latency_text(median_ns: float, low_ns: float | None, high_ns: float | None) 
     if low_ns is None or high_ns is None or not is_telling(low_ns, high_ns):
         return format_ns(median_ns)
     return format_interval_ns(median_ns, low_ns, high_ns)
+
+
+def shape_label(names: Sequence[str], values: Sequence[object]) -> str:
+    """Return a shape in few characters: `KV=4 D=64 causal fwd`."""
+    words = []
+    for name, value in zip(names, values, strict=True):
+        key = _SHAPE_KEYS.get(name, "")
+        words.append(("causal" if value else "full") if name == "causal" else f"{key}={value}" if key else str(value))
+    return " ".join(words)
