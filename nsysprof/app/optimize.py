@@ -42,7 +42,7 @@ from nsysprof.files.output import write_whole
 from nsysprof.files.plain_file import read_plain_text
 from nsysprof.files.result_folder import claim_folder
 from nsysprof.notes import Note, make_note
-from nsysprof.report.sections.wording import count_of
+from nsysprof.report.wording import count_of
 from nsysprof.results.optimization import BETWEEN, Attempt, Optimization, OptimizeStep, PredictedGain
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pandas as pd
 from nsysprof.attention.shape import varied_columns
 from nsysprof.report.figures.style.palette import BACKEND_COLORS, INK, SOFT, new_figure, quieten
 from nsysprof.report.formats.escape import clean, escape_mathtext
-from nsysprof.report.sections.wording import shape_label
+from nsysprof.report.wording import shape_label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,7 +11,7 @@ from nsysprof.report.figures.style.palette import CATEGORY_COLORS, INK, legend_o
 from nsysprof.report.figures.style.scale import NS_PER_S, label_seconds
 from nsysprof.report.formats.escape import clean, escape_mathtext
 from nsysprof.report.formats.short_names import shorten_names
-from nsysprof.report.sections.vocabulary import words_for
+from nsysprof.report.wording import words_for
 from nsysprof.results.analysis import Analysis
 from nsysprof.units import format_ns
 

@@ -11,7 +11,7 @@ from nsysprof.attention.range_name import parse_range
 from nsysprof.report.figures.style.palette import BACKEND_COLORS, INK, RANGE, new_figure, quieten
 from nsysprof.report.figures.style.scale import NS_PER_S, byte_scale, label_seconds
 from nsysprof.report.formats.escape import clean, escape_mathtext
-from nsysprof.report.sections.vocabulary import words_for
+from nsysprof.report.wording import words_for
 from nsysprof.results.analysis import Analysis, CaptureRecord
 from nsysprof.units import format_bytes
 

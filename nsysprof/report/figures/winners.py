@@ -9,7 +9,7 @@ import pandas as pd
 from nsysprof.attention.shape import varied_columns
 from nsysprof.report.figures.style.palette import BACKEND_COLORS, INK, new_figure
 from nsysprof.report.formats.escape import clean, escape_mathtext
-from nsysprof.report.sections.wording import shape_label
+from nsysprof.report.wording import shape_label
 from nsysprof.results.roof import known
 from nsysprof.units import format_factor
 

@@ -29,7 +29,7 @@ from nsysprof.report.sections.trace_tables import (
     range_table,
     stream_table,
 )
-from nsysprof.report.sections.vocabulary import KERNELS, OPERATORS, Words, words_for
+from nsysprof.report.wording import KERNELS, OPERATORS, Words, words_for
 from nsysprof.results.analysis import Analysis, CaptureRecord
 
 # How many reasons a terminal shows; the files have all of them.

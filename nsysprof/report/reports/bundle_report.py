@@ -22,7 +22,7 @@ from nsysprof.report.sections.ranks_tables import headline, rank_table, straggle
 from nsysprof.report.sections.ranks_tables import kernel_table as ranks_kernel_table
 from nsysprof.report.sections.ranks_tables import range_table as ranks_range_table
 from nsysprof.report.sections.trace_tables import kernel_table, range_table
-from nsysprof.report.sections.vocabulary import KERNELS, OPERATORS, words_for
+from nsysprof.report.wording import KERNELS, OPERATORS, words_for
 from nsysprof.results.analysis import Analysis, CaptureRecord
 from nsysprof.results.rank_results import RanksAnalysis
 from nsysprof.units import format_bytes

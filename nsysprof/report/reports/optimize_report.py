@@ -18,7 +18,7 @@ from nsysprof.report.document import (
     make_table,
 )
 from nsysprof.report.reports.program_report import comparison_line, detail_lines
-from nsysprof.report.sections.wording import count_of
+from nsysprof.report.wording import count_of
 from nsysprof.results.comparison import LatencyVerdict
 from nsysprof.results.optimization import (
     UNDECIDED,

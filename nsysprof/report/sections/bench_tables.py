@@ -10,7 +10,7 @@ import pandas as pd
 from nsysprof.attention.shape import varied_columns
 from nsysprof.report.document import Cell, Column, Table, Unit, make_table
 from nsysprof.report.sections.case_tables import Row, time_name
-from nsysprof.report.sections.wording import is_telling, join_names, latency_text, times_as_long
+from nsysprof.report.wording import is_telling, join_names, latency_text, times_as_long
 from nsysprof.results.roof import MOST_PCT, known
 
 _SWEEPS = (("seq", "Sequence lengths"), ("batch", "Batch sizes"), ("heads", "Heads"), ("head_dim", "Head dimensions"))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nsysprof.report.document import Cell, Column, Table, Unit, make_table
-from nsysprof.report.sections.vocabulary import Words
+from nsysprof.report.wording import Words
 from nsysprof.results.analysis import CaptureRecord, MissingSource
 from nsysprof.results.roof import UNKNOWN as UNKNOWN_LIMIT
 from nsysprof.results.roof import dram_of, known, sampled_of

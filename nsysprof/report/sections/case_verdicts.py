@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from nsysprof.report.document import Column, Table, Unit, make_table
 from nsysprof.report.sections.case_tables import latency_cell, per_call
-from nsysprof.report.sections.vocabulary import Words
-from nsysprof.report.sections.wording import join_names, latency_text, times_as_long
+from nsysprof.report.wording import Words, join_names, latency_text, times_as_long
 from nsysprof.results.analysis import LEAST_DIFFERENCE_PCT, CaptureRecord, CaseRanking, RankedCase
 from nsysprof.results.device_limits import LAUNCH_BOUND_SHARE
 from nsysprof.results.roof import known

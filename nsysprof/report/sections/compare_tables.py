@@ -7,7 +7,7 @@ from typing import Any
 
 from nsysprof.report.document import Cell, Column, Table, Unit, ValueChange, make_table
 from nsysprof.report.sections.range_labels import range_label
-from nsysprof.report.sections.wording import count_of
+from nsysprof.report.wording import count_of
 from nsysprof.results.comparison import (
     METRICS,
     PARTS,

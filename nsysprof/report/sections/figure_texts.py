@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from nsysprof.report.sections.vocabulary import words_for
-from nsysprof.report.sections.wording import join_names
+from nsysprof.report.wording import join_names, words_for
 from nsysprof.results.allocator_memory import AllocatorMemory
 from nsysprof.results.analysis import Analysis, CaptureRecord
 from nsysprof.results.roof import known

@@ -6,7 +6,7 @@ import numpy as np
 
 from nsysprof.report.document import Bars, Lines, Part, Section, Segment, StackedBar
 from nsysprof.report.sections.range_labels import step_label
-from nsysprof.report.sections.vocabulary import IDLE_WORDS, words_for
+from nsysprof.report.wording import IDLE_WORDS, words_for
 from nsysprof.results.analysis import Analysis
 from nsysprof.results.step_times import StepPart, StepTimes
 from nsysprof.units import format_ns

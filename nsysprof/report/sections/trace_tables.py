@@ -11,7 +11,7 @@ import pandas as pd
 from nsysprof.report.document import Cell, Column, Table, Unit, make_table
 from nsysprof.report.sections.range_labels import qualified_name, range_label
 from nsysprof.report.sections.range_rows import RangeRow, range_rows
-from nsysprof.report.sections.vocabulary import words_for
+from nsysprof.report.wording import words_for
 from nsysprof.results.analysis import Analysis
 from nsysprof.results.roof import known
 

@@ -20,7 +20,7 @@ from nsysprof.report.figures.style.palette import CATEGORY_COLORS
 from nsysprof.report.formats.escape import clean
 from nsysprof.report.formats.timeline.packed_column import pack_column
 from nsysprof.report.formats.timeline.timeline_lanes import Lane, list_lanes
-from nsysprof.report.sections.vocabulary import words_for
+from nsysprof.report.wording import words_for
 from nsysprof.results.analysis import Analysis
 from nsysprof.results.event_rows import WorkRows
 

@@ -1,9 +1,11 @@
-"""Format phrases that several reports use: lists of names, counts, factors and latencies."""
+"""Choose the words and format the phrases that several reports use."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
+from nsysprof.results.analysis import TraceInfo
 from nsysprof.units import format_factor, format_interval_ns, format_ns
 
 # How a label writes the columns of a shape.
@@ -51,3 +53,36 @@ def shape_label(names: Sequence[str], values: Sequence[object]) -> str:
         key = _SHAPE_KEYS.get(name, "")
         words.append(("causal" if value else "full") if name == "causal" else f"{key}={value}" if key else str(value))
     return " ".join(words)
+
+
+@dataclass(frozen=True)
+class Words:
+    """The nouns that a report uses."""
+
+    work: str
+    works: str
+    launches: str
+    device: str
+    memory: str
+
+
+KERNELS = Words("kernel", "kernels", "launches", "GPU", "VRAM")
+OPERATORS = Words("operator", "operators", "calls", "cpu", "memory")
+
+# Causes of idle time as they follow a share: "38 % while the host is busy outside CUDA". docs/causes.md defines each.
+IDLE_WORDS = {
+    "sync-then-late-launch": "after the host has waited for the GPU (sync-then-late-launch)",
+    "host-outside-cuda": "while the host is busy outside CUDA (host-outside-cuda)",
+    "slow-call": "during slow CUDA calls (slow-call)",
+    "pageable-copy": "around copies of pageable memory (pageable-copy)",
+    "dependency": "until other work of the GPU is done (dependency)",
+    "collective": "until other ranks take part (collective)",
+    "profiler": "for the profiler (profiler)",
+    "unknown": "for an unknown cause (unknown)",
+    "outside": "before the first or after the last work of the trace",
+}
+
+
+def words_for(trace: TraceInfo) -> Words:
+    """Return the nouns for a trace. Operators are never called kernels, and the CPU's memory is not VRAM."""
+    return OPERATORS if trace.work_kind == "operator" else KERNELS
