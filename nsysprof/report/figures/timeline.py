@@ -13,7 +13,7 @@ from nsysprof.report.figures.style.palette import INK, legend_of_categories, new
 from nsysprof.report.figures.style.scale import NS_PER_S, byte_scale, label_seconds
 from nsysprof.report.figures.timeline_lanes import Panel, draw_lanes, draw_overview, list_lanes, span_of
 from nsysprof.report.formats.escape import clean
-from nsysprof.report.sections.range_labels import range_label
+from nsysprof.report.pages.range_rows import range_label
 from nsysprof.report.wording import words_for
 from nsysprof.results.analysis import Analysis
 from nsysprof.results.findings import STEP

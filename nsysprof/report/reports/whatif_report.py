@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nsysprof.report.document import Cell, Column, Lines, Report, Section, Unit, Value, make_table
-from nsysprof.report.sections.range_labels import step_label
+from nsysprof.report.pages.range_rows import step_label
 from nsysprof.results.findings import JOB, TRACE, WhatIf, WhatIfAnswer
 from nsysprof.units import format_ns
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from nsysprof.report.document import Cell, Column, Table, Unit, ValueChange, make_table
-from nsysprof.report.sections.range_labels import range_label
+from nsysprof.report.pages.range_rows import range_label
 from nsysprof.report.wording import count_of
 from nsysprof.results.comparison import (
     METRICS,

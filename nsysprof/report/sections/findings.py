@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nsysprof.report.document import Cell, Column, Item, Lines, Ranking, Section, Table, Unit, make_table
-from nsysprof.report.sections.range_labels import step_label
+from nsysprof.report.pages.range_rows import step_label
 from nsysprof.results.analysis import Analysis
 from nsysprof.results.findings import LEAST_SHARE, TRACE, Finding, Findings, Idle
 from nsysprof.units import format_ns

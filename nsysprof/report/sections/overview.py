@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from nsysprof.report.document import Bars, Lines, Part, Section, Segment, StackedBar
-from nsysprof.report.sections.range_labels import step_label
+from nsysprof.report.pages.range_rows import step_label
 from nsysprof.report.wording import IDLE_WORDS, words_for
 from nsysprof.results.analysis import Analysis
 from nsysprof.results.step_times import StepPart, StepTimes

@@ -9,8 +9,7 @@ import numpy as np
 import pandas as pd
 
 from nsysprof.report.document import Cell, Column, Table, Unit, make_table
-from nsysprof.report.sections.range_labels import qualified_name, range_label
-from nsysprof.report.sections.range_rows import RangeRow, range_rows
+from nsysprof.report.pages.range_rows import RangeRow, qualified_name, range_label, range_rows
 from nsysprof.report.wording import words_for
 from nsysprof.results.analysis import Analysis
 from nsysprof.results.roof import known
