@@ -23,6 +23,7 @@ from nsysprof.report.document import (
     Unit,
     make_table,
 )
+from nsysprof.report.pages.method import facts_table
 from nsysprof.report.reports.analysis_report import figure_sections
 from nsysprof.report.sections.bench_tables import (
     ceiling_table,
@@ -32,7 +33,6 @@ from nsysprof.report.sections.bench_tables import (
     target_table,
     verdict_lines,
 )
-from nsysprof.report.sections.method import facts_table
 from nsysprof.units import format_rate
 
 _FACTS = (
