@@ -9,9 +9,15 @@ import pandas as pd
 
 from nsysprof.notes import Note
 from nsysprof.report.document import Chart, Figure, Lines, Notes, Paragraph, Part, Report, Section
+from nsysprof.report.pages.cases import (
+    case_table,
+    comparison_table,
+    counter_table,
+    limit_lines,
+    reason_lines,
+    verdict_lines,
+)
 from nsysprof.report.pages.method import coverage_line, environment_table, method_lines
-from nsysprof.report.sections.case_tables import case_table, counter_table, limit_lines, reason_lines
-from nsysprof.report.sections.case_verdicts import comparison_table, verdict_lines
 from nsysprof.report.sections.findings import findings_sections, idle_sections
 from nsysprof.report.sections.memory_parts import memory_parts
 from nsysprof.report.sections.missing_sources import tier_of, with_tier

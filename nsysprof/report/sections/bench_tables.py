@@ -9,7 +9,7 @@ import pandas as pd
 
 from nsysprof.attention.shape import varied_columns
 from nsysprof.report.document import Cell, Column, Table, Unit, make_table
-from nsysprof.report.sections.case_tables import Row, time_name
+from nsysprof.report.pages.cases import Row, time_name
 from nsysprof.report.wording import is_telling, join_names, latency_text, times_as_long
 from nsysprof.results.roof import MOST_PCT, known
 
