@@ -9,7 +9,7 @@ import pandas as pd
 
 from nsysprof.report.document import Cell, Column, Table, Unit, make_table
 from nsysprof.report.pages.range_rows import qualified_name
-from nsysprof.report.sections.trace_tables import MOST_ROWS, rows_of
+from nsysprof.report.pages.trace_tables import MOST_ROWS, rows_of
 from nsysprof.results.rank_results import STRAGGLER_COST_PCT, STRAGGLER_EXCESS_PCT, RankRow, RanksAnalysis
 from nsysprof.results.roof import known
 from nsysprof.units import format_ns, format_percent

@@ -1,7 +1,7 @@
 import pytest
 
 from nsysprof.report.pages.range_rows import range_rows
-from nsysprof.report.sections.trace_tables import range_table
+from nsysprof.report.pages.trace_tables import range_table
 from tests.analysis.attribution.test_adoption import analyze, training
 from tests.builders.build_trace import TraceBuilder
 from tests.report import samples

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pandas as pd
 
-from nsysprof.report.sections.trace_tables import range_api_table
+from nsysprof.report.pages.trace_tables import range_api_table
 from tests.report import samples
 
 PLACE = {"style": "PushPop", "domain": ""}
