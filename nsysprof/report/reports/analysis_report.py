@@ -18,6 +18,7 @@ from nsysprof.report.pages.cases import (
     verdict_lines,
 )
 from nsysprof.report.pages.method import coverage_line, environment_table, method_lines
+from nsysprof.report.pages.recording import recording_cost_table
 from nsysprof.report.pages.trace_tables import (
     api_table,
     collective_table,
@@ -34,7 +35,6 @@ from nsysprof.report.sections.findings import findings_sections, idle_sections
 from nsysprof.report.sections.memory_parts import memory_parts
 from nsysprof.report.sections.missing_sources import tier_of, with_tier
 from nsysprof.report.sections.overview import overview_sections, step_sections
-from nsysprof.report.sections.recording_cost import recording_cost_table
 from nsysprof.report.wording import KERNELS, OPERATORS, Words, words_for
 from nsysprof.results.analysis import Analysis, CaptureRecord
 
