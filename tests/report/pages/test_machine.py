@@ -1,7 +1,7 @@
 import pytest
 
 from nsysprof.report.formats.console import render_console
-from nsysprof.report.reports.doctor_report import doctor_report
+from nsysprof.report.pages.machine import doctor_report
 from nsysprof.results.checks import Check, State
 
 WORKS = Check("python", State.OK, "Python 3.12.1")

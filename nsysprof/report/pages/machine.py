@@ -1,4 +1,4 @@
-"""Compose the report of `explain`: which backends run a call, why others do not, and what would make them run."""
+"""Compose what a machine can run: the checks of doctor, and which backends run a call and why, by explain."""
 
 from __future__ import annotations
 
@@ -9,7 +9,29 @@ from nsysprof.attention.attention_call import AttentionCall
 from nsysprof.attention.eligibility import Constraint, EligibilityAnswer
 from nsysprof.attention.nearest_supported_shape import changes
 from nsysprof.report.document import Cell, Column, Lines, Paragraph, Part, Report, Section, Table, Unit, make_table
+from nsysprof.results.checks import Check, State
 from nsysprof.units import UNKNOWN
+
+_COLUMNS = (Column("what"), Column("state"), Column("found", Unit.PROSE))
+# Every check matters, so no format leaves any out.
+_ALL = 1000
+
+
+def doctor_report(checks: Sequence[Check]) -> Report:
+    """Return the table of all checks, a line with the fix of each that has one, and the number of problems."""
+    rows = [(check.name, check.state.value, check.found) for check in checks]
+    table = make_table("This machine", _COLUMNS, rows, terminal_rows=_ALL, document_rows=_ALL)
+    fixes = tuple(f"{check.state.value}: {check.name}: {check.found} -> {check.fix}" for check in checks if check.fix)
+    count = sum(check.state is State.PROBLEM for check in checks)
+    problems = "no problem found" if not count else "1 problem" if count == 1 else f"{count} problems"
+    return Report(
+        "doctor",
+        (
+            Section("", (table, Lines(fixes, terminal_lines=_ALL))),
+            Section("", (Lines((problems,), is_verdict=True),), is_conclusion=True),
+        ),
+    )
+
 
 _RELATIONS = {
     "at most": "at most {0}",
@@ -22,7 +44,7 @@ _RELATIONS = {
     "divisor of": "a divisor of {0}",
     "unlike": "other than {0}",
 }
-_COLUMNS = (
+_ANSWER_COLUMNS = (
     Column("backend"), Column("eligible"), Column("in torch", drop=3), Column("this GPU", drop=2), Column("ran"),
     Column("kernels", Unit.COUNT, drop=1), Column("kernel time", Unit.NS), Column("why", Unit.PROSE),
 )  # fmt: skip
@@ -49,7 +71,7 @@ def explain_report(
 
 
 def _table(call: AttentionCall, answers: Sequence[EligibilityAnswer]) -> Table:
-    return make_table(describe_call(call), _COLUMNS, map(_row, answers))
+    return make_table(describe_call(call), _ANSWER_COLUMNS, map(_row, answers))
 
 
 def describe_call(call: AttentionCall) -> str:

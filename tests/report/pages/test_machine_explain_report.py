@@ -5,7 +5,7 @@ from dataclasses import replace
 from nsysprof.attention.attention_call import AttentionCall
 from nsysprof.attention.eligibility import EligibilityAnswer, Ran, parse_refusal
 from nsysprof.report.formats.console import render_console
-from nsysprof.report.reports.explain_report import describe_call, describe_constraint, explain_report
+from nsysprof.report.pages.machine import describe_call, describe_constraint, explain_report
 
 CALL = AttentionCall(seq=16, kv_seq=16, heads=1, kv_heads=1, head_dim=8192, causal=False)
 REFUSAL = (
