@@ -23,6 +23,7 @@ from nsysprof.report.document import Figure, Report
 from nsysprof.report.formats.timeline.ranks_timeline import ranks_timeline_data
 from nsysprof.report.pages.machine import doctor_report, explain_report
 from nsysprof.report.pages.recording import recording_report
+from nsysprof.report.pages.whatif import whatif_report
 from nsysprof.report.reports.analysis_report import analysis_report, capture_report, demo_report, first_report
 from nsysprof.report.reports.bench_report import BenchReport, bench_report
 from nsysprof.report.reports.bundle_report import Shared, bundle_report
@@ -33,7 +34,6 @@ from nsysprof.report.reports.optimize_report import optimize_report
 from nsysprof.report.reports.program_report import program_report
 from nsysprof.report.reports.ranks_report import ranks_report
 from nsysprof.report.reports.tune_report import tuning_report, tuning_sections
-from nsysprof.report.reports.whatif_report import whatif_report
 from nsysprof.results.allocator_memory import AllocatorMemory
 from nsysprof.results.analysis import Analysis
 from nsysprof.results.checks import Check, GateFinding, GateResult, Outcome, State

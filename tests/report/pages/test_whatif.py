@@ -1,6 +1,6 @@
 from nsysprof.report.document import Table, list_parts
 from nsysprof.report.formats.console import render_console
-from nsysprof.report.reports.whatif_report import whatif_report
+from nsysprof.report.pages.whatif import whatif_report
 from nsysprof.results.findings import STEP, TRACE, WhatIf, WhatIfAnswer
 from tests.report.fixed_results import what_if
 
