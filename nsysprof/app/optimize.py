@@ -335,7 +335,7 @@ class _Session:
 
     def write(self, found: Optimization) -> None:
         from nsysprof.report.figure_files import write_report
-        from nsysprof.report.reports.optimize_report import optimize_report
+        from nsysprof.report.pages.program import optimize_report
 
         write_whole(self.folder / RESULT, encode_json(found.to_json()))
         write_report(optimize_report(found), self.folder)

@@ -331,7 +331,7 @@ def _prepare(folder: Path) -> None:
 
 def _write(found: ProgramComparison, session: _Session, folder: Path) -> None:
     from nsysprof.report.figure_files import write_report
-    from nsysprof.report.reports.program_report import program_report
+    from nsysprof.report.pages.program import program_report
 
     write_runs(folder, session.request, session.runs)
     write_whole(folder / COMPARISON, encode_json(found.to_json()))

@@ -238,7 +238,7 @@ def _print_program(result: ProgramBenchResult, as_json: bool) -> None:
         print_json({**found.to_json(), "folder": str(result.folder)})
     else:
         from nsysprof.cli.terminal.console import print_report
-        from nsysprof.report.reports.program_report import program_report
+        from nsysprof.report.pages.program import program_report
 
         print_report(program_report(found))
         typer.echo(f"read {result.folder / 'report.md'}")
