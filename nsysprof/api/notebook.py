@@ -40,14 +40,14 @@ class ShownAnalysis(Analysis):
     def __repr__(self) -> str:
         """Return what an interpreter shows: the same as text."""
         from nsysprof.report.formats.console import render_console
-        from nsysprof.report.reports.analysis_report import first_report
+        from nsysprof.report.pages.analysis import first_report
 
         return render_console(first_report(self), _REPR_WIDTH) or f"Analysis of {self.trace.path_name}"
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: what the program does with the GPU, and the findings."""
         from nsysprof.report.formats.notebook import render_fragment
-        from nsysprof.report.reports.analysis_report import first_report
+        from nsysprof.report.pages.analysis import first_report
 
         return render_fragment(first_report(self))
 

@@ -16,7 +16,7 @@ from nsysprof.report.figure_files import figure_paths, write_figures, write_repo
 from nsysprof.report.figures.png import can_draw
 from nsysprof.report.formats.sarif import render_sarif
 from nsysprof.report.formats.timeline.timeline_data import timeline_data
-from nsysprof.report.reports.analysis_report import analysis_report
+from nsysprof.report.pages.analysis import analysis_report
 from nsysprof.report.sections import figure_texts
 from nsysprof.results.analysis import Analysis, CaptureRecord, Device, cost_table
 from nsysprof.results.column_registry.analysis_columns import (

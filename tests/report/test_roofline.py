@@ -17,10 +17,9 @@ from nsysprof.report.formats.cell_text import cell_text
 from nsysprof.report.formats.console import render_console
 from nsysprof.report.formats.html import render_html
 from nsysprof.report.formats.markdown import render_markdown
+from nsysprof.report.pages.analysis import analysis_report, tier_of
 from nsysprof.report.pages.cases import counter_table, limit_lines
 from nsysprof.report.pages.trace_tables import kernel_counter_table
-from nsysprof.report.reports.analysis_report import analysis_report
-from nsysprof.report.sections.missing_sources import tier_of
 from nsysprof.results.analysis import MissingSource
 from nsysprof.trace.inputs.resolve_input import resolve_input
 from tests.conftest import REPOSITORY

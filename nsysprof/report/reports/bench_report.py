@@ -23,8 +23,8 @@ from nsysprof.report.document import (
     Unit,
     make_table,
 )
+from nsysprof.report.pages.analysis import figure_sections
 from nsysprof.report.pages.method import facts_table
-from nsysprof.report.reports.analysis_report import figure_sections
 from nsysprof.report.sections.bench_tables import (
     ceiling_table,
     failure_table,

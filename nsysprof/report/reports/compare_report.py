@@ -20,7 +20,7 @@ from nsysprof.report.document import (
     Unit,
     make_table,
 )
-from nsysprof.report.reports.analysis_report import figure_sections
+from nsysprof.report.pages.analysis import figure_sections
 from nsysprof.report.reports.memory_report import memory_comparison_parts
 from nsysprof.report.sections.compare_tables import (
     difference_lines,

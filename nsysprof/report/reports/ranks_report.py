@@ -8,8 +8,8 @@ from typing import Any
 from nsysprof.files.written_by import VERSION
 from nsysprof.report.document import Chart, Figure, Lines, Notes, Paragraph, Report, Section
 from nsysprof.report.formats.timeline.ranks_timeline import ALT, HINT
+from nsysprof.report.pages.analysis import figure_sections
 from nsysprof.report.pages.method import facts_table
-from nsysprof.report.reports.analysis_report import figure_sections
 from nsysprof.report.sections.ranks_tables import (
     api_table,
     clock_table,

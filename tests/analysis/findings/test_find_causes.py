@@ -4,7 +4,7 @@ import pytest
 
 from nsysprof.analysis.findings.fused_attention import FORWARD
 from nsysprof.analysis.overview.summarize import summarize
-from nsysprof.report.sections.findings import findings_sections
+from nsysprof.report.pages.analysis import findings_sections
 from nsysprof.report.write import findings_json
 from nsysprof.results.findings import CODES
 from nsysprof.trace.open import open_trace

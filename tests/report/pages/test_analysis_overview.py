@@ -1,7 +1,7 @@
 from dataclasses import replace
 
 from nsysprof.report.document import Bars, Lines, StackedBar
-from nsysprof.report.sections.overview import overview_sections, step_sections
+from nsysprof.report.pages.analysis import overview_sections, step_sections
 from nsysprof.results.column_registry.analysis_columns import cause_column, work_column
 from tests.builders.training import training
 from tests.report import samples
