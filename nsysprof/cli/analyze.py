@@ -166,7 +166,7 @@ def _report(result: TraceResult | RanksResult | SnapshotResult) -> Report:
     from nsysprof.app.trace_analysis.analyze_snapshot import SnapshotResult
 
     if isinstance(result, SnapshotResult):
-        from nsysprof.report.reports.memory_report import memory_report
+        from nsysprof.report.pages.memory import memory_report
 
         return memory_report(result.memory)
     from nsysprof.report.reports.ranks_report import ranks_report

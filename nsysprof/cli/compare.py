@@ -124,7 +124,7 @@ def split_sides(sources: Sequence[str]) -> tuple[tuple[Path, ...], tuple[Path, .
 
 def _print_snapshots(result: CompareSnapshotsResult, as_json: bool) -> None:
     from nsysprof.cli.terminal.console import print_report
-    from nsysprof.report.reports.memory_report import memory_comparison_report
+    from nsysprof.report.pages.memory import memory_comparison_report
 
     if as_json:
         print_json({**result.comparison.to_json(), "folder": None if result.folder is None else str(result.folder)})

@@ -38,6 +38,7 @@ from nsysprof.report.pages.cases import (
     reason_lines,
     verdict_lines,
 )
+from nsysprof.report.pages.memory import memory_parts
 from nsysprof.report.pages.method import coverage_line, environment_table, method_lines
 from nsysprof.report.pages.range_rows import step_label
 from nsysprof.report.pages.recording import recording_cost_table
@@ -53,7 +54,6 @@ from nsysprof.report.pages.trace_tables import (
     range_table,
     stream_table,
 )
-from nsysprof.report.sections.memory_parts import memory_parts
 from nsysprof.report.wording import IDLE_WORDS, KERNELS, OPERATORS, Words, words_for
 from nsysprof.results.analysis import Analysis, CaptureRecord, MissingSource
 from nsysprof.results.findings import LEAST_SHARE, TRACE, Finding, Findings, Idle

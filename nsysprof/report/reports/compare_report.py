@@ -21,7 +21,7 @@ from nsysprof.report.document import (
     make_table,
 )
 from nsysprof.report.pages.analysis import figure_sections
-from nsysprof.report.reports.memory_report import memory_comparison_parts
+from nsysprof.report.pages.memory import memory_comparison_parts
 from nsysprof.report.sections.compare_tables import (
     difference_lines,
     finding_lines,
