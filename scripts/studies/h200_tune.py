@@ -174,7 +174,7 @@ def evaluate(name: str, made: Path, *, figures: bool) -> None:
     from nsysprof.app.measuring.bench import report_of, summarize
     from nsysprof.app.tuning.write_tuning import write_tuning
     from nsysprof.capture.sampling.bench_run import read_run
-    from nsysprof.report.bench import write_bench
+    from nsysprof.report.pages.bench import write_bench
 
     made.mkdir()
     (made / "samples.json").write_bytes(lzma.decompress((FOLDER / name / "samples.json.xz").read_bytes()))

@@ -351,7 +351,7 @@ def _report_bench(stage: Stage, built: Built) -> None:
     from nsysprof.app.measuring.bench import report_of, summarize
     from nsysprof.app.tuning.write_tuning import write_tuning
     from nsysprof.capture.sampling.bench_run import SAMPLES, read_run
-    from nsysprof.report.bench import write_bench
+    from nsysprof.report.pages.bench import write_bench
 
     run = read_run(built.folder / SAMPLES)
     results = summarize(run)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from nsysprof.analysis.sampling.bench import BenchResults, SelfCheck
     from nsysprof.capture.sampling.bench_plan import BenchPlan
     from nsysprof.capture.sampling.bench_run import BenchRun
-    from nsysprof.report.reports.bench_report import BenchReport
+    from nsysprof.report.pages.bench import BenchReport
 
 
 def plan_bench(request: BenchRequest) -> BenchPlan:
@@ -69,7 +69,7 @@ def bench(request: BenchRequest, progress: Progress = SILENT) -> BenchResult:
     from nsysprof.capture.folder import remove_work
     from nsysprof.capture.sampling.bench import prepare_bench_folder, run_bench
     from nsysprof.capture.sampling.bench_run import new_run
-    from nsysprof.report.bench import write_bench
+    from nsysprof.report.pages.bench import write_bench
 
     plan, folder = plan_bench(request), request.out or dated_bench_folder("bench")
     if request.db is not None:
@@ -130,7 +130,7 @@ def report_of(run: BenchRun, results: BenchResults, folder: Path, command: str) 
 
     command: the command line that the user typed.
     """
-    from nsysprof.report.reports.bench_report import BenchReport
+    from nsysprof.report.pages.bench import BenchReport
 
     return BenchReport(
         title=folder.resolve().name,

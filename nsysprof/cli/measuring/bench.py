@@ -299,7 +299,7 @@ def _print(result: BenchResult, as_json: bool) -> None:
         return
     from nsysprof.app.measuring.bench import report_of
     from nsysprof.cli.terminal.console import print_report
-    from nsysprof.report.reports.bench_report import bench_report
+    from nsysprof.report.pages.bench import bench_report
 
     report = bench_report(report_of(result.run, results, result.folder, command=""))
     print_report(report)

@@ -13,11 +13,11 @@ from nsysprof.files.written_by import VERSION
 from nsysprof.notes import Note
 from nsysprof.report.document import Code, Lines, Notes, Paragraph, Part, Report, Section, Table
 from nsysprof.report.formats.escape import clean
+from nsysprof.report.pages.bench import latency_table
+from nsysprof.report.pages.bench import verdict_lines as bench_verdict_lines
 from nsysprof.report.pages.cases import case_table, verdict_lines
 from nsysprof.report.pages.method import coverage_line
 from nsysprof.report.pages.trace_tables import kernel_table, range_table
-from nsysprof.report.sections.bench_tables import latency_table
-from nsysprof.report.sections.bench_tables import verdict_lines as bench_verdict_lines
 from nsysprof.report.sections.ranks_tables import headline, rank_table, straggler_table
 from nsysprof.report.sections.ranks_tables import kernel_table as ranks_kernel_table
 from nsysprof.report.sections.ranks_tables import range_table as ranks_range_table

@@ -23,7 +23,7 @@ from nsysprof.report.document import (
     Unit,
     make_table,
 )
-from nsysprof.report.sections.bench_tables import median_cell
+from nsysprof.report.pages.bench import median_cell
 from nsysprof.results.roof import known
 
 _HOUR_NS = 3600e9

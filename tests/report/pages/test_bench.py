@@ -7,16 +7,21 @@ from nsysprof.analysis.sampling.bench import summarize_bench
 from nsysprof.analysis.sampling.tune import find_winners, insights
 from nsysprof.attention.case import Case
 from nsysprof.notes import Note, Severity
-from nsysprof.report.bench import results_csv
 from nsysprof.report.document import Figure
 from nsysprof.report.figures.bench import draw_latency, draw_scaling, draw_throughput
 from nsysprof.report.figures.winners import _cell_text, draw_winners
 from nsysprof.report.formats.console import render_console
 from nsysprof.report.formats.html import render_html
 from nsysprof.report.formats.markdown import render_markdown
-from nsysprof.report.reports.bench_report import BenchReport, bench_report
+from nsysprof.report.pages.bench import (
+    BenchReport,
+    bench_report,
+    latency_table,
+    results_csv,
+    target_table,
+    verdict_lines,
+)
 from nsysprof.report.reports.tune_report import tuning_sections
-from nsysprof.report.sections.bench_tables import latency_table, target_table, verdict_lines
 from nsysprof.results.samples import Block
 from tests.analysis.blocks import make_blocks
 

@@ -1,17 +1,134 @@
-"""Compose the tables of a bench: latencies, the fastest backends, sweeps, ceilings, and targets to beat."""
+"""Compose and write what a bench found: latencies, the fastest backends, sweeps, ceilings, and targets to beat."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from nsysprof.attention.shape import varied_columns
-from nsysprof.report.document import Cell, Column, Table, Unit, make_table
+from nsysprof.files.output import write_whole
+from nsysprof.files.written_by import VERSION
+from nsysprof.notes import Note
+from nsysprof.report.document import (
+    Cell,
+    Code,
+    Column,
+    Figure,
+    Lines,
+    Notes,
+    Paragraph,
+    Part,
+    Report,
+    Section,
+    Table,
+    Unit,
+    make_table,
+)
+from nsysprof.report.figure_files import figure_paths, write_figures, write_report
+from nsysprof.report.figures.png import can_draw
+from nsysprof.report.formats.escape import clean
+from nsysprof.report.pages.analysis import figure_sections
 from nsysprof.report.pages.cases import Row, time_name
+from nsysprof.report.pages.method import facts_table
+from nsysprof.report.sections.figure_texts import describe_bench, describe_scaling
 from nsysprof.report.wording import is_telling, join_names, latency_text, times_as_long
+from nsysprof.results.column_registry.case_columns import BENCH_RESULTS
+from nsysprof.results.column_registry.column import Dtype
+from nsysprof.results.column_registry.csv_table import render_csv
 from nsysprof.results.roof import MOST_PCT, known
+from nsysprof.units import format_rate
+
+_FACTS = (
+    "gpu_name", "gpu_count", "driver_version", "cuda_version", "torch_version", "cudnn_loaded_version",
+    "cublas_loaded_version", "tf32_matmul", "device", "cpu_model", "os", "python_version", "git_commit",
+    "comparable_hash",
+)  # fmt: skip
+_ABLATION_ROWS = (
+    "median [95 %]", "p (Holm), Cliff's delta", "noise floor of this machine", "FLOP/s by formula, of the ceiling",
+    "kernels, DRAM bytes (nsysprof capture, analyze)",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class BenchReport:
+    """The content of a bench's report.
+
+    table: one row for each case.
+    method: one sentence per line.
+    command: the command that measured it.
+    self_check: the result of measuring each case against itself, one sentence per line.
+    extra: a tuner's sections, which follow the verdicts.
+    """
+
+    title: str
+    table: pd.DataFrame
+    floor_pct: float | None
+    floor_pairs: int
+    ceilings: Mapping[str, Any]
+    environment: Mapping[str, Any]
+    notes: Sequence[Note]
+    method: Sequence[str]
+    command: str
+    self_check: Sequence[str] = ()
+    extra: Sequence[Section] = ()
+
+
+def bench_report(found: BenchReport, figures: Sequence[Figure] = ()) -> Report:
+    """Return the report of a bench.
+
+    figures: the figures that were drawn, in order.
+    """
+    table = found.table
+    verdicts = Lines(verdict_lines(table), is_verdict=True, document_lines=30)
+    detail: list[Part] = [
+        *sweep_tables(table), ceiling_table(table), Paragraph(_ceilings(found.ceilings)),
+        target_table(table),
+    ]  # fmt: skip
+    sections = [
+        *found.extra[:1],
+        Section("", (verdicts, Lines(tuple(found.self_check)))),
+        *found.extra[1:],
+        Section("", (latency_table(table), failure_table(table))),
+        *figure_sections(figures),
+        Section("", tuple(detail), in_terminal=False),
+        _ablation(),
+        Section("Notes", (Notes(tuple(found.notes)),)),
+        Section("Method", (Lines(tuple(found.method)),), in_terminal=False),
+        _environment(found),
+    ]
+    return Report(found.title, tuple(sections))
+
+
+def _environment(found: BenchReport) -> Section:
+    facts = [(name, str(found.environment[name])) for name in _FACTS if found.environment.get(name) is not None]
+    table = facts_table("Environment", [("nsysprof", VERSION), *facts])
+    return Section("", (table, Paragraph("Measured by"), Code(found.command)), in_terminal=False)
+
+
+def _ceilings(ceilings: Mapping[str, Any]) -> str:
+    flops = ceilings.get("flops") or {}
+    parts = [f"{dtype} matrix product {format_rate(rate, 'FLOP/s')}" for dtype, rate in flops.items()]
+    if ceilings.get("bytes_per_s"):
+        parts.append(f"copy {format_rate(ceilings['bytes_per_s'], 'B/s')} (read and written)")
+    return f"Ceilings measured on this device: {', '.join(parts)}." if parts else "No ceiling was measured."
+
+
+def _ablation() -> Section:
+    columns = (Column("number"), Column("baseline"), Column("changed"), Column("ratio", Unit.QUOTIENT))
+    rows = [(row, "", "", "") for row in _ABLATION_ROWS]
+    parts = (
+        Paragraph("Optimisation: NAME"),
+        Paragraph("Hypothesis: which limit does it lift, and which number shows that limit?"),
+        Paragraph("Change: what differs in the code, and nothing else."),
+        make_table("", columns, rows),
+        Paragraph("Verdict: faster, slower, a tie or inconclusive, by the rule under Method."),
+    )
+    return Section("Template for an ablation", parts, in_terminal=False, is_folded=True)
+
 
 _SWEEPS = (("seq", "Sequence lengths"), ("batch", "Batch sizes"), ("heads", "Heads"), ("head_dim", "Head dimensions"))
 _CSV = "results.csv"
@@ -219,3 +336,37 @@ def _in_order(table: pd.DataFrame) -> list[Row]:
     ranked = table.assign(_shape=order, _rank=pd.to_numeric(table["rank"]).fillna(1e9))
     rows.extend(ranked.sort_values(["_shape", "_rank"], kind="stable").to_dict("records"))
     return rows
+
+
+def write_bench(report: BenchReport, folder: Path, *, figures: bool) -> list[Path]:
+    """Write results.csv, figures and reports into `folder` and return their paths. Raises OutputError."""
+    written = [write_whole(folder / "results.csv", results_csv(report.table))]
+    pictures = _write_figures(report, folder) if figures and can_draw() else []
+    document = bench_report(report, pictures)
+    return [*written, *figure_paths(pictures, folder), *write_report(document, folder)]
+
+
+def results_csv(table: pd.DataFrame) -> bytes:
+    """Return results.csv: one row per case, each text on one line."""
+    safe = table.copy()
+    for column in safe.columns.intersection(list(BENCH_RESULTS.of_dtype(Dtype.TEXT))):
+        safe[column] = [clean(str(cell)) for cell in safe[column]]
+    return render_csv(safe, BENCH_RESULTS)
+
+
+def _write_figures(report: BenchReport, folder: Path) -> list[Figure]:
+    from nsysprof.report.figures.bench import draw_latency, draw_scaling, draw_throughput
+
+    return write_figures(
+        {
+            "latency": lambda: draw_latency(report.table),
+            "throughput": lambda: draw_throughput(report.table, report.ceilings),
+            "scaling": lambda: draw_scaling(report.table),
+        },
+        {
+            "latency": lambda: describe_bench(report.table, "median_ns", "Median latency", "ns"),
+            "throughput": lambda: describe_bench(report.table, "flops_per_s", "Rate by formula", "FLOP/s"),
+            "scaling": lambda: describe_scaling(report.table),
+        },
+        folder,
+    )
