@@ -23,13 +23,13 @@ from nsysprof.report.document import Figure, Report
 from nsysprof.report.formats.timeline.ranks_timeline import ranks_timeline_data
 from nsysprof.report.pages.analysis import analysis_report, capture_report, demo_report, first_report
 from nsysprof.report.pages.bench import BenchReport, bench_report
+from nsysprof.report.pages.compare import compare_report
 from nsysprof.report.pages.machine import doctor_report, explain_report
 from nsysprof.report.pages.memory import memory_comparison_report, memory_report
 from nsysprof.report.pages.program import optimize_report, program_report
 from nsysprof.report.pages.recording import recording_report
 from nsysprof.report.pages.whatif import whatif_report
 from nsysprof.report.reports.bundle_report import Shared, bundle_report
-from nsysprof.report.reports.compare_report import compare_report
 from nsysprof.report.reports.history_report import history_report
 from nsysprof.report.reports.ranks_report import ranks_report
 from nsysprof.report.reports.tune_report import tuning_report, tuning_sections

@@ -83,8 +83,8 @@ def bench_sides(request: SidesRequest, progress: Progress = SILENT) -> SidesResu
     from nsysprof.capture.folder import remove_work
     from nsysprof.capture.sampling.bench import prepare_bench_folder, run_in_turn
     from nsysprof.capture.sampling.bench_run import new_run
-    from nsysprof.report.compare import write_compare
     from nsysprof.report.pages.bench import write_bench
+    from nsysprof.report.pages.compare import write_compare
 
     own = turns_of_sides(request)
     _check(request)

@@ -263,12 +263,12 @@ def _bench_sides(sides: SidesRequest, *, dry_run: bool, as_json: bool) -> None:
 def _print_sides(result: SidesResult, as_json: bool) -> None:
     found = result.comparison
     if as_json:
-        from nsysprof.report.compare import comparison_json
+        from nsysprof.report.pages.compare import comparison_json
 
         print_json({**comparison_json(found), "folder": str(result.folder), "seed": result.seed})
     else:
         from nsysprof.cli.terminal.console import print_report
-        from nsysprof.report.reports.compare_report import compare_report
+        from nsysprof.report.pages.compare import compare_report
 
         print_report(compare_report(found))
         typer.echo(f"seed {result.seed}; read {result.folder / 'report.md'}")

@@ -20,7 +20,7 @@ from nsysprof.report.document import (
     Unit,
     make_table,
 )
-from nsysprof.report.reports.compare_report import OUTCOMES
+from nsysprof.report.pages.compare import OUTCOMES
 from nsysprof.report.wording import count_of
 from nsysprof.results.comparison import LatencyVerdict
 from nsysprof.results.optimization import (

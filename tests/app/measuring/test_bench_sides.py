@@ -12,7 +12,7 @@ from nsysprof.app.measuring.bench_sides import SidesRequest, bench_sides, parse_
 from nsysprof.capture.measured_process import Setting
 from nsysprof.errors import UsageError
 from nsysprof.files.json_file import encode_json
-from nsysprof.report.compare import comparison_json
+from nsysprof.report.pages.compare import comparison_json
 from tests.builders.published_schema import as_published
 
 KERNELS = """

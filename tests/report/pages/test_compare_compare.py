@@ -5,14 +5,12 @@ from xml.etree import ElementTree
 import pytest
 
 from nsysprof.analysis.comparison.compare_ranges import compare_ranges
-from nsysprof.report.compare import comparison_json
 from nsysprof.report.document import Figure
 from nsysprof.report.figures.compare import draw_parts, draw_ratios
 from nsysprof.report.formats.console import render_console, render_part
 from nsysprof.report.formats.junit import render_junit
 from nsysprof.report.formats.markdown import render_markdown
-from nsysprof.report.reports.compare_report import compare_report
-from nsysprof.report.sections.compare_tables import latency_table, part_table, verdict_line
+from nsysprof.report.pages.compare import compare_report, comparison_json, latency_table, part_table, verdict_line
 from nsysprof.results.checks import GateFinding, GateResult, Outcome
 from nsysprof.results.comparison import (
     METRICS,

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from nsysprof.report.sections.compare_tables import wall_line
+from nsysprof.report.pages.compare import wall_line
 from nsysprof.results.comparison import LatencyVerdict, StepChange
 from tests.builders.range_changes import MS, wall_change
 from tests.report.fixed_results import compared

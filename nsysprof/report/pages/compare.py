@@ -1,13 +1,39 @@
-"""Compose the tables and sentences of a comparison: latency, ranges, kernels, findings and differences."""
+"""Compose and write what a comparison found: warnings first, then the verdict, the tables and the result of the gate."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any
 
-from nsysprof.report.document import Cell, Column, Table, Unit, ValueChange, make_table
+from nsysprof.files.json_file import encode_json, json_value
+from nsysprof.files.output import write_whole
+from nsysprof.files.written_by import VERSION
+from nsysprof.report.document import (
+    Cell,
+    Column,
+    Figure,
+    Gate,
+    Lines,
+    Notes,
+    Paragraph,
+    Part,
+    Report,
+    Section,
+    Table,
+    Unit,
+    ValueChange,
+    make_table,
+)
+from nsysprof.report.figure_files import figure_paths, write_figures, write_report
+from nsysprof.report.figures.png import can_draw
+from nsysprof.report.pages.analysis import figure_sections
+from nsysprof.report.pages.memory import memory_comparison_parts
 from nsysprof.report.pages.range_rows import range_label
+from nsysprof.report.sections.figure_texts import describe_parts, describe_ratios
 from nsysprof.report.wording import count_of
+from nsysprof.results.checks import Outcome
 from nsysprof.results.comparison import (
     METRICS,
     PARTS,
@@ -18,11 +44,80 @@ from nsysprof.results.comparison import (
     LatencyVerdict,
     MetricChange,
     RangeChange,
+    Side,
     SideOfCase,
     VersionComparison,
 )
 from nsysprof.results.findings import STEP
 from nsysprof.units import format_bytes, format_factor, format_ns
+
+OUTCOMES = {Outcome.PASS: "pass", Outcome.REGRESSION: "REGRESSION", Outcome.INCONCLUSIVE: "inconclusive"}
+_SIDE_NAMES = 3
+
+
+def compare_report(found: VersionComparison, figures: Sequence[Figure] = ()) -> Report:
+    """Return the report of a comparison.
+
+    figures: the figures that were drawn, in order.
+    """
+    title = "nsysprof compare" + (f": {OUTCOMES[found.outcome]}" if found.outcome is not None else "")
+    head: list[Part] = [Paragraph(f"{_side(found.baseline)} against {_side(found.candidate)}"), *_forced(found)]
+    sections = [Section("", tuple(head))]
+    if found.outcome is not None:
+        sections.append(Section(f"gate: {OUTCOMES[found.outcome]}", (Gate(found.gate),), is_conclusion=True))
+    lines = filter(None, (step_line(found), wall_line(found), verdict_line(found)))
+    sections.append(Section("", (Lines(tuple(lines), is_verdict=True),)))
+    changed = finding_lines(found.findings)
+    if changed:
+        sections.append(Section("Findings", (Lines(tuple(changed)),)))
+    if found.memory is not None:
+        sections.append(Section("Memory of torch's allocator", memory_comparison_parts(found.memory)))
+    sections += figure_sections(figures)
+    tables = (latency_table(found), range_table(found), part_table(found), kernel_table(found))
+    floor = floor_lines(found)
+    sections += [
+        Section("", (*tables, Lines(open_questions(found)), Lines(floor))),
+        Section("Notes", (Notes(found.notes),)),
+        Section(
+            "Method and environment",
+            (Lines(found.method), _environment_table(found)),
+            in_terminal=False,
+            is_folded=True,
+        ),
+    ]
+    return Report(title, tuple(sections))
+
+
+def _side(side: Side) -> str:
+    names = ", ".join(side.inputs[:_SIDE_NAMES])
+    more = f" and {len(side.inputs) - _SIDE_NAMES} more" if len(side.inputs) > _SIDE_NAMES else ""
+    return f"{names}{more} ({', '.join(side.kinds)})"
+
+
+def _forced(found: VersionComparison) -> list[Part]:
+    if not found.differences:
+        return []
+    text = "NOT COMPARABLE, compared because of --ignore-conditions. A change may come from these differences:"
+    return [Paragraph(text, is_warning=True), Lines(difference_lines(found.differences))]
+
+
+def floor_lines(found: VersionComparison) -> tuple[str, ...]:
+    """Return the noise floor that differences had to exceed, where it is known."""
+    latency = found.latency
+    if not latency.changes or latency.floor_pct is None:
+        return ()
+    return (f"noise floor of one {latency.unit}: {latency.floor_pct:.2f} %, {latency.floor_from}",)
+
+
+def _environment_table(found: VersionComparison) -> Table:
+    old, new = found.baseline.environment, found.candidate.environment
+    rows: list[tuple[Cell, Cell, Cell]] = [(Cell("nsysprof"), Cell(VERSION), Cell(VERSION))]
+    for fact in dict.fromkeys((*old, *new)):
+        cells = (Cell(str(side.get(fact, "differs or unknown"))) for side in (old, new))
+        rows.append((Cell(fact), *cells))  # type: ignore[arg-type]
+    columns = (Column("what"), Column("baseline", Unit.PROSE), Column("candidate", Unit.PROSE))
+    return make_table("Environment", columns, rows, document_rows=100)
+
 
 _JSON = "compare.json"
 _ORDER = (LatencyVerdict.SLOWER, LatencyVerdict.INCONCLUSIVE, LatencyVerdict.FASTER, LatencyVerdict.SAME)
@@ -306,3 +401,50 @@ def _change(change_pct: float) -> str:
 
 def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+JSON = "compare.json"
+FORMAT_VERSION = 1  # of compare.json
+
+
+def write_compare(found: VersionComparison, folder: Path, *, figures: bool) -> list[Path]:
+    """Write compare.json, figures and reports into `folder`, and return their paths. Raises OutputError."""
+    written = [write_whole(folder / JSON, encode_json(comparison_json(found)))]
+    pictures = _write_figures(found, folder) if figures and can_draw() else []
+    report = compare_report(found, pictures)
+    return [*written, *figure_paths(pictures, folder), *write_report(report, folder)]
+
+
+def _write_figures(found: VersionComparison, folder: Path) -> list[Figure]:
+    from nsysprof.report.figures.compare import draw_parts, draw_ratios
+
+    draw = {"ratios": partial(draw_ratios, found), "parts": partial(draw_parts, found)}
+    return write_figures(
+        draw, {"ratios": partial(describe_ratios, found), "parts": partial(describe_parts, found)}, folder
+    )
+
+
+def comparison_json(found: VersionComparison) -> dict[str, Any]:
+    """Return a comparison as it is written to files and printed by --json; unknown is null."""
+    ranges = []
+    for change in found.ranges:
+        data = json_value(change)
+        for name, metric in change.metrics.items():
+            data["metrics"][name] |= {"change": metric.change, "change_pct": metric.change_pct}
+        ranges.append(data)
+    return {
+        "format_version": FORMAT_VERSION,
+        "outcome": found.outcome,
+        "baseline": json_value(found.baseline),
+        "candidate": json_value(found.candidate),
+        "differences": json_value(found.differences),
+        "forced": found.forced,
+        "latency": json_value(found.latency),
+        "step": None if found.step is None else {**json_value(found.step), "change_pct": found.step.change_pct},
+        "ranges": ranges,
+        "findings": json_value(found.findings),
+        "memory": json_value(found.memory),
+        "gate": json_value(found.gate),
+        "notes": json_value(found.notes),
+        "method": list(found.method),
+    }
