@@ -327,7 +327,7 @@ def _analyze(shared: _Shared, stage: Stage, built: Built, say: Say) -> None:
 def _report_ranks(shared: _Shared, stage: Stage, built: Built, say: Say) -> None:
     """Write the report of the ranks of a job, as `analyze` does."""
     from nsysprof.capture.manifest import MANIFEST, read_manifest
-    from nsysprof.report.ranks import write_ranks
+    from nsysprof.report.pages.ranks import write_ranks
 
     assert shared.ranks is not None
     _take_traces(shared, stage, built)

@@ -17,10 +17,10 @@ from nsysprof.report.pages.bench import latency_table
 from nsysprof.report.pages.bench import verdict_lines as bench_verdict_lines
 from nsysprof.report.pages.cases import case_table, verdict_lines
 from nsysprof.report.pages.method import coverage_line
+from nsysprof.report.pages.ranks import headline, rank_table, straggler_table
+from nsysprof.report.pages.ranks import kernel_table as ranks_kernel_table
+from nsysprof.report.pages.ranks import range_table as ranks_range_table
 from nsysprof.report.pages.trace_tables import kernel_table, range_table
-from nsysprof.report.sections.ranks_tables import headline, rank_table, straggler_table
-from nsysprof.report.sections.ranks_tables import kernel_table as ranks_kernel_table
-from nsysprof.report.sections.ranks_tables import range_table as ranks_range_table
 from nsysprof.report.wording import KERNELS, OPERATORS, words_for
 from nsysprof.results.analysis import Analysis, CaptureRecord
 from nsysprof.results.rank_results import RanksAnalysis

@@ -1,18 +1,205 @@
-"""Compose the tables of many traces, and the lines that summarize them."""
+"""Compose and write what the traces of many ranks say: tables, ranks.json, figures and reports."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from nsysprof.report.document import Cell, Column, Table, Unit, make_table
+from nsysprof.files.json_file import json_value, plain_json
+from nsysprof.files.output import output_error, write_whole
+from nsysprof.files.written_by import VERSION
+from nsysprof.report.document import (
+    Cell,
+    Chart,
+    Column,
+    Figure,
+    Lines,
+    Notes,
+    Paragraph,
+    Report,
+    Section,
+    Table,
+    Unit,
+    make_table,
+)
+from nsysprof.report.figure_files import figure_paths, write_figures, write_report
+from nsysprof.report.figures.png import can_draw
+from nsysprof.report.formats.timeline.ranks_timeline import ALT, HINT, ranks_timeline_data
+from nsysprof.report.pages.analysis import figure_sections
+from nsysprof.report.pages.method import facts_table
 from nsysprof.report.pages.range_rows import qualified_name
 from nsysprof.report.pages.trace_tables import MOST_ROWS, rows_of
-from nsysprof.results.rank_results import STRAGGLER_COST_PCT, STRAGGLER_EXCESS_PCT, RankRow, RanksAnalysis
+from nsysprof.report.sections.figure_texts import describe_heatmap, describe_ranks_timeline
+from nsysprof.results.column_registry import rank_columns
+from nsysprof.results.column_registry.column import TableFile
+from nsysprof.results.column_registry.csv_table import empty_table, render_csv, to_records
+from nsysprof.results.rank_results import (
+    FORMAT_VERSION,
+    MOST_RESIDUAL_NS,
+    OUTLIER_ALPHA,
+    OUTLIER_PCT,
+    OUTLIER_RANKS,
+    STRAGGLER_ALPHA,
+    STRAGGLER_COST_PCT,
+    STRAGGLER_EXCESS_PCT,
+    RankRow,
+    RanksAnalysis,
+)
 from nsysprof.results.roof import known
 from nsysprof.units import format_ns, format_percent
+
+JSON = "ranks.json"
+
+
+def write_ranks(
+    found: RanksAnalysis, out: Path, *, figures: bool, svg: bool, progress: Callable[[str], None]
+) -> list[Path]:
+    """Write everything into `out`, and return the paths. ranks.json comes last, to show that the folder is complete."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        (out / JSON).unlink(missing_ok=True)
+        written = [write_whole(out / file.name, render_csv(table, file)) for file, table in _tables(found)]
+        pictures = _write_figures(found, out, svg, progress) if figures and can_draw() else []
+        written += [*figure_paths(pictures, out, svg=svg), *_write_report(found, pictures, out)]
+        text = plain_json(ranks_json(found))
+        return [*written, write_whole(out / JSON, text.encode("utf-8", "replace"))]
+    except OSError as error:
+        raise output_error(out, error) from error
+
+
+def _write_report(found: RanksAnalysis, figures: list[Figure], out: Path) -> list[Path]:
+    return write_report(ranks_report(found, figures, timeline=ranks_timeline_data(found)), out)
+
+
+def ranks_json(found: RanksAnalysis) -> dict[str, Any]:
+    """Return ranks.json. In it null is unknown, and a note says why."""
+    stragglers = to_records(found.stragglers)
+    return {
+        "format_version": FORMAT_VERSION,
+        "nsysprof_version": VERSION,
+        "ranks_read": len(found.read),
+        "ranks_given": len(found.rows),
+        "imbalance_pct": found.imbalance_pct,
+        "straggler_evidence": found.straggler_evidence or None,
+        "stragglers": stragglers,
+        "outliers": {str(rank): text for rank, text in found.outliers.items()},
+        "clocks": [asdict(fit) for fit in found.clocks],
+        "ranks": [{k: v for k, v in json_value(row).items() if k != "notes"} for row in found.rows],
+        "engine": dict(found.engine),
+        "notes": json_value(found.notes),
+    }
+
+
+def whole_ranks_json(found: RanksAnalysis) -> dict[str, Any]:
+    """Return what `analyze --json` prints of many traces: the whole result, every table as a list of rows."""
+    tables = {file.name.removesuffix(".csv"): to_records(table) for file, table in _tables(found)}
+    return {**tables, **ranks_json(found)}
+
+
+def _tables(found: RanksAnalysis) -> list[tuple[TableFile, pd.DataFrame]]:
+    clocks = {fit.rank: fit for fit in found.clocks}
+    slow = set(found.stragglers["rank"].tolist())
+    lines = []
+    for row in found.rows:
+        line = {key: cell for key, cell in json_value(row).items() if key not in ("notes", "next_step", "position")}
+        fit = clocks.get(row.rank if row.rank is not None else -1) if row.is_read else None
+        line["gpus"] = "; ".join(row.gpus)
+        line["clock"] = None if fit is None else fit.how
+        line["clock_offset_ns"] = None if fit is None else fit.offset_ns
+        line["is_straggler"] = row.rank in slow if row.is_read else None
+        line["outlier"] = found.outliers.get(row.rank if row.rank is not None else -1, "")
+        lines.append(line)
+    return [
+        (rank_columns.PER_RANK, pd.DataFrame(lines, columns=list(rank_columns.PER_RANK.names))),
+        (rank_columns.RANGES_OVER_RANKS, found.ranges),
+        (rank_columns.KERNELS_OVER_RANKS, found.kernels),
+        (rank_columns.RANGE_KERNELS_OVER_RANKS, found.range_kernels),
+        (rank_columns.API_OVER_RANKS, found.api),
+        (rank_columns.MEMOPS_OVER_RANKS, found.memops.rename(columns={"name": "operation"})),
+        (rank_columns.RANK_RANGES, found.rank_ranges),
+        (rank_columns.STRAGGLERS, found.stragglers),
+        (rank_columns.ENERGY_OVER_RANKS, _or_empty(found.energy, rank_columns.ENERGY_OVER_RANKS)),
+        (rank_columns.RANK_ENERGY, _or_empty(found.rank_energy, rank_columns.RANK_ENERGY)),
+    ]
+
+
+def _or_empty(table: pd.DataFrame | None, file: TableFile) -> pd.DataFrame:
+    return empty_table(file) if table is None else table
+
+
+def _write_figures(found: RanksAnalysis, out: Path, svg: bool, say: Callable[[str], None]) -> list[Figure]:
+    from nsysprof.report.figures.ranks import draw_heatmap, draw_timeline
+
+    draw = {"heatmap": lambda: draw_heatmap(found), "timeline": lambda: draw_timeline(found)}
+    alts = {"heatmap": lambda: describe_heatmap(found), "timeline": lambda: describe_ranks_timeline(found)}
+    return write_figures(draw, alts, out, svg=svg, say=say)
+
+
+_METHOD = (
+    "Kernels, calls, copies and ranges are counted in each trace as nsysprof analyze does it. Their durations are "
+    "merged as counts of values, so that quantiles are of all ranks' instances, and not of the ranks' quantiles.",
+    "compute: when a kernel ran that is not NCCL's; exposed: when one of NCCL's ran and no other; idle: neither kernel "
+    "nor copy, between a device's first and last kernel. Unions by device, added over devices. Time in an NCCL kernel "
+    "includes waiting for other ranks.",
+    "A range's own time is the time of the work whose innermost range it is; work of threads without ranges "
+    "(autograd's) counts for the range that began last in their process. Its host time excludes nested ranges.",
+    "Straggler: a rank without whose delay the job would take at least "
+    f"{STRAGGLER_COST_PCT:g} % less. The collectives are replayed as recorded, and with this rank like the typical "
+    "other one; the difference is the cost. It must exceed what the other ranks cost in part after part of the job "
+    f"(t-test, error {100 * STRAGGLER_ALPHA:g} % shared by all ranks). The warm-up, at least a "
+    "sixteenth of the job, is not judged. The interval of the cost covers what differs from step to step; it is too "
+    "narrow where a rank's deviations last over several steps. What the others waited is the time from the middle "
+    "rank's begin to its begin, added over the collectives in which it came last.",
+    "imbalance: the largest of the ranks' totals against their mean. Outlier: by Rosner's test at "
+    f"{100 * OUTLIER_ALPHA:g} %, shared by the compared quantities, and {OUTLIER_PCT:g} % from the usual rank (the "
+    f"lower median), among at least {OUTLIER_RANKS} ranks.",
+    "Clocks: ranks known to be of one host by their sessions' starts, others by the median difference of the ends of "
+    f"matching AllReduce, AllGather and ReduceScatter kernels, refused above {format_ns(MOST_RESIDUAL_NS)} of median "
+    "residual.",
+)
+
+
+def ranks_report(
+    found: RanksAnalysis, figures: Sequence[Figure] = (), *, timeline: Mapping[str, Any] | None = None
+) -> Report:
+    """Return the report of many traces.
+
+    figures: the figures that were drawn, in order.
+    timeline: the result of ranks_timeline_data; None for a report without an interactive timeline.
+    """
+    chart = [] if timeline is None else [Section("Timeline", (Chart(timeline, ALT, HINT),), in_terminal=False)]
+    tables = (
+        range_table(found), kernel_table(found), *filter(None, [energy_table(found)]), api_table(found),
+        memop_table(found), clock_table(found),
+    )  # fmt: skip
+    read = f"{len(found.read)} of {len(found.rows)} traces were read."
+    sections = [
+        Section("", (Lines(headline(found), is_verdict=True), straggler_table(found), rank_table(found))),
+        *chart,
+        *figure_sections(figures),
+        Section("", tables),
+        Section("Notes", (Notes(found.notes),)),
+        Section("", (Paragraph(read),), in_terminal=False),
+        Section("Method", (Lines(_METHOD),), in_terminal=False),
+        Section("", (facts_table("Environment", _environment(found)),), in_terminal=False),
+    ]
+    return Report(f"{len(found.read)} ranks", tuple(sections))
+
+
+def _environment(found: RanksAnalysis) -> list[tuple[str, str]]:
+    read = found.read
+    facts = [
+        ("nsysprof", VERSION),
+        ("GPUs", ", ".join(sorted({gpu for row in read for gpu in row.gpus}))),
+        ("nsys", ", ".join(sorted({row.nsys_version or "unknown" for row in read}))),
+        ("ranks from", ", ".join(sorted({row.rank_from for row in found.rows}))),
+    ]
+    return facts + [(str(key), str(fact)) for key, fact in found.engine.items()]
+
 
 _TERMINAL_ROWS, _DOCUMENT_ROWS = 16, 400
 
