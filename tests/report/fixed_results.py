@@ -29,10 +29,10 @@ from nsysprof.report.pages.memory import memory_comparison_report, memory_report
 from nsysprof.report.pages.program import optimize_report, program_report
 from nsysprof.report.pages.ranks import ranks_report
 from nsysprof.report.pages.recording import recording_report
+from nsysprof.report.pages.tune import tuning_report, tuning_sections
 from nsysprof.report.pages.whatif import whatif_report
 from nsysprof.report.reports.bundle_report import Shared, bundle_report
 from nsysprof.report.reports.history_report import history_report
-from nsysprof.report.reports.tune_report import tuning_report, tuning_sections
 from nsysprof.results.allocator_memory import AllocatorMemory
 from nsysprof.results.analysis import Analysis
 from nsysprof.results.checks import Check, GateFinding, GateResult, Outcome, State

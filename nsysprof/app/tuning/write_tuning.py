@@ -56,7 +56,7 @@ def write_tuning(
     from nsysprof.app.tuning.find_policy import write_choices
     from nsysprof.files.output import write_whole
     from nsysprof.report.pages.bench import BenchReport, write_bench
-    from nsysprof.report.reports.tune_report import tuning_sections
+    from nsysprof.report.pages.tune import tuning_sections
     from nsysprof.results.column_registry.case_columns import WINNERS
     from nsysprof.results.column_registry.csv_table import render_csv
 

@@ -21,7 +21,7 @@ from nsysprof.report.pages.bench import (
     target_table,
     verdict_lines,
 )
-from nsysprof.report.reports.tune_report import tuning_sections
+from nsysprof.report.pages.tune import tuning_sections
 from nsysprof.results.samples import Block
 from tests.analysis.blocks import make_blocks
 
