@@ -108,7 +108,7 @@ def _read(request: BundleRequest, title: str, scratch: Path) -> BuildRequest:
 def _render(target: Path, wanted: BuildRequest, built: Built, archive: Path) -> tuple[str, str]:
     """Return the Markdown to paste, and the SHA-256 of the archive."""
     from nsysprof.report.formats.markdown import render_markdown
-    from nsysprof.report.reports.bundle_report import Shared, bundle_report
+    from nsysprof.report.pages.bundle import Shared, bundle_report
 
     with archive.open("rb") as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()

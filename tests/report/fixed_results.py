@@ -23,6 +23,7 @@ from nsysprof.report.document import Figure, Report
 from nsysprof.report.formats.timeline.ranks_timeline import ranks_timeline_data
 from nsysprof.report.pages.analysis import analysis_report, capture_report, demo_report, first_report
 from nsysprof.report.pages.bench import BenchReport, bench_report
+from nsysprof.report.pages.bundle import Shared, bundle_report
 from nsysprof.report.pages.compare import compare_report
 from nsysprof.report.pages.machine import doctor_report, explain_report
 from nsysprof.report.pages.memory import memory_comparison_report, memory_report
@@ -31,7 +32,6 @@ from nsysprof.report.pages.ranks import ranks_report
 from nsysprof.report.pages.recording import recording_report
 from nsysprof.report.pages.tune import tuning_report, tuning_sections
 from nsysprof.report.pages.whatif import whatif_report
-from nsysprof.report.reports.bundle_report import Shared, bundle_report
 from nsysprof.report.reports.history_report import history_report
 from nsysprof.results.allocator_memory import AllocatorMemory
 from nsysprof.results.analysis import Analysis

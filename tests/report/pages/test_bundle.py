@@ -6,7 +6,7 @@ from pathlib import Path
 
 from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
 from nsysprof.report.formats.markdown import render_markdown
-from nsysprof.report.reports.bundle_report import Shared, bundle_report
+from nsysprof.report.pages.bundle import Shared, bundle_report
 from tests.builders.build_trace import TraceBuilder
 
 SHARED = Shared("my run.zip", 12_345, "ab" * 32, "my run", has_trace=True, named=False, left_out=[("logs", "output")])
