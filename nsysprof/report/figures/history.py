@@ -11,7 +11,7 @@ from nsysprof.report.formats.escape import clean, escape_mathtext
 from nsysprof.results.latency_history import CaseHistory, HistoryPoint
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as Drawn
 
 _COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 _MARKERS = "osD^vP"
@@ -20,7 +20,7 @@ _MOST_OF_LONGEST = 2.5
 _MOST_TICKS, _MOST_LABELS = 8, 6
 
 
-def draw_history(case: CaseHistory) -> Figure | None:
+def draw_history(case: CaseHistory) -> Drawn | None:
     """Draw the median of each run with its interval, and a line for each of the conditions. None without a time."""
     timed = case.timed
     if not timed:
