@@ -25,6 +25,7 @@ from nsysprof.report.pages.analysis import analysis_report, capture_report, demo
 from nsysprof.report.pages.bench import BenchReport, bench_report
 from nsysprof.report.pages.bundle import Shared, bundle_report
 from nsysprof.report.pages.compare import compare_report
+from nsysprof.report.pages.history import history_report
 from nsysprof.report.pages.machine import doctor_report, explain_report
 from nsysprof.report.pages.memory import memory_comparison_report, memory_report
 from nsysprof.report.pages.program import optimize_report, program_report
@@ -32,7 +33,6 @@ from nsysprof.report.pages.ranks import ranks_report
 from nsysprof.report.pages.recording import recording_report
 from nsysprof.report.pages.tune import tuning_report, tuning_sections
 from nsysprof.report.pages.whatif import whatif_report
-from nsysprof.report.reports.history_report import history_report
 from nsysprof.results.allocator_memory import AllocatorMemory
 from nsysprof.results.analysis import Analysis
 from nsysprof.results.checks import Check, GateFinding, GateResult, Outcome, State

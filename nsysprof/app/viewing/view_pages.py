@@ -152,7 +152,7 @@ class ViewPages:
         return analyze(request, progress).folder
 
     def _develop(self, number: int, out: Path, progress: Progress) -> Path:
-        from nsysprof.report.history import write_history
+        from nsysprof.report.pages.history import write_history
 
         one = self.inputs[number]
         cases = read_history(one.path)

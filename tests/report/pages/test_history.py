@@ -2,8 +2,7 @@
 
 from nsysprof.analysis.sampling.judge_history import judge_history
 from nsysprof.report.formats.markdown import render_markdown
-from nsysprof.report.history import write_history
-from nsysprof.report.reports.history_report import describe_history, history_report
+from nsysprof.report.pages.history import describe_history, history_report, write_history
 from nsysprof.results.latency_history import CaseHistory, HistoryPoint
 
 
