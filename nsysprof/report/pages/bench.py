@@ -355,7 +355,7 @@ def results_csv(table: pd.DataFrame) -> bytes:
 
 
 def _write_figures(report: BenchReport, folder: Path) -> list[Figure]:
-    from nsysprof.report.figures.bench import draw_latency, draw_scaling, draw_throughput
+    from nsysprof.report.figures.benches import draw_latency, draw_scaling, draw_throughput
 
     return write_figures(
         {

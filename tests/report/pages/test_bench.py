@@ -8,8 +8,7 @@ from nsysprof.analysis.sampling.tune import find_winners, insights
 from nsysprof.attention.case import Case
 from nsysprof.notes import Note, Severity
 from nsysprof.report.document import Figure
-from nsysprof.report.figures.bench import draw_latency, draw_scaling, draw_throughput
-from nsysprof.report.figures.winners import _cell_text, draw_winners
+from nsysprof.report.figures.benches import _cell_text, draw_latency, draw_scaling, draw_throughput, draw_winners
 from nsysprof.report.formats.console import render_console
 from nsysprof.report.formats.html import render_html
 from nsysprof.report.formats.markdown import render_markdown
