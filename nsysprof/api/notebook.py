@@ -33,7 +33,7 @@ class ShownAnalysis(Analysis):
 
     def plot_memory(self) -> Figure | None:
         """Return the figure of vram.png: device memory over time; None without memory events."""
-        from nsysprof.report.figures.vram import draw_vram
+        from nsysprof.report.figures.memory import draw_vram
 
         return draw_vram(self, None)
 

@@ -218,10 +218,9 @@ def _write_figures(
     analysis: Analysis, record: CaptureRecord | None, out: Path, svg: bool, say: Callable[[str], None]
 ) -> list[Figure]:
     from nsysprof.report.figures.kernels import draw_kernels
-    from nsysprof.report.figures.memory import draw_memory
+    from nsysprof.report.figures.memory import draw_memory, draw_vram
     from nsysprof.report.figures.roofline import draw_roofline, draw_traffic
     from nsysprof.report.figures.timeline import draw_timeline
-    from nsysprof.report.figures.vram import draw_vram
 
     calls = _traced_calls(record)
     draw: dict[str, Callable[[], Drawn | None]] = {
