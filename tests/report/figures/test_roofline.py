@@ -4,7 +4,7 @@ pytest.importorskip("matplotlib")
 
 from matplotlib.figure import Figure
 
-from nsysprof.report.figures.style.label_placement import place_labels
+from nsysprof.report.figures.roofline import place_labels
 
 
 def boxes(points, labels):
