@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nsysprof.report.figures.style.palette import INK, SOFT, new_figure, quieten
-from nsysprof.report.figures.style.scale import NS_PER_S, label_seconds
+from nsysprof.report.figures.drawing_style import INK, NS_PER_S, SOFT, label_seconds, new_figure, quieten
 from nsysprof.report.formats.escape import clean, escape_mathtext
 from nsysprof.results.comparison import PARTS, LatencyChange, LatencyVerdict, VersionComparison
 

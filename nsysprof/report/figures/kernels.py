@@ -7,8 +7,15 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from nsysprof.attention.range_name import parse_range
-from nsysprof.report.figures.style.palette import CATEGORY_COLORS, INK, legend_of_categories, new_figure, quieten
-from nsysprof.report.figures.style.scale import NS_PER_S, label_seconds
+from nsysprof.report.figures.drawing_style import (
+    CATEGORY_COLORS,
+    INK,
+    NS_PER_S,
+    label_seconds,
+    legend_of_categories,
+    new_figure,
+    quieten,
+)
 from nsysprof.report.formats.escape import clean, escape_mathtext
 from nsysprof.report.formats.short_names import shorten_names
 from nsysprof.report.wording import words_for

@@ -8,9 +8,18 @@ import numpy as np
 import pandas as pd
 
 from nsysprof.attention.range_name import parse_range
-from nsysprof.report.figures.style.palette import BACKEND_COLORS, CATEGORY_COLORS, INK, RANGE, new_figure, quieten
-from nsysprof.report.figures.style.palette import new_figure as make_figure
-from nsysprof.report.figures.style.scale import NS_PER_S, byte_scale, label_seconds
+from nsysprof.report.figures.drawing_style import (
+    BACKEND_COLORS,
+    CATEGORY_COLORS,
+    INK,
+    NS_PER_S,
+    RANGE,
+    byte_scale,
+    label_seconds,
+    new_figure,
+    quieten,
+)
+from nsysprof.report.figures.drawing_style import new_figure as make_figure
 from nsysprof.report.formats.escape import clean, escape_mathtext
 from nsysprof.report.wording import words_for
 from nsysprof.results.allocator_memory import OTHERS, OwnedInSlices, OwnedOverTime

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from nsysprof.report.figures.drawing_style import CATEGORY_COLORS, INK, NS_PER_S, label_seconds, new_figure
 from nsysprof.report.figures.occupancy import resample_shares
-from nsysprof.report.figures.style.palette import CATEGORY_COLORS, INK, new_figure
-from nsysprof.report.figures.style.scale import NS_PER_S, label_seconds
 from nsysprof.report.formats.escape import clean, escape_mathtext
 from nsysprof.results.rank_results import RanksAnalysis
 from nsysprof.units import format_ns

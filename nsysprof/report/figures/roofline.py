@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from nsysprof.report.figures.style.palette import BACKEND_COLORS, INK, SOFT, new_figure, quieten
-from nsysprof.report.figures.style.scale import byte_ticks
+from nsysprof.report.figures.drawing_style import BACKEND_COLORS, INK, SOFT, byte_ticks, new_figure, quieten
 from nsysprof.report.formats.escape import clean, escape_mathtext
 from nsysprof.results.analysis import CaptureRecord
 from nsysprof.results.roof import COUNTED, LAUNCH, SAMPLED, Roof, known, roof_of, sampled_of

@@ -9,8 +9,15 @@ import numpy as np
 import pandas as pd
 
 from nsysprof.attention.range_name import parse_range
-from nsysprof.report.figures.style.palette import INK, legend_of_categories, new_figure, quieten
-from nsysprof.report.figures.style.scale import NS_PER_S, byte_scale, label_seconds
+from nsysprof.report.figures.drawing_style import (
+    INK,
+    NS_PER_S,
+    byte_scale,
+    label_seconds,
+    legend_of_categories,
+    new_figure,
+    quieten,
+)
 from nsysprof.report.figures.timeline_lanes import Panel, draw_lanes, draw_overview, list_lanes, span_of
 from nsysprof.report.formats.escape import clean
 from nsysprof.report.pages.range_rows import range_label

@@ -13,9 +13,8 @@ import numpy as np
 import pandas as pd
 
 from nsysprof.arrays import Floats, Int64s
+from nsysprof.report.figures.drawing_style import API, CATEGORY_COLORS, INK, NS_PER_S, RANGE, quieten
 from nsysprof.report.figures.occupancy import BusyShares, busy_shares, category_shares
-from nsysprof.report.figures.style.palette import API, CATEGORY_COLORS, INK, RANGE, quieten
-from nsysprof.report.figures.style.scale import NS_PER_S
 from nsysprof.report.formats.escape import clean, escape_mathtext
 from nsysprof.results.analysis import Analysis
 from nsysprof.results.event_rows import CallRows, WorkRows, pieces

@@ -15,8 +15,8 @@ import pandas as pd
 
 from nsysprof.arrays import Int64s, merge_spans
 from nsysprof.attention.range_name import parse_range
+from nsysprof.report.figures.drawing_style import CATEGORY_COLORS
 from nsysprof.report.figures.occupancy import BusyShares
-from nsysprof.report.figures.style.palette import CATEGORY_COLORS
 from nsysprof.report.formats.escape import clean
 from nsysprof.report.formats.timeline.packed_column import pack_column
 from nsysprof.report.formats.timeline.timeline_lanes import Lane, list_lanes

@@ -5,9 +5,9 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.image import imread
 
+from nsysprof.report.figures.drawing_style import CATEGORY_COLORS, INK, RANGE
 from nsysprof.report.figures.png import png_bytes
 from nsysprof.report.figures.style.dark import dark_colors, darken
-from nsysprof.report.figures.style.palette import CATEGORY_COLORS, INK, RANGE
 
 
 def test_greys_change_places_and_colours_stay():
