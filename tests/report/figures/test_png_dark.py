@@ -6,8 +6,7 @@ from matplotlib.figure import Figure
 from matplotlib.image import imread
 
 from nsysprof.report.figures.drawing_style import CATEGORY_COLORS, INK, RANGE
-from nsysprof.report.figures.png import png_bytes
-from nsysprof.report.figures.style.dark import dark_colors, darken
+from nsysprof.report.figures.png import dark_colors, darken, png_bytes
 
 
 def test_greys_change_places_and_colours_stay():
