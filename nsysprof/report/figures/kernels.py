@@ -16,8 +16,8 @@ from nsysprof.report.figures.drawing_style import (
     new_figure,
     quieten,
 )
+from nsysprof.report.formats.cell_text import shorten_names
 from nsysprof.report.formats.escape import clean, escape_mathtext
-from nsysprof.report.formats.short_names import shorten_names
 from nsysprof.report.wording import words_for
 from nsysprof.results.analysis import Analysis
 from nsysprof.units import format_ns

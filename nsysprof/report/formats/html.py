@@ -19,11 +19,10 @@ from nsysprof.report.document import (
     list_parts,
 )
 from nsysprof.report.formats.bars import describe_bars, describe_segments, show_bars, show_segments, usual_line
-from nsysprof.report.formats.cell_text import cell_text, sort_key
+from nsysprof.report.formats.cell_text import cell_text, shorten_names, sort_key
 from nsysprof.report.formats.escape import clean
 from nsysprof.report.formats.kept_templates import kept_templates
 from nsysprof.report.formats.page import content_security_policy, json_for_script, read_asset
-from nsysprof.report.formats.short_names import shorten_names
 
 # A table with at least this many rows gets a filter.
 _FILTER_ABOVE = 8

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from rich.cells import cell_len
 
 from nsysprof.report.document import Column, Table, Unit
-from nsysprof.report.formats.cell_text import cell_text
+from nsysprof.report.formats.cell_text import cell_text, shorten_names
 from nsysprof.report.formats.escape import clean
-from nsysprof.report.formats.short_names import shorten_names
 
 GAP = 2
 # The least width of a name and of a text (characters), and the most they get where there is room.

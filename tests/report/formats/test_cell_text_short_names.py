@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nsysprof.report.formats.short_names import shorten_names
+from nsysprof.report.formats.cell_text import shorten_names
 
 VECTORIZED = (
     "void at::native::vectorized_elementwise_kernel<(int)4, at::native::{}, std::array<char *, (unsigned long)2>>"
