@@ -9,8 +9,7 @@ from rich.cells import cell_len
 
 from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
 from nsysprof.report.document import Column, Table, Unit, make_table
-from nsysprof.report.formats.console import render_table
-from nsysprof.report.formats.table_layout import lay_out, table_texts
+from nsysprof.report.formats.console import lay_out, render_table, table_texts
 from nsysprof.report.pages.analysis import analysis_report
 from nsysprof.trace.inputs.unpack import unpack
 from tests.conftest import REPOSITORY
