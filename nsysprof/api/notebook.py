@@ -46,7 +46,7 @@ class ShownAnalysis(Analysis):
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: what the program does with the GPU, and the findings."""
-        from nsysprof.report.formats.notebook import render_fragment
+        from nsysprof.report.formats.html import render_fragment
         from nsysprof.report.pages.analysis import first_report
 
         return render_fragment(first_report(self))

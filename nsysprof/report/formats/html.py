@@ -1,28 +1,24 @@
-"""Render report.html: one file that needs no network and can be read without scripts."""
+"""Render report.html, one file that needs no network and can be read without scripts, and a fragment for notebooks."""
 
 from __future__ import annotations
 
 import base64
+import hashlib
+import json
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from nsysprof.report.document import (
-    Cell,
-    Chart,
-    Column,
-    Lines,
-    Notes,
-    Part,
-    Report,
-    Section,
-    Table,
-    Unit,
-    list_parts,
-)
+from nsysprof.report.document import Cell, Chart, Column, Lines, Notes, Part, Report, Section, Table, Unit, list_parts
 from nsysprof.report.formats.bars import describe_bars, describe_segments, show_bars, show_segments, usual_line
 from nsysprof.report.formats.cell_text import cell_text, shorten_names, sort_key
 from nsysprof.report.formats.escape import clean
-from nsysprof.report.formats.kept_templates import kept_templates
-from nsysprof.report.formats.page import content_security_policy, json_for_script, read_asset
+
+if TYPE_CHECKING:
+    from jinja2 import FileSystemBytecodeCache
 
 # A table with at least this many rows gets a filter.
 _FILTER_ABOVE = 8
@@ -145,3 +141,82 @@ def _full(shown: str, text: str, cell: Cell) -> str:
     """Return the whole name behind what the page shows; "" where nothing was cut."""
     whole = cell.full or text
     return whole if clean(whole) != shown else ""
+
+
+# The code lies where Python keeps the compiled code of this package, and whoever may write there may change both.
+_COMPILED = Path(__file__).resolve().parent / "__pycache__"
+
+
+def kept_templates(folder: Path = _COMPILED) -> FileSystemBytecodeCache | None:
+    """Return where compiled templates are kept; None where Python keeps no compiled code either.
+
+    A template that has changed, or code of another Python or another engine, is compiled again.
+    """
+    import jinja2
+
+    class Kept(jinja2.FileSystemBytecodeCache):
+        def dump_bytecode(self, bucket: jinja2.bccache.Bucket) -> None:
+            try:
+                super().dump_bytecode(bucket)
+            except OSError:  # a read-only installation or a full disk: it is compiled each time
+                return
+
+        def load_bytecode(self, bucket: jinja2.bccache.Bucket) -> None:
+            try:
+                super().load_bytecode(bucket)
+            except Exception:  # noqa: BLE001 - damaged code can raise anything
+                bucket.reset()
+
+    if sys.dont_write_bytecode or not folder.is_dir():
+        return None
+    return Kept(str(folder), f"%s.jinja-{jinja2.__version__}.{sys.implementation.cache_tag}.code")
+
+
+_FOLDER = resources.files("nsysprof.report")
+
+
+def read_asset(name: str) -> str:
+    """Return the text of a file of this package, such as `vendor/echarts.js`."""
+    return _FOLDER.joinpath(name).read_text(encoding="utf-8")
+
+
+def content_security_policy(scripts: Sequence[str], styles: Sequence[str]) -> str:
+    """Return the policy of a page that has exactly these inline scripts and styles."""
+    allowed = {"script-src": scripts, "style-src": styles}
+    rules = [f"{what} {' '.join(map(_source, texts)) or _NONE}" for what, texts in allowed.items()]
+    return "; ".join([f"default-src {_NONE}", "img-src data:", *rules, f"base-uri {_NONE}", f"form-action {_NONE}"])
+
+
+_NONE = "'none'"
+
+
+def _source(text: str) -> str:
+    digest = hashlib.sha256(text.encode("utf-8", "replace")).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"
+
+
+def json_for_script(data: Any) -> str:
+    """Return JSON that cannot end its script element, whatever texts it contains."""
+    text = json.dumps(data, separators=(",", ":"), ensure_ascii=True)
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+_LONGEST_IN_NOTEBOOK = 1000
+
+
+def render_fragment(report: Report) -> str:
+    """Return verdicts, bars, rankings and tables, without own scripts and styles. Everything is escaped."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    engine = Environment(
+        loader=PackageLoader("nsysprof.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    engine.filters["clean"] = lambda text: clean(str(text), _LONGEST_IN_NOTEBOOK)
+    engine.filters["segments"] = show_segments
+    engine.filters["describe_segments"] = describe_segments
+    engine.filters["amount"] = lambda item, part: cell_text(item.amount, Column(part.amount_title, part.amount_unit))
+    engine.filters["cells"] = lambda table: [
+        [cell_text(cell, column) for cell, column in zip(row, table.columns, strict=True)] for row in table.rows
+    ]
+    engine.tests["part"] = lambda part, kind: type(part).__name__ == kind
+    return engine.get_template("notebook.html.j2").render(report=report)

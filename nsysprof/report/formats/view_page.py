@@ -12,8 +12,7 @@ from html import escape
 from typing import Any
 
 from nsysprof.report.formats.escape import clean
-from nsysprof.report.formats.html import page_scripts
-from nsysprof.report.formats.page import content_security_policy, read_asset
+from nsysprof.report.formats.html import content_security_policy, page_scripts, read_asset
 from nsysprof.units import format_bytes, format_ns
 
 _NAME, _TEXT = 200, 2000

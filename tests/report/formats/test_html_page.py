@@ -2,8 +2,8 @@ import hashlib
 import json
 import tomllib
 
-from nsysprof.report.formats import page
-from nsysprof.report.formats.page import content_security_policy, json_for_script, read_asset
+from nsysprof.report.formats import html
+from nsysprof.report.formats.html import content_security_policy, json_for_script, read_asset
 from tests.conftest import REPOSITORY
 
 VENDOR = REPOSITORY / "nsysprof" / "report" / "vendor"
@@ -46,4 +46,4 @@ def test_the_metadata_names_every_licence_of_what_is_vendored():
 def test_our_own_scripts_do_not_end_themselves():
     for name in ("templates/report.js", "templates/timeline.js", "templates/report.css"):
         assert "</s" not in read_asset(name).lower()
-    assert page.__file__.endswith("report/formats/page.py")
+    assert html.__file__.endswith("report/formats/html.py")

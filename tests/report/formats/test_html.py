@@ -3,7 +3,7 @@ import sys
 import pytest
 from jinja2 import DictLoader, Environment
 
-from nsysprof.report.formats.kept_templates import kept_templates
+from nsysprof.report.formats.html import kept_templates
 
 
 @pytest.fixture(autouse=True)
