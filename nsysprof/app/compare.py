@@ -132,7 +132,7 @@ def _compare(
 
 def _write(found: VersionComparison, request: CompareRequest, folder: Path | None) -> None:
     from nsysprof.files.output import output_error, write_whole
-    from nsysprof.report.formats.junit import render_junit
+    from nsysprof.report.formats.data_formats import render_junit
     from nsysprof.report.formats.markdown import render_markdown
     from nsysprof.report.pages.compare import compare_report, write_compare
 

@@ -10,9 +10,9 @@ from nsysprof.files.json_file import plain_json
 from nsysprof.files.output import write_whole
 from nsysprof.report.document import Figure, Report
 from nsysprof.report.figures.png import can_draw, darken, png_bytes, svg_bytes
+from nsysprof.report.formats.data_formats import report_json
 from nsysprof.report.formats.escape import clean
 from nsysprof.report.formats.html import render_html
-from nsysprof.report.formats.json import report_json
 from nsysprof.report.formats.markdown import render_markdown
 
 _LONGEST_ALT = 1000

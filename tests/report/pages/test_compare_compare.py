@@ -8,7 +8,7 @@ from nsysprof.analysis.comparison.compare_ranges import compare_ranges
 from nsysprof.report.document import Figure
 from nsysprof.report.figures.compare import draw_parts, draw_ratios
 from nsysprof.report.formats.console import render_console, render_part
-from nsysprof.report.formats.junit import render_junit
+from nsysprof.report.formats.data_formats import render_junit
 from nsysprof.report.formats.markdown import render_markdown
 from nsysprof.report.pages.compare import compare_report, comparison_json, latency_table, part_table, verdict_line
 from nsysprof.results.checks import GateFinding, GateResult, Outcome

@@ -1,6 +1,6 @@
 from dataclasses import replace
 
-from nsysprof.report.formats.sarif import render_sarif
+from nsysprof.report.formats.data_formats import render_sarif
 from tests.report import fixed_results
 
 
