@@ -18,7 +18,7 @@ from nsysprof.arrays import Int64s
 from nsysprof.report.figures.drawing_style import CATEGORY_COLORS
 from nsysprof.report.figures.occupancy import resample_shares
 from nsysprof.report.formats.escape import clean
-from nsysprof.report.formats.timeline.packed_column import pack_column
+from nsysprof.report.formats.timeline_lanes import pack_column
 from nsysprof.results.rank_results import Lanes, RankCollectives, RanksAnalysis
 from nsysprof.units import format_ns
 
