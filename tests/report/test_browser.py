@@ -327,8 +327,8 @@ def test_a_large_trace_stays_small_and_quick(page, tmp_path):
 
 
 def test_a_trace_beyond_the_limit_has_slices_and_counts_what_is_not_there(page, tmp_path, monkeypatch):
-    monkeypatch.setattr("nsysprof.report.formats.timeline.timeline_data.MOST_ROWS", 100)
-    monkeypatch.setattr("nsysprof.report.formats.timeline.timeline_data.MOST_CHOSEN_ROWS", 100)
+    monkeypatch.setattr("nsysprof.report.formats.timeline_data.MOST_ROWS", 100)
+    monkeypatch.setattr("nsysprof.report.formats.timeline_data.MOST_CHOSEN_ROWS", 100)
     made = samples.builder()
     for number in range(500):
         made.launch(100_000 + number * 300, 5000 + number, name="later")

@@ -14,7 +14,7 @@ from nsysprof.report.document import Figure
 from nsysprof.report.formats.console import render_console
 from nsysprof.report.formats.html import render_html
 from nsysprof.report.formats.markdown import render_markdown
-from nsysprof.report.formats.timeline.timeline_data import timeline_data
+from nsysprof.report.formats.timeline_data import timeline_data
 from nsysprof.report.pages.analysis import analysis_report, capture_report
 from tests.report import samples
 from tests.report.samples import HOSTILE

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
 from nsysprof.report.figures.occupancy import BusyShares, busy_shares
-from nsysprof.report.formats.timeline.timeline_data import MOST_CHOSEN_ROWS, timeline_data
+from nsysprof.report.formats.timeline_data import MOST_CHOSEN_ROWS, timeline_data
 from nsysprof.report.formats.timeline_lanes import list_lanes, stack_levels
 from nsysprof.results.analysis import Timeline
 from tests.builders.build_trace import OTHER_TID, TraceBuilder
@@ -171,7 +171,7 @@ def large(tmp_path_factory):
 
 
 def test_a_large_trace_has_slices_of_all_and_rows_of_its_ranges(large, monkeypatch):
-    monkeypatch.setattr("nsysprof.report.formats.timeline.timeline_data.MOST_ROWS", MOST_CHOSEN_ROWS)
+    monkeypatch.setattr("nsysprof.report.formats.timeline_data.MOST_ROWS", MOST_CHOSEN_ROWS)
     data = timeline_data(large)
     assert not data["whole"]
     assert sum(sizes(data)) <= MOST_CHOSEN_ROWS * 1.1
