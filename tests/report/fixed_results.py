@@ -20,7 +20,7 @@ from nsysprof.attention.eligibility import EligibilityAnswer, Ran, parse_refusal
 from nsysprof.attention.shape import Shape
 from nsysprof.notes import Note, Severity
 from nsysprof.report.document import Figure, Report
-from nsysprof.report.formats.timeline.ranks_timeline import ranks_timeline_data
+from nsysprof.report.formats.ranks_timeline import ranks_timeline_data
 from nsysprof.report.pages.analysis import analysis_report, capture_report, demo_report, first_report
 from nsysprof.report.pages.bench import BenchReport, bench_report
 from nsysprof.report.pages.bundle import Shared, bundle_report

@@ -28,7 +28,7 @@ from nsysprof.report.document import (
 )
 from nsysprof.report.figure_files import figure_paths, write_figures, write_report
 from nsysprof.report.figures.png import can_draw
-from nsysprof.report.formats.timeline.ranks_timeline import ALT, HINT, ranks_timeline_data
+from nsysprof.report.formats.ranks_timeline import ALT, HINT, ranks_timeline_data
 from nsysprof.report.pages.analysis import figure_sections
 from nsysprof.report.pages.method import facts_table
 from nsysprof.report.pages.range_rows import qualified_name
