@@ -13,11 +13,11 @@ from nsysprof.files.json_file import json_value, plain_json
 from nsysprof.files.output import open_whole, output_error, write_whole
 from nsysprof.report.document import Figure, Report
 from nsysprof.report.figure_files import figure_paths, write_figures, write_report
+from nsysprof.report.figures import figure_texts
 from nsysprof.report.figures.png import can_draw
 from nsysprof.report.formats.data_formats import render_sarif
 from nsysprof.report.formats.timeline_data import timeline_data
 from nsysprof.report.pages.analysis import analysis_report
-from nsysprof.report.sections import figure_texts
 from nsysprof.results.analysis import Analysis, CaptureRecord, Device, cost_table
 from nsysprof.results.column_registry.analysis_columns import (
     API,

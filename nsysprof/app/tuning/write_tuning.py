@@ -103,7 +103,7 @@ def write_tuning(
 def _draw(winners: pd.DataFrame, folder: Path) -> list[Figure]:
     from nsysprof.report.figure_files import write_figures
     from nsysprof.report.figures.benches import draw_winners
-    from nsysprof.report.sections.figure_texts import describe_winners
+    from nsysprof.report.figures.figure_texts import describe_winners
 
     draw, alts = {"winners": lambda: draw_winners(winners)}, {"winners": lambda: describe_winners(winners)}
     return write_figures(draw, alts, folder)

@@ -29,12 +29,12 @@ from nsysprof.report.document import (
     make_table,
 )
 from nsysprof.report.figure_files import figure_paths, write_figures, write_report
+from nsysprof.report.figures.figure_texts import describe_bench, describe_scaling
 from nsysprof.report.figures.png import can_draw
 from nsysprof.report.formats.escape import clean
 from nsysprof.report.pages.analysis import figure_sections
 from nsysprof.report.pages.cases import Row, time_name
 from nsysprof.report.pages.method import facts_table
-from nsysprof.report.sections.figure_texts import describe_bench, describe_scaling
 from nsysprof.report.wording import is_telling, join_names, latency_text, times_as_long
 from nsysprof.results.column_registry.case_columns import BENCH_RESULTS
 from nsysprof.results.column_registry.column import Dtype

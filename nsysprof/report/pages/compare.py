@@ -27,11 +27,11 @@ from nsysprof.report.document import (
     make_table,
 )
 from nsysprof.report.figure_files import figure_paths, write_figures, write_report
+from nsysprof.report.figures.figure_texts import describe_parts, describe_ratios
 from nsysprof.report.figures.png import can_draw
 from nsysprof.report.pages.analysis import figure_sections
 from nsysprof.report.pages.memory import memory_comparison_parts
 from nsysprof.report.pages.range_rows import range_label
-from nsysprof.report.sections.figure_texts import describe_parts, describe_ratios
 from nsysprof.report.wording import count_of
 from nsysprof.results.checks import Outcome
 from nsysprof.results.comparison import (

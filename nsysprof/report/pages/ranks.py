@@ -27,13 +27,13 @@ from nsysprof.report.document import (
     make_table,
 )
 from nsysprof.report.figure_files import figure_paths, write_figures, write_report
+from nsysprof.report.figures.figure_texts import describe_heatmap, describe_ranks_timeline
 from nsysprof.report.figures.png import can_draw
 from nsysprof.report.formats.ranks_timeline import ALT, HINT, ranks_timeline_data
 from nsysprof.report.pages.analysis import figure_sections
 from nsysprof.report.pages.method import facts_table
 from nsysprof.report.pages.range_rows import qualified_name
 from nsysprof.report.pages.trace_tables import MOST_ROWS, rows_of
-from nsysprof.report.sections.figure_texts import describe_heatmap, describe_ranks_timeline
 from nsysprof.results.column_registry import rank_columns
 from nsysprof.results.column_registry.column import TableFile
 from nsysprof.results.column_registry.csv_table import empty_table, render_csv, to_records

@@ -12,7 +12,7 @@ from nsysprof.app.inputs.compare_inputs import read_input
 from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
 from nsysprof.app.trace_analysis.capture_record import read_record
 from nsysprof.app.trace_analysis.join_counters import join_counters
-from nsysprof.report.sections import figure_texts
+from nsysprof.report.figures import figure_texts
 from nsysprof.report.write import write_analysis
 from nsysprof.trace.inputs.resolve_input import resolve_input
 from tests.builders.build_trace import TraceBuilder
