@@ -1,4 +1,4 @@
-"""Define a report as values, without formatting. `report/sections` composes it, `report/formats` renders it.
+"""Define a report as values, without formatting. `report/pages` composes it, `report/formats` renders it.
 
 Cells hold numbers in a unit, and texts are as recorded. Every format makes its own text and does its own escaping.
 """

@@ -19,7 +19,7 @@ from tests.bundle.hostile import GLOBAL_TID, write_trace
 @pytest.fixture(autouse=True)
 def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """They take most of the time; their texts are those of the tables."""
-    for module in ("write", "ranks"):
+    for module in ("write", "pages.ranks"):
         monkeypatch.setattr(f"nsysprof.report.{module}._write_figures", lambda *_arguments, **_options: [])
 
 

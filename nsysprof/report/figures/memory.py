@@ -19,7 +19,6 @@ from nsysprof.report.figures.drawing_style import (
     new_figure,
     quieten,
 )
-from nsysprof.report.figures.drawing_style import new_figure as make_figure
 from nsysprof.report.formats.escape import clean, escape_mathtext
 from nsysprof.report.wording import words_for
 from nsysprof.results.allocator_memory import OTHERS, OwnedInSlices, OwnedOverTime
@@ -44,7 +43,7 @@ def draw_memory(over_time: OwnedOverTime) -> Figure | None:
     whole, near = over_time.whole, over_time.around_peak
     if len(whole.edges) < 2:
         return None
-    figure = make_figure(3.6 if near is None else 6.0)
+    figure = new_figure(3.6 if near is None else 6.0)
     panels = figure.subplots(1 if near is None else 2, 1, squeeze=False)[:, 0].tolist()
     highest = int(whole.bytes.sum(axis=0).max())
     divisor, unit = (_GIB, "GiB") if highest >= 4 * _GIB else (_MIB, "MiB")
