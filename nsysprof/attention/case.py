@@ -151,8 +151,8 @@ def registered_backends() -> dict[str, EntryPoint]:
     A name that a range name cannot contain is left out. Where two packages register the same name, the first on
     sys.path counts, as in an import.
     """
-    found: dict[str, EntryPoint] = {}
+    points_by_name: dict[str, EntryPoint] = {}
     for point in _points(tuple(sys.path)):
         if _NAME.fullmatch(point.name):
-            found.setdefault(point.name, point)
-    return dict(sorted(found.items()))
+            points_by_name.setdefault(point.name, point)
+    return dict(sorted(points_by_name.items()))

@@ -111,9 +111,9 @@ def plain_text(message: str) -> str:
 
 def _parse(text: str, call: AttentionCall) -> Constraint:
     for pattern, read in _RULES:
-        found = pattern.search(text)
-        if found:
-            name, value, relation, bound = read(found, call)
+        match = pattern.search(text)
+        if match:
+            name, value, relation, bound = read(match, call)
             return Constraint(name, value, relation, bound, text)
     return Constraint(None, None, "", None, text)
 
@@ -129,8 +129,8 @@ def _known(name: str, relation: str, bound: Value) -> _Read:
 def _numbers(name: str, relation: str) -> _Read:
     """Return a rule for a text that gives the bound and sometimes the value; otherwise the call gives the value."""
 
-    def read(found: re.Match[str], call: AttentionCall) -> tuple[str, Value, str, Value]:
-        groups = found.groups()
+    def read(match: re.Match[str], call: AttentionCall) -> tuple[str, Value, str, Value]:
+        groups = match.groups()
         value = int(groups[1]) if len(groups) > 1 else getattr(call, name)
         return name, value, relation, int(groups[0])
 
@@ -141,27 +141,27 @@ def _fixed(name: str, value: Value, relation: str, bound: Value) -> _Read:
     return lambda _found, _call: (name, value, relation, bound)
 
 
-def _architecture(found: re.Match[str], _call: AttentionCall) -> tuple[str, Value, str, Value]:
-    low, high, major, minor = found.groups()
+def _architecture(match: re.Match[str], _call: AttentionCall) -> tuple[str, Value, str, Value]:
+    low, high, major, minor = match.groups()
     return "gpu_architecture", f"sm{major}{minor}", "between", [low, high]
 
 
-def _dtype(found: re.Match[str], call: AttentionCall) -> tuple[str, Value, str, Value]:
-    names = [name.strip() for name in found[1].split(",")]
-    got = found[2].removeprefix("c10::")
+def _dtype(match: re.Match[str], call: AttentionCall) -> tuple[str, Value, str, Value]:
+    names = [name.strip() for name in match[1].split(",")]
+    got = match[2].removeprefix("c10::")
     return "dtype", _TORCH_DTYPES.get(got, call.dtype), "one of", [_TORCH_DTYPES.get(name, name) for name in names]
 
 
-def _causal(found: re.Match[str], _call: AttentionCall) -> tuple[str, Value, str, Value]:
-    return "kv_seq", int(found[2]), "equal to", int(found[1])
+def _causal(match: re.Match[str], _call: AttentionCall) -> tuple[str, Value, str, Value]:
+    return "kv_seq", int(match[2]), "equal to", int(match[1])
 
 
-def _training_head_dim(found: re.Match[str], call: AttentionCall) -> tuple[str, Value, str, Value]:
-    return "head_dim", int(found[1]), "outside", [192, 256 if call.dropout > 0 else 224]
+def _training_head_dim(match: re.Match[str], call: AttentionCall) -> tuple[str, Value, str, Value]:
+    return "head_dim", int(match[1]), "outside", [192, 256 if call.dropout > 0 else 224]
 
 
-def _cudnn_dimensions(found: re.Match[str], _call: AttentionCall) -> tuple[str, Value, str, Value]:
-    bound, batch, heads = map(int, found.groups())
+def _cudnn_dimensions(match: re.Match[str], _call: AttentionCall) -> tuple[str, Value, str, Value]:
+    bound, batch, heads = map(int, match.groups())
     return ("batch", batch, "at most", bound) if batch > bound else ("heads", heads, "at most", bound)
 
 
@@ -173,12 +173,12 @@ def _same_heads(_found: re.Match[str], call: AttentionCall) -> tuple[str, Value,
     return "kv_heads", call.kv_heads, "equal to", call.heads
 
 
-def _cudnn_too_old(found: re.Match[str], _call: AttentionCall) -> tuple[str, Value, str, Value]:
-    return "cudnn_version", found[1], "at least", found[2]
+def _cudnn_too_old(match: re.Match[str], _call: AttentionCall) -> tuple[str, Value, str, Value]:
+    return "cudnn_version", match[1], "at least", match[2]
 
 
-def _cudnn_at_least(found: re.Match[str], _call: AttentionCall) -> tuple[str, Value, str, Value]:
-    return "cudnn_version", None, "at least", found[1]
+def _cudnn_at_least(match: re.Match[str], _call: AttentionCall) -> tuple[str, Value, str, Value]:
+    return "cudnn_version", None, "at least", match[1]
 
 
 # The first rule that matches is used, so a longer text comes before a shorter one that it contains.

@@ -144,14 +144,14 @@ def parse_attention_range(name: str) -> AttentionRange | None:
     _, which, function, *words = parts
     if which not in ("fwd", "bwd") or not _RECORDED_FUNCTION.fullmatch(function):
         return None
-    found: dict[str, Any] = {}
+    facts: dict[str, Any] = {}
     for word in words:
         key, _, value = word.partition("=")
         fact = _fact(key, value)
-        if fact is None or fact[0] in found:
+        if fact is None or fact[0] in facts:
             return None
-        found[fact[0]] = fact[1]
-    return AttentionRange(function, which, site=site, **found)
+        facts[fact[0]] = fact[1]
+    return AttentionRange(function, which, site=site, **facts)
 
 
 def _fact(key: str, value: str) -> tuple[str, Any] | None:

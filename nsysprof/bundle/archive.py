@@ -90,14 +90,14 @@ def most_bytes_of(trace: Path, tables: Collection[str], limit: int) -> int | Non
     trace: a trace that sanitize_trace has written.
     limit: what is still of use (bytes).
     """
-    found = 0
+    total_bytes = 0
     with open_trace(trace) as opened:
         for table, columns in opened.columns.items():
             if base_name(table) in tables or table == STRINGS:
-                found += _most_bytes(opened.connection, table, columns, limit // _PER_ROW + 1)
-                if found > limit:
+                total_bytes += _most_bytes(opened.connection, table, columns, limit // _PER_ROW + 1)
+                if total_bytes > limit:
                     return None
-    return found
+    return total_bytes
 
 
 def _most_bytes(connection: sqlite3.Connection, table: str, columns: Collection[str], rows: int) -> int:

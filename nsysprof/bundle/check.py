@@ -86,10 +86,10 @@ def originals_of_traces(source: BundleSource, shared: Sequence[Path]) -> Origina
 
     shared: as for check_bundle.
     """
-    found = Originals(source.secrets, frozenset(), b"")
+    originals = Originals(source.secrets, frozenset(), b"")
     for trace, target in zip(source.traces, shared or (None,) * len(source.traces), strict=True):
-        found = found.joined(collect_originals(trace, target, source.secrets, source.public))
-    return found
+        originals = originals.joined(collect_originals(trace, target, source.secrets, source.public))
+    return originals
 
 
 def _not_searched(folder: Path, packed: Mapping[str, Path]) -> Iterator[Path]:
@@ -129,13 +129,13 @@ def _unlisted_names(trace: Path) -> list[str]:
 
 def shared_texts(*traces: Path) -> dict[str, list[str]]:
     """Return every name that rebuilt traces contain, by its column."""
-    found: dict[str, set[str]] = {}
+    texts_by_column: dict[str, set[str]] = {}
     for trace in traces:
-        _add_texts(trace, found)
-    return {column: sorted(texts) for column, texts in sorted(found.items())}
+        _add_texts(trace, texts_by_column)
+    return {column: sorted(texts) for column, texts in sorted(texts_by_column.items())}
 
 
-def _add_texts(trace: Path, found: dict[str, set[str]]) -> None:
+def _add_texts(trace: Path, texts_by_column: dict[str, set[str]]) -> None:
     with open_trace(trace) as opened:
         strings = {}
         if "StringIds" in opened.columns:
@@ -146,4 +146,4 @@ def _add_texts(trace: Path, found: dict[str, set[str]]) -> None:
             for column in set(columns) & set(_NAME_COLUMNS):
                 rows = opened.connection.execute(f"SELECT DISTINCT {quote(column)} FROM {quote(table)}")
                 cells = [strings.get(cell) if isinstance(cell, int) else cell for (cell,) in rows]
-                found.setdefault(column, set()).update(cell for cell in cells if isinstance(cell, str))
+                texts_by_column.setdefault(column, set()).update(cell for cell in cells if isinstance(cell, str))

@@ -83,7 +83,7 @@ def plan_crop(source: sqlite3.Connection, patterns: Iterable[str]) -> Crop:
         raise UsageError(
             f"No range of the trace is named {' or '.join(wanted)}.", "nsysprof analyze lists the names; * and ? match."
         )
-    merged = {process: merge_spans(found) for process, found in windows.items()}
+    merged = {process: merge_spans(spans) for process, spans in windows.items()}
     crop = Crop(merged, frozenset(), max(window[-1][1] for window in merged.values()))
     launched: set[tuple[int, int]] = set()
     if {"start", "end", "globalTid", "correlationId"} <= _columns(source, "CUPTI_ACTIVITY_KIND_RUNTIME"):
@@ -152,13 +152,13 @@ def collect_ids(
     process_columns: Iterable[tuple[str, str]],
 ) -> set[int]:
     """Return every process and thread number in the given (table, column) pairs."""
-    found: set[int] = set()
+    ids: set[int] = set()
     for table, column in global_columns:
         for (value,) in connection.execute(_distinct(table, column)):
-            found |= {(value >> 24) & _LOW, value & _LOW}
+            ids |= {(value >> 24) & _LOW, value & _LOW}
     for table, column in process_columns:
-        found |= {value for (value,) in connection.execute(_distinct(table, column))}
-    return found
+        ids |= {value for (value,) in connection.execute(_distinct(table, column))}
+    return ids
 
 
 def _distinct(table: str, column: str) -> str:
@@ -225,19 +225,19 @@ def different_sets(source: sqlite3.Connection, table: str, columns: Sequence[str
     if not columns:
         return []
     cells = ", ".join(f"CASE WHEN typeof({quote(column)}) = 'integer' THEN {quote(column)} END" for column in columns)
-    found: list[set[int]] = [set() for _ in columns]
+    values_by_column: list[set[int]] = [set() for _ in columns]
     for count, row in enumerate(source.execute(f"SELECT DISTINCT {cells} FROM {quote(table)}")):
         if count >= _MOST_SETS:
             return None
-        for values, cell in zip(found, row, strict=True):
+        for values, cell in zip(values_by_column, row, strict=True):
             if cell is not None:
                 values.add(cell)
-    return found
+    return values_by_column
 
 
 def replace_ids(ids: set[int], convert: Callable[[Any], Any]) -> dict[int, int | None] | None:
     """Return what replaces each of the ids; None where these are too many to be replaced by SQLite."""
-    return {each: convert(each) for each in sorted(ids)} if len(ids) <= _MOST_IDS else None
+    return {id_: convert(id_) for id_ in sorted(ids)} if len(ids) <= _MOST_IDS else None
 
 
 def copy_inside(target: sqlite3.Connection, limits: Confinement, table: str, columns: Sequence[CopiedColumn]) -> int:

@@ -116,7 +116,7 @@ def _parts(text: bytes) -> Iterator[bytes]:
 
 def _all_texts(connection: sqlite3.Connection) -> set[bytes]:
     """Return every text and blob in every table that SQLite itself stores, also of the shadows of virtual tables."""
-    found: set[bytes] = set()
+    texts: set[bytes] = set()
     decode = connection.text_factory
     connection.text_factory = bytes
     try:
@@ -132,15 +132,15 @@ def _all_texts(connection: sqlite3.Connection) -> set[bytes]:
                 for column in text_columns(connection, table, [quote(column) for column in columns]):
                     kinds = f"typeof({column}) IN ('text', 'blob')"
                     rows = connection.execute(f"SELECT DISTINCT {column} FROM {table} WHERE {kinds}")
-                    found |= {cell for (cell,) in rows if isinstance(cell, bytes)}
+                    texts |= {cell for (cell,) in rows if isinstance(cell, bytes)}
             except sqlite3.DatabaseError as error:
                 if str(error) == "interrupted":  # by the limit of time, so that it may have been copied
                     raise
                 continue  # the table is damaged, so nothing of it was copied either
-        found |= {sql for _, sql in listed if sql is not None}
+        texts |= {sql for _, sql in listed if sql is not None}
     finally:
         connection.text_factory = decode
-    return found
+    return texts
 
 
 def text_columns(connection: sqlite3.Connection, table: str, columns: Sequence[str]) -> list[str]:
@@ -158,5 +158,5 @@ def text_columns(connection: sqlite3.Connection, table: str, columns: Sequence[s
     if connection.execute(f"SELECT 1 FROM {table} WHERE {any_text} LIMIT 1").fetchone() is None:
         return []
     asked = ", ".join(f"typeof(max({column})) IN ('text', 'blob')" for column in columns)
-    found = connection.execute(f"SELECT {asked} FROM {table}").fetchone()
-    return [column for column, has_text in zip(columns, found, strict=True) if has_text]
+    types = connection.execute(f"SELECT {asked} FROM {table}").fetchone()
+    return [column for column, has_text in zip(columns, types, strict=True) if has_text]

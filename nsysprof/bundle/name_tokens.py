@@ -75,10 +75,10 @@ class NameTokens:
             return self._tokens["backend", text]
         return _NAMED_IN_TEXT.sub(self._in_text, text)
 
-    def _in_text(self, found: re.Match[str]) -> str:
-        if found["range"]:
-            return self.range(found[0]) if parse_range(found[0]) else found[0]
-        return self._tokens.get(("backend", found[0]), found[0])
+    def _in_text(self, match: re.Match[str]) -> str:
+        if match["range"]:
+            return self.range(match[0]) if parse_range(match[0]) else match[0]
+        return self._tokens.get(("backend", match[0]), match[0])
 
     def _token(self, kind: str, name: str, suffix: str = "") -> str:
         return self._numbered(kind, name, f"<{kind}-{{}}{suffix}>")

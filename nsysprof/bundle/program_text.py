@@ -41,7 +41,7 @@ def program_text() -> bytes:
 def page_parts() -> tuple[bytes, ...]:
     """Return what every page of a report contains literally: its scripts, styles and licences, the longest first."""
     vendored = files("nsysprof.report").joinpath("vendor").iterdir()
-    licences = [each.read_bytes() for each in vendored if each.name.startswith(("LICENSE", "NOTICE"))]
+    licences = [file.read_bytes() for file in vendored if file.name.startswith(("LICENSE", "NOTICE"))]
     return tuple(sorted([*licences, *_sources(files("nsysprof.report"), (".js", ".css"))], key=len, reverse=True))
 
 
@@ -57,11 +57,11 @@ def is_program_token(token: bytes) -> bool:
 
 @cache
 def _tokens() -> frozenset[bytes]:
-    found = set(TOKEN.findall(b"\n".join(_sources(files("nsysprof"), (".j2",)))))
+    tokens = set(TOKEN.findall(b"\n".join(_sources(files("nsysprof"), (".j2",)))))
     for source in _sources(files("nsysprof"), (".py",)):
         for text in _written_texts(ast.parse(source)):
-            found.update(TOKEN.findall(text.encode("utf-8", "replace")))
-    return frozenset(found)
+            tokens.update(TOKEN.findall(text.encode("utf-8", "replace")))
+    return frozenset(tokens)
 
 
 def _written_texts(module: ast.Module) -> Iterator[str]:

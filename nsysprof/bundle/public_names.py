@@ -129,13 +129,13 @@ def _says_nothing(number: re.Match[str]) -> bool:
     return value < 100_000 or any((value + near).bit_count() == 1 for near in (-1, 0, 1))
 
 
-def _is_public_identifier(name: str, found: re.Match[str]) -> bool:
-    word = found.group()
+def _is_public_identifier(name: str, match: re.Match[str]) -> bool:
+    word = match.group()
     if not _IDENTIFIER.fullmatch(word):
         return False
     parts = word.replace("~", "").split("::")
     # What follows `Outer<int>::` is a member of what stands before it, and that is judged separately.
-    if name[: found.start()].endswith((">::", ")::", "]::")):
+    if name[: match.start()].endswith((">::", ")::", "]::")):
         return all(map(_is_known, parts))
     if len(parts) == 1:
         return _is_known(word)
@@ -209,15 +209,15 @@ _OF_FUNCTOR = re.compile(
 
 @cache
 def _names() -> dict[str, frozenset[str]]:
-    found: dict[str, set[str]] = {}
+    names_by_section: dict[str, set[str]] = {}
     for name in _FILES:
         section = "words"
         for line in files("nsysprof.bundle").joinpath(name).read_text(encoding="utf-8").splitlines():
             if line.startswith("["):
                 section = line.strip("[]")
             elif line and not line.startswith("#"):
-                found.setdefault(section, set()).add(line)
-    return {section: frozenset(names) for section, names in found.items()}
+                names_by_section.setdefault(section, set()).add(line)
+    return {section: frozenset(names) for section, names in names_by_section.items()}
 
 
 def is_operator(name: str) -> bool:
@@ -249,8 +249,8 @@ def _is_generated(word: str) -> bool:
 @cache
 def _is_of_operator(word: str) -> bool:
     for pattern in (_OF_OPERATOR, _OF_FUNCTOR):
-        found = pattern.fullmatch(word)
-        if found and is_operator(_snake(found["operator"])):
+        match = pattern.fullmatch(word)
+        if match and is_operator(_snake(match["operator"])):
             return True
     return False
 

@@ -170,13 +170,13 @@ def clean_texts(source: BundleSource, names: NameTokens, out: Path) -> tuple[dic
 
 def _with_secrets(source: BundleSource) -> BundleSource:
     """Return the source with every private value that its trace and this machine contain."""
-    found = source.secrets | machine_secrets()
+    secrets = source.secrets | machine_secrets()
     for path in source.traces:
         with open_trace(path) as trace:
             refuse_shared_pages(trace)
-            found |= collect_secrets(trace.connection)
+            secrets |= collect_secrets(trace.connection)
             source = _replace(source, public=source.public | _gpu_names(trace))
-    return _replace(source, secrets=found - source.public)
+    return _replace(source, secrets=secrets - source.public)
 
 
 def _replace(source: BundleSource, **changes: Any) -> BundleSource:

@@ -58,14 +58,14 @@ def find_leaks(path: Path, secrets: Iterable[str]) -> list[str]:
 
 def find_originals(paths: Iterable[Path], originals: Originals) -> list[str]:
     """Return a line for each secret, and for each text that was not kept, that is found in the files."""
-    found: dict[tuple[bytes, str], str] = {}
+    file_by_needle: dict[tuple[bytes, str], str] = {}
     files = [path for path in paths if path.stat().st_size > 0]
     for needles in _batches(_all_needles(originals)):
         search = _Search(needles, originals)
         for path in files:
             for needle in search.file(path):
-                found.setdefault((needle.value, needle.encoding), path.name)
-    return [_describe(value, encoding, name) for (value, encoding), name in sorted(found.items())]
+                file_by_needle.setdefault((needle.value, needle.encoding), path.name)
+    return [_describe(value, encoding, name) for (value, encoding), name in sorted(file_by_needle.items())]
 
 
 def _describe(value: bytes, encoding: str, name: str) -> str:
@@ -227,9 +227,9 @@ def _page(content: bytes) -> Iterator[Stream]:
         yield Stream(plain, is_text=True)
     if len(rest) < len(content):
         yield Stream(content, is_text=False)
-    for found in _DATA_URI.finditer(content):
+    for image in _DATA_URI.finditer(content):
         try:
-            data = base64.b64decode(found.group(1))
+            data = base64.b64decode(image.group(1))
         except binascii.Error:
             continue  # it is not base64 after all, and its bytes have been searched
         yield Stream(data, is_text=False)

@@ -36,7 +36,7 @@ def write_figures(
     """
     if not can_draw():
         return []
-    found = []
+    figures = []
     for name, make in draw.items():
         for stale in (out / f"{name}.png", out / f"{name}.svg"):
             stale.unlink(missing_ok=True)
@@ -50,8 +50,8 @@ def write_figures(
             write_whole(out / f"{name}.svg", svg_bytes(drawn))
         darken(drawn)
         alt = clean(alts[name](), _LONGEST_ALT)  # the description names ranges of the trace
-        found.append(Figure(f"{name}.png", alt, light, png_bytes(drawn)))
-    return found
+        figures.append(Figure(f"{name}.png", alt, light, png_bytes(drawn)))
+    return figures
 
 
 def figure_paths(figures: Sequence[Figure], out: Path, *, svg: bool = False) -> list[Path]:

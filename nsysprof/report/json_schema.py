@@ -77,7 +77,9 @@ def _of(title: str, properties: Schema, types: tuple[type, ...] = (), *, optiona
     if types:
         _, components = msgspec.json.schema_components(types, ref_template="#/$defs/{name}")
         # Docstrings are for readers of the code.
-        kept = {name: {k: v for k, v in each.items() if k != "description"} for name, each in components.items()}
+        kept = {
+            name: {k: v for k, v in component.items() if k != "description"} for name, component in components.items()
+        }
         schema["$defs"] = dict(sorted(kept.items()))
     return schema
 
@@ -136,7 +138,7 @@ def _analyze() -> Schema:
     schema = _of("nsysprof analyze --json, of one trace", properties, types, optional=("results",))
     # Where findings are known, findings.json says of which steps.
     of_steps = schema["$defs"]["Findings"]["properties"]
-    causes["properties"] |= {name: each for name, each in of_steps.items() if name != "items"}
+    causes["properties"] |= {name: field for name, field in of_steps.items() if name != "items"}
     return schema
 
 

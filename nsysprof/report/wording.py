@@ -19,9 +19,9 @@ def times_as_long(cases: Sequence[tuple[str, float]]) -> str:
 
     cases: backends and their factors.
     """
-    each = [f"{backend} {format_factor(factor)}" for backend, factor in cases]
-    each[0] = f"{cases[0][0]} takes {format_factor(cases[0][1])}"
-    return f"{join_names(each)} as long"
+    factors = [f"{backend} {format_factor(factor)}" for backend, factor in cases]
+    factors[0] = f"{cases[0][0]} takes {format_factor(cases[0][1])}"
+    return f"{join_names(factors)} as long"
 
 
 def join_names(names: Sequence[str]) -> str:

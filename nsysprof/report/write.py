@@ -99,14 +99,14 @@ def summary_json(analysis: Analysis) -> dict[str, Any]:
 
 def findings_json(analysis: Analysis) -> dict[str, Any]:
     """Return findings.json: what to change, and why the GPU was idle; null where the trace does not show it."""
-    found, idle, memory = analysis.findings, analysis.idle, analysis.allocator
+    findings, idle, memory = analysis.findings, analysis.idle, analysis.allocator
     return {
         **(
             {"format_version": FORMAT_VERSION, "findings": None, "unknown_because": analysis.no_findings or _NO_WORK}
-            if found is None
-            else found.to_json()
+            if findings is None
+            else findings.to_json()
         ),
-        "memory_findings": None if memory is None else [asdict(each) for each in memory.findings],
+        "memory_findings": None if memory is None else [asdict(finding) for finding in memory.findings],
         "idle": None if idle is None else idle.to_json(),
     }
 
@@ -118,7 +118,7 @@ def _sarif(analysis: Analysis) -> dict[str, Any]:
 
 def _device_json(device: Device, idle: Idle | None) -> dict[str, Any]:
     """Return a device with its span from first to last work, and how much of that it was busy and idle."""
-    of_idle = {} if idle is None else {each.device_id: each for each in idle.devices}
+    of_idle = {} if idle is None else {device_idle.device_id: device_idle for device_idle in idle.devices}
     times = of_idle.get(device.device_id)
     return {
         **{name: value for name, value in asdict(device).items() if name != "uuid"},
@@ -182,8 +182,8 @@ def analysis_tables(analysis: Analysis, record: CaptureRecord | None) -> list[tu
 def _write_tables(analysis: Analysis, record: CaptureRecord | None, out: Path) -> list[Path]:
     text = plain_json(summary_json(analysis))
     written = [write_whole(out / "summary.json", text.encode("utf-8", "replace"))]
-    found = plain_json(findings_json(analysis))
-    written += [write_whole(out / "findings.json", found.encode("utf-8", "replace"))]
+    findings_text = plain_json(findings_json(analysis))
+    written += [write_whole(out / "findings.json", findings_text.encode("utf-8", "replace"))]
     sarif = plain_json(_sarif(analysis))
     written += [write_whole(out / "findings.sarif", sarif.encode("utf-8", "replace"))]
     for file, table in analysis_tables(analysis, record):

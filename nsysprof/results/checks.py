@@ -136,18 +136,18 @@ class WatchedGpu:
 
     def missing(self, recorded: Iterable[RecordedProcess]) -> tuple[CudaProcess, ...]:
         """Return the processes that ought to be among those recorded, and are not."""
-        pids = {each.pid for each in recorded}
-        return tuple(each for each in self.processes if each.pid not in pids) if self.is_whole else ()
+        pids = {process.pid for process in recorded}
+        return tuple(process for process in self.processes if process.pid not in pids) if self.is_whole else ()
 
     def replaced(self, recorded: Iterable[RecordedProcess]) -> tuple[CudaProcess, ...]:
         """Return the processes whose first program used CUDA and is not recorded, although a later one may be."""
-        began = {each.pid: each.began_ns for each in recorded}
-        found = []
-        for each in self.processes if self.is_whole else ():
-            first = began.get(each.pid)
-            if each.replaced_after_ns is not None and (first is None or first > each.replaced_after_ns):
-                found.append(each)
-        return tuple(found)
+        began = {process.pid: process.began_ns for process in recorded}
+        replaced = []
+        for process in self.processes if self.is_whole else ():
+            first = began.get(process.pid)
+            if process.replaced_after_ns is not None and (first is None or first > process.replaced_after_ns):
+                replaced.append(process)
+        return tuple(replaced)
 
 
 NOT_WATCHED = WatchedGpu()

@@ -35,8 +35,8 @@ _PEAKS = {
 def find_peak(gpu_name: str | None) -> Peak | None:
     """Return the peak rates of a GPU; None for one that is not in the table. Nothing is guessed."""
     name = gpu_name or ""
-    found = [known for known in _PEAKS if known in name and not (known == "NVIDIA L4" and "L40" in name)]
-    return _PEAKS[max(found, key=len)] if found else None
+    names = [known for known in _PEAKS if known in name and not (known == "NVIDIA L4" and "L40" in name)]
+    return _PEAKS[max(names, key=len)] if names else None
 
 
 # A call is launch-bound when its replay as a CUDA graph, which the CPU launches as one call, takes less than this share

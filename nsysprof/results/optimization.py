@@ -141,7 +141,7 @@ class Attempt:
     @property
     def saved_bytes(self) -> int:
         """Return how much less memory it needs in any case, of the kind that falls the most (bytes)."""
-        return max((each.saved_bytes for each in self.comparison.memory), default=0)
+        return max((memory.saved_bytes for memory in self.comparison.memory), default=0)
 
 
 class OptimizationAnswer(StrEnum):
@@ -209,8 +209,8 @@ class Optimization:
         """Return the result as it is written to files and printed by --json; unknown is null."""
         best = self.best
         attempts = [{**json_value(attempt), "comparison": attempt.comparison.to_json()} for attempt in self.attempts]
-        found = {**json_value(self), "attempts": attempts, "best": None if best is None else best.name}
-        return {"format_version": FORMAT_VERSION, **found}
+        fields = {**json_value(self), "attempts": attempts, "best": None if best is None else best.name}
+        return {"format_version": FORMAT_VERSION, **fields}
 
 
 @dataclass(frozen=True)
@@ -263,13 +263,13 @@ class CapturedUse:
 
     @property
     def kernel_total_ns(self) -> int | None:
-        found = self.row["kernel_total_ns"]
-        return None if found is None else int(found)
+        total_ns = self.row["kernel_total_ns"]
+        return None if total_ns is None else int(total_ns)
 
     @property
     def share_pct(self) -> float | None:
-        found = self.row["share_pct"]
-        return None if found is None else float(found)
+        share_pct = self.row["share_pct"]
+        return None if share_pct is None else float(share_pct)
 
 
 @dataclass(frozen=True)

@@ -140,9 +140,9 @@ class ProgramComparison:
     @property
     def outcome(self) -> Outcome | None:
         """Return the worst outcome of the gate's rules; None without a gate."""
-        found = {result.outcome for result in self.gate}
+        outcomes = {result.outcome for result in self.gate}
         worst = (Outcome.REGRESSION, Outcome.INCONCLUSIVE, Outcome.PASS)
-        return next((outcome for outcome in worst if outcome in found), None)
+        return next((outcome for outcome in worst if outcome in outcomes), None)
 
     def to_json(self) -> dict[str, Any]:
         """Return the comparison as it is written to files and printed by --json; unknown is null."""

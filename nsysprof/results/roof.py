@@ -51,14 +51,14 @@ class Roof:
 
 def roof_of(environment: Mapping[str, Any]) -> Roof | None:
     """Return the ceilings that a capture measured; None where it measured none."""
-    found = environment.get("ceilings") or {}
-    if not found.get("bytes_per_s"):
+    ceilings = environment.get("ceilings") or {}
+    if not ceilings.get("bytes_per_s"):
         return None
     return Roof(
-        found["bytes_per_s"],
-        found.get("l2_bytes_per_s"),
-        found.get("flops") or {},
-        found.get("sm_clock_mhz") or {},
+        ceilings["bytes_per_s"],
+        ceilings.get("l2_bytes_per_s"),
+        ceilings.get("flops") or {},
+        ceilings.get("sm_clock_mhz") or {},
         find_peak(environment.get("gpu_name")),
     )
 

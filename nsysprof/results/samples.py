@@ -60,7 +60,7 @@ def correlated_error(values: Sequence[int]) -> tuple[float, float] | None:
     """
     n, mean = len(values), statistics.fmean(values)
     deviations = [value - mean for value in values]
-    squares = sum(each * each for each in deviations)
+    squares = sum(deviation * deviation for deviation in deviations)
     if squares == 0:
         return None
     lagged = sum(one * other for one, other in pairwise(deviations)) / squares
@@ -78,7 +78,7 @@ def correlated_error(values: Sequence[int]) -> tuple[float, float] | None:
 
 def student_t_975(freedom: float) -> float:
     """Return the 97.5th percentile of Student's t, for at least one degree of freedom, to within 2 %."""
-    place = min(max(1, bisect_left([each for each, _ in _T], freedom)), len(_T) - 1)
+    place = min(max(1, bisect_left([freedom_of_row for freedom_of_row, _ in _T], freedom)), len(_T) - 1)
     (low, first), (high, last) = _T[place - 1], _T[place]
     part = (1 / low - 1 / freedom) / (1 / low - 1 / high)
     return math.exp(math.log(first) + part * (math.log(last) - math.log(first)))
@@ -186,5 +186,5 @@ def event_over_graph(blocks: Sequence[Block]) -> float | None:
 
 
 def _median(samples: Sequence[Sequence[int]]) -> float | None:
-    values = [value for each in samples for value in steady_samples(each)]
+    values = [value for sample in samples for value in steady_samples(sample)]
     return float(statistics.median(values)) if values else None

@@ -30,9 +30,9 @@ _MOST_ROWS = 60
 _NAME = 46
 
 
-def draw_ratios(found: VersionComparison) -> Figure | None:
+def draw_ratios(comparison: VersionComparison) -> Figure | None:
     """Draw one row per case, slowest first, with the margin shaded. Return None without a case on both sides."""
-    known = [change for change in found.latency.changes if change.verdict is not None]
+    known = [change for change in comparison.latency.changes if change.verdict is not None]
     if not known:
         return None
     known.sort(key=lambda change: -(change.ratio or 1))
@@ -98,9 +98,9 @@ def _legend(figure: Figure, shown: list[LatencyChange], margin: float) -> None:
     figure.legend(handles=handles, loc="outside upper left", ncols=5, fontsize=9, frameon=False)
 
 
-def draw_parts(found: VersionComparison) -> Figure | None:
+def draw_parts(comparison: VersionComparison) -> Figure | None:
     """Draw one bar per range, with its parts stacked by sign. Return None where nothing changed."""
-    known = [change for change in found.ranges if change.parts is not None and any(change.parts.values())]
+    known = [change for change in comparison.ranges if change.parts is not None and any(change.parts.values())]
     if not known:
         return None
     known.sort(key=lambda change: -abs(change.wall_change_ns or 0))

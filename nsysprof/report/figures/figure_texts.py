@@ -131,9 +131,9 @@ def describe_winners(winners: pd.DataFrame) -> str:
     return f"The best backend of each of {len(winners)} shapes: {', '.join(said)}." if said else "No shape has a best."
 
 
-def describe_ratios(found: VersionComparison) -> str:
+def describe_ratios(comparison: VersionComparison) -> str:
     """Return how many cases became slower and faster, and the largest change of each kind."""
-    changes = [change for change in found.latency.changes if change.verdict is not None]
+    changes = [change for change in comparison.latency.changes if change.verdict is not None]
     verdicts = pd.Series([change.verdict.value for change in changes if change.verdict is not None], dtype=object)
     counts = [f"{count} {name}" for name, count in verdicts.value_counts().items()]
     text = f"Latency of {len(changes)} cases, candidate over baseline: {', '.join(counts)}."
@@ -142,32 +142,32 @@ def describe_ratios(found: VersionComparison) -> str:
     return f"{text} {_sentence([f'{case} {ratio:.3f}' for ratio, case in ends])}".rstrip()
 
 
-def describe_parts(found: VersionComparison) -> str:
+def describe_parts(comparison: VersionComparison) -> str:
     """Return the ranges whose wall time changed most, and the part that changed most in each."""
-    shown = [change for change in found.ranges if change.parts is not None and any(change.parts.values())]
+    shown = [change for change in comparison.ranges if change.parts is not None and any(change.parts.values())]
     shown.sort(key=lambda change: -abs(change.wall_change_ns or 0))
     said = []
     for change in shown[:_MOST]:
-        part, size = max((change.parts or {}).items(), key=lambda each: abs(each[1]))
+        part, size = max((change.parts or {}).items(), key=lambda part_and_size: abs(part_and_size[1]))
         wall = _signed(change.wall_change_ns or 0)
         said.append(f"{change.label} {wall}, most of it {part.removesuffix('_ns')} {_signed(size)}")
     more = f", and {len(shown) - _MOST} more" if len(shown) > _MOST else ""
     return f"Change of the wall time of ranges by its parts: {'; '.join(said)}{more}."
 
 
-def describe_heatmap(found: RanksAnalysis) -> str:
+def describe_heatmap(job: RanksAnalysis) -> str:
     """Return whether ranks differ, and which one delays the others."""
-    text = f"How far the time of each of {len(found.read)} ranks in each range lies from the usual rank's."
-    if found.imbalance_pct is not None:
-        text += f" The imbalance is {found.imbalance_pct:.1f} %."
-    slow = [f"rank {rank}" for rank in dict.fromkeys(found.stragglers["rank"].tolist())]
+    text = f"How far the time of each of {len(job.read)} ranks in each range lies from the usual rank's."
+    if job.imbalance_pct is not None:
+        text += f" The imbalance is {job.imbalance_pct:.1f} %."
+    slow = [f"rank {rank}" for rank in dict.fromkeys(job.stragglers["rank"].tolist())]
     return f"{text} {_sentence(slow, 'The others wait for ')}".rstrip()
 
 
-def describe_ranks_timeline(found: RanksAnalysis) -> str:
+def describe_ranks_timeline(job: RanksAnalysis) -> str:
     """Return how many ranks are shown, and which one delays the others."""
-    slow = [f"rank {rank}" for rank in dict.fromkeys(found.stragglers["rank"].tolist())]
-    text = f"Timeline of {len(found.lanes)} ranks on one clock, with computation and communication."
+    slow = [f"rank {rank}" for rank in dict.fromkeys(job.stragglers["rank"].tolist())]
+    text = f"Timeline of {len(job.lanes)} ranks on one clock, with computation and communication."
     return f"{text} {_sentence(slow, 'The others wait for ')}".rstrip()
 
 

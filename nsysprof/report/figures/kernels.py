@@ -47,8 +47,8 @@ def _by_range(analysis: Analysis, calls: dict[str, int]) -> pd.DataFrame | None:
     if len(ours) == 0:
         return None
     table = ours.groupby(["range", "category"], sort=False)[["total_ns", "instances"]].sum().reset_index()
-    each = table["range"].map(lambda name: calls.get(name, 1))
-    table["total_ns"], table["instances"] = table["total_ns"] / each, table["instances"] / each
+    calls_of_range = table["range"].map(lambda name: calls.get(name, 1))
+    table["total_ns"], table["instances"] = table["total_ns"] / calls_of_range, table["instances"] / calls_of_range
     for field in ("backend", "seq", "variant"):
         table[field] = [getattr(parsed[name], field) for name in table["range"]]
     return table
@@ -64,8 +64,8 @@ def _draw_ranges(analysis: Analysis, table: pd.DataFrame, per_call: bool) -> Fig
     for panel, seq in zip(axes, sizes, strict=True):
         used |= _stack(panel, table[table["seq"] == seq], words.works)
         panel.set_title(f"S={seq}", fontsize=10, loc="left", color=INK)
-    each = " per call" if per_call else " in the range"
-    axes[-1].set_xlabel(f"{words.work} time{each}, summed (each S has its own scale)", fontsize=10, color=INK)
+    unit = " per call" if per_call else " in the range"
+    axes[-1].set_xlabel(f"{words.work} time{unit}, summed (each S has its own scale)", fontsize=10, color=INK)
     legend_of_categories(figure, used)
     return figure
 

@@ -132,6 +132,6 @@ def dark_colors(colors: Colors, *, smoothly: bool = False) -> Colors:
     grey = 1 - saturation if smoothly else (saturation <= _GREY).astype(float)
     light = rgb.mean(axis=-1)[..., None]
     turned = _INK + (_PAPER - _INK) * light
-    found: Colors = colors.copy()
-    found[..., :3] = grey[..., None] * turned + (1 - grey[..., None]) * rgb
-    return found
+    dark: Colors = colors.copy()
+    dark[..., :3] = grey[..., None] * turned + (1 - grey[..., None]) * rgb
+    return dark

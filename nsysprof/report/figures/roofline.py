@@ -83,20 +83,22 @@ def _draw_roof(axes: Axes, roof: Roof, dtype: str, peak: float) -> None:
     clock = roof.clock_mhz.get(dtype)
     at = f" at {clock:,} MHz" if clock else ""
     lines = [(roof.bytes_per_s, peak, "-", INK)]
-    told = [f"measured: {peak / 1e12:,.0f} TFLOP/s{at}, DRAM {roof.bytes_per_s / 1e12:.2f} TB/s"]
+    ceilings = [f"measured: {peak / 1e12:,.0f} TFLOP/s{at}, DRAM {roof.bytes_per_s / 1e12:.2f} TB/s"]
     if roof.datasheet is not None:
         top = roof.datasheet.flops[dtype]
         lines.append((roof.datasheet.bytes_per_s, top, ":", "#6b7683"))
-        told.append(f"datasheet (dotted): {top / 1e12:,.0f} TFLOP/s, {roof.datasheet.bytes_per_s / 1e12:.2f} TB/s")
+        ceilings.append(f"datasheet (dotted): {top / 1e12:,.0f} TFLOP/s, {roof.datasheet.bytes_per_s / 1e12:.2f} TB/s")
     for rate, top, style, color in lines:
         x = [low, top / rate, high]
-        axes.plot(x, [min(top, each * rate) for each in x], linestyle=style, color=color, linewidth=1.2, zorder=1)
+        axes.plot(
+            x, [min(top, intensity * rate) for intensity in x], linestyle=style, color=color, linewidth=1.2, zorder=1
+        )
     if roof.l2_bytes_per_s is not None:
         x = [low, peak / roof.l2_bytes_per_s]
-        y = [each * roof.l2_bytes_per_s for each in x]
+        y = [intensity * roof.l2_bytes_per_s for intensity in x]
         axes.plot(x, y, linestyle="--", color="#56B4E9", linewidth=1.0, zorder=1)
-        told.append(f"L2 (dashed): {roof.l2_bytes_per_s / 1e12:.2f} TB/s")
-    text = "\n".join(told)
+        ceilings.append(f"L2 (dashed): {roof.l2_bytes_per_s / 1e12:.2f} TB/s")
+    text = "\n".join(ceilings)
     axes.annotate(text, (0.99, 0.015), xycoords="axes fraction", fontsize=7.5, ha="right", va="bottom", color=INK)
 
 

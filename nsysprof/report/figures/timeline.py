@@ -73,11 +73,11 @@ def draw_timeline(analysis: Analysis, calls: dict[str, int] | None = None) -> Fi
         seen |= draw_lanes(axes[index * step], panel, rows, span)
         if has_memory:
             _draw_memory(axes[index * step + 1], analysis, panel)
-        for each in axes[index * step : index * step + step]:
-            each.set_xlim(0, span / NS_PER_S)
+        for lane in axes[index * step : index * step + step]:
+            lane.set_xlim(0, span / NS_PER_S)
     label_seconds(axes[-1].xaxis)
-    for each in axes[:-1]:
-        each.tick_params(labelbottom=False)
+    for lane in axes[:-1]:
+        lane.tick_params(labelbottom=False)
     axes[-1].set_xlabel(f"time since the start of the {panels[0].what}", fontsize=10, color=INK)
     legend_of_categories(figure, seen)
     return figure
@@ -120,16 +120,16 @@ def _counts(analysis: Analysis) -> dict[str, Row]:
 
 
 def _title(analysis: Analysis, row: Row, calls: int | None, counts: dict[str, Row]) -> str:
-    words, found = words_for(analysis.trace), counts.get(row["name"], {})
+    words, count_by_name = words_for(analysis.trace), counts.get(row["name"], {})
     text = f"{row['backend']}, S={row['seq']}" + (f", {row['variant']}" if row["variant"] else "")
-    launches, kernels = found.get("launch_count"), found.get("kernel_count")
+    launches, kernels = count_by_name.get("launch_count"), count_by_name.get("kernel_count")
     if launches is None or kernels is None or launches is pd.NA or kernels is pd.NA:
         return text
     if calls:
-        each = (row["end_ns"] - row["start_ns"]) / calls
+        call_ns = (row["end_ns"] - row["start_ns"]) / calls
         works = f"{words.works}" if kernels != calls else words.work
-        return f"{text}: {kernels / calls:g} {works} a call, {format_ns(each)} a call under the profiler"
-    instances = int(found["instances"])
+        return f"{text}: {kernels / calls:g} {works} a call, {format_ns(call_ns)} a call under the profiler"
+    instances = int(count_by_name["instances"])
     if instances > 1:
         return f"{text}: {kernels / instances:g} {words.works} each of {instances:,} times; this is the first"
     return f"{text}: {launches:,} {words.launches}, {kernels:,} {words.works}"
@@ -269,13 +269,13 @@ def list_lanes(analysis: Analysis, panel: Panel) -> list[FigureLane]:
 
 def _window(rows: CallRows | WorkRows, panel: Panel) -> pd.DataFrame:
     """Return the rows in the window, which are a small part of a large trace."""
-    found = [rows.table(0, 0)]
+    blocks = [rows.table(0, 0)]
     for low, high in pieces(rows):
         start, end = rows.times(low, high)
         inside = (start < panel.end_ns) & (end > panel.start_ns)
         if inside.any():
-            found.append(rows.table(low, high)[inside])
-    return pd.concat(found[1:], ignore_index=True) if len(found) > 1 else found[0]
+            blocks.append(rows.table(low, high)[inside])
+    return pd.concat(blocks[1:], ignore_index=True) if len(blocks) > 1 else blocks[0]
 
 
 def draw_lanes(axes: Axes, panel: Panel, lanes: Sequence[FigureLane], span_ns: int) -> set[str]:

@@ -168,8 +168,8 @@ def shorten_names(names: Sequence[str], width: int) -> list[str]:
 
 def _plain(text: str) -> str:
     """Return a C++ function's own name; any other text unchanged."""
-    found = _BASE.match(_ANONYMOUS.sub("", text))
-    return found.group(2) if found and text.endswith((")", ">", "]")) else text
+    match = _BASE.match(_ANONYMOUS.sub("", text))
+    return match.group(2) if match and text.endswith((")", ">", "]")) else text
 
 
 def _same(short: dict[str, str]) -> list[list[str]]:

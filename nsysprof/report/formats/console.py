@@ -275,8 +275,8 @@ def _limits(column: Column, texts: Sequence[str], indent: int) -> tuple[int, int
 
 
 def _total(widths: Iterable[int]) -> int:
-    each = list(widths)
-    return sum(each) + GAP * max(0, len(each) - 1)
+    column_widths = list(widths)
+    return sum(column_widths) + GAP * max(0, len(column_widths) - 1)
 
 
 def _share(shown: Sequence[int], limits: Sequence[tuple[int, int]], width: int) -> list[int]:

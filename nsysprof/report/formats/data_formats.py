@@ -60,7 +60,7 @@ def part_json(part: Part) -> dict[str, Any]:
         case Gate():
             data = {"results": [asdict(result) for result in part.results]}
         case StackedBar():
-            parts = [{"label": each.label, "value": each.value} for each in part.segments]
+            parts = [{"label": segment.label, "value": segment.value} for segment in part.segments]
             data = {"title": part.title, "unit": part.unit, "segments": parts}
         case Bars():
             marks = {str(at): word for at, word in part.marks.items()}
@@ -108,7 +108,7 @@ _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
 def render_sarif(
-    found: Findings | None, artifact: str, unknown_because: str = "", of_memory: Sequence[MemoryFinding] = ()
+    findings: Findings | None, artifact: str, unknown_because: str = "", of_memory: Sequence[MemoryFinding] = ()
 ) -> dict[str, Any]:
     """Return a SARIF log with one result for each finding.
 
@@ -117,11 +117,11 @@ def render_sarif(
     of_memory: the findings about torch's memory.
     """
     rules = [{"id": code} for code in _RULES]
-    results = [] if found is None else [_result(each, artifact) for each in found.items]
-    results += [_memory_result(each, artifact) for each in of_memory]
+    results = [] if findings is None else [_result(finding, artifact) for finding in findings.items]
+    results += [_memory_result(finding, artifact) for finding in of_memory]
     driver = {"name": "nsysprof", "version": VERSION, "rules": rules}
     run: dict[str, Any] = {"tool": {"driver": driver}, "results": results}
-    if found is None:
+    if findings is None:
         run["invocations"] = [
             {"executionSuccessful": False, "exitCodeDescription": f"findings are unknown, because {unknown_because}"}
         ]

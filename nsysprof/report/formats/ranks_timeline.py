@@ -55,15 +55,15 @@ class _RankLanes:
     end_ns: Int64s
 
 
-def ranks_timeline_data(found: RanksAnalysis) -> dict[str, Any] | None:
+def ranks_timeline_data(job: RanksAnalysis) -> dict[str, Any] | None:
     """Return the timeline as JSON data, as timeline_data does; None without a rank on the common clock."""
-    offsets = {fit.rank: fit.offset_ns for fit in found.clocks if fit.offset_ns is not None}
-    known = [rank for rank in sorted(offsets) if rank in found.lanes]
+    offsets = {fit.rank: fit.offset_ns for fit in job.clocks if fit.offset_ns is not None}
+    known = [rank for rank in sorted(offsets) if rank in job.lanes]
     if not known:
         return None
-    shown = _choose(known, found)
-    origin = min(found.lanes[rank].start_ns + offsets[rank] for rank in shown)
-    ranks = _match([_rank_lanes(found, rank, offsets[rank] - origin) for rank in shown])
+    shown = _choose(known, job)
+    origin = min(job.lanes[rank].start_ns + offsets[rank] for rank in shown)
+    ranks = _match([_rank_lanes(job, rank, offsets[rank] - origin) for rank in shown])
     span = max(max(_end(each.lane) + each.offset_ns, int(each.end_ns.max(initial=0))) for each in ranks)
     names = {key: number for number, key in enumerate(dict.fromkeys(key for each in ranks for key in each.keys))}
     texts = [_text(*key) for key in names]
@@ -74,7 +74,7 @@ def ranks_timeline_data(found: RanksAnalysis) -> dict[str, Any] | None:
         "whole": True,
         "rows": sum(len(each.keys) for each in ranks),
         "lanesLeftOut": 0,
-        "detail": _detail(ranks, found, span),
+        "detail": _detail(ranks, job, span),
         "words": "collectives",
         "colors": dict(COLORS),
         "bins": _BINS,
@@ -92,22 +92,22 @@ def ranks_timeline_data(found: RanksAnalysis) -> dict[str, Any] | None:
     }
 
 
-def _choose(known: Sequence[int], found: RanksAnalysis) -> list[int]:
+def _choose(known: Sequence[int], job: RanksAnalysis) -> list[int]:
     """Return the ranks to draw: if there are too many, those that stand out and the first ones."""
-    slow = {int(rank) for rank in found.stragglers["rank"].tolist()} if len(found.stragglers) else set()
-    order = sorted(known, key=lambda rank: (rank not in slow, rank not in found.outliers, rank))
+    slow = {int(rank) for rank in job.stragglers["rank"].tolist()} if len(job.stragglers) else set()
+    order = sorted(known, key=lambda rank: (rank not in slow, rank not in job.outliers, rank))
     return sorted(order[:_MOST_RANKS])
 
 
-def _rank_lanes(found: RanksAnalysis, rank: int, offset_ns: int) -> _RankLanes:
-    slow = set(found.stragglers["rank"].tolist()) if len(found.stragglers) else set()
-    mark = " \N{BLACK UP-POINTING TRIANGLE} straggler" if rank in slow else " outlier" if rank in found.outliers else ""
+def _rank_lanes(job: RanksAnalysis, rank: int, offset_ns: int) -> _RankLanes:
+    slow = set(job.stragglers["rank"].tolist()) if len(job.stragglers) else set()
+    mark = " \N{BLACK UP-POINTING TRIANGLE} straggler" if rank in slow else " outlier" if rank in job.outliers else ""
     nothing = np.zeros(0, dtype=np.int64)
-    mine = found.collectives.get(rank) or RankCollectives((), nothing, nothing, nothing, nothing)
+    mine = job.collectives.get(rank) or RankCollectives((), nothing, nothing, nothing, nothing)
     order = np.argsort(mine.start_ns, kind="stable")
     keys = [(mine.names[of], int(number)) for of, number in zip(mine.of[order], mine.ordinal[order], strict=True)]
     start, end = mine.start_ns[order] + offset_ns, mine.end_ns[order] + offset_ns
-    return _RankLanes(rank, f"rank {rank}{mark}", found.lanes[rank], offset_ns, keys, start, end)
+    return _RankLanes(rank, f"rank {rank}{mark}", job.lanes[rank], offset_ns, keys, start, end)
 
 
 def _match(ranks: list[_RankLanes]) -> list[_RankLanes]:
@@ -116,14 +116,14 @@ def _match(ranks: list[_RankLanes]) -> list[_RankLanes]:
     Where ranks recorded different parts of a job, their numbers differ, and collectives with the same number end at
     different times. Such a rank's collectives get their own keys.
     """
-    reference = max(ranks, key=lambda each: len(each.keys))
+    reference = max(ranks, key=lambda rank: len(rank.keys))
     ends = dict(zip(reference.keys, reference.end_ns.tolist(), strict=True))
     matched = []
-    for each in ranks:
-        apart = [abs(end - ends[key]) for key, end in zip(each.keys, each.end_ns.tolist(), strict=True) if key in ends]
+    for rank in ranks:
+        apart = [abs(end - ends[key]) for key, end in zip(rank.keys, rank.end_ns.tolist(), strict=True) if key in ends]
         is_same = not apart or float(np.median(apart)) <= _APART_NS
-        keys = each.keys if is_same else [(f"{name} of rank {each.rank}", number) for name, number in each.keys]
-        matched.append(_RankLanes(each.rank, each.label, each.lane, each.offset_ns, keys, each.start_ns, each.end_ns))
+        keys = rank.keys if is_same else [(f"{name} of rank {rank.rank}", number) for name, number in rank.keys]
+        matched.append(_RankLanes(rank.rank, rank.label, rank.lane, rank.offset_ns, keys, rank.start_ns, rank.end_ns))
     return matched
 
 
@@ -139,24 +139,24 @@ def _text(sequence: str, number: int) -> tuple[str, str]:
     return clean(f"{short}: {kernel}, stream {stream} of NCCL", 200), clean(short, 60)
 
 
-def _lanes(each: _RankLanes, span: int) -> list[dict[str, Any]]:
-    edges = np.linspace(0, span, _BINS + 1) - each.offset_ns
+def _lanes(rank: _RankLanes, span: int) -> list[dict[str, Any]]:
+    edges = np.linspace(0, span, _BINS + 1) - rank.offset_ns
     common = {"kind": "work", "owner": "0", "process": "0"}
-    top = {**common, "label": each.label, "level": 0, "rows": 0, **_slices(each, edges, "compute", _COMPUTES)}
-    below = {**common, "label": f"{each.label}, NCCL", "level": 1, "rows": len(each.keys)}
-    if not _are_all(each):
-        below |= _slices(each, edges, "comm", _NCCL)
+    top = {**common, "label": rank.label, "level": 0, "rows": 0, **_slices(rank, edges, "compute", _COMPUTES)}
+    below = {**common, "label": f"{rank.label}, NCCL", "level": 1, "rows": len(rank.keys)}
+    if not _are_all(rank):
+        below |= _slices(rank, edges, "comm", _NCCL)
     return [top, below]
 
 
-def _are_all(each: _RankLanes) -> bool:
+def _are_all(rank: _RankLanes) -> bool:
     """Return whether the collectives of a rank are all that NCCL ran. Then slices would show nothing more."""
-    whole = float(np.asarray(each.lane.comm, dtype=float).sum()) * each.lane.slice_ns
-    return bool(len(each.keys)) and float((each.end_ns - each.start_ns).sum()) >= 0.99 * whole
+    whole = float(np.asarray(rank.lane.comm, dtype=float).sum()) * rank.lane.slice_ns
+    return bool(len(rank.keys)) and float((rank.end_ns - rank.start_ns).sum()) >= 0.99 * whole
 
 
-def _slices(each: _RankLanes, edges: Any, name: str, leading: int) -> dict[str, str]:
-    lane = each.lane
+def _slices(rank: _RankLanes, edges: Any, name: str, leading: int) -> dict[str, str]:
+    lane = rank.lane
     busy = resample_shares(getattr(lane, name), lane.start_ns, lane.slice_ns, edges)
     # A slice in which something happened is never shown as empty.
     level = np.where(busy > 0, np.maximum(1, np.round(busy * 255)), 0).astype(np.uint8)
@@ -166,12 +166,12 @@ def _slices(each: _RankLanes, edges: Any, name: str, leading: int) -> dict[str, 
 
 def _columns(ranks: list[_RankLanes], names: Mapping[Key, int]) -> dict[str, str]:
     """Return the columns of all collectives, as timeline_data packs those of a trace."""
-    nothing = np.zeros(sum(len(each.keys) for each in ranks), dtype=np.int64)
-    starts = [np.diff(each.start_ns, prepend=0) for each in ranks]
-    numbers = [np.array([1 + names[key] for key in each.keys], dtype=np.int64) for each in ranks]
+    nothing = np.zeros(sum(len(rank.keys) for rank in ranks), dtype=np.int64)
+    starts = [np.diff(rank.start_ns, prepend=0) for rank in ranks]
+    numbers = [np.array([1 + names[key] for key in rank.keys], dtype=np.int64) for rank in ranks]
     return {
         "start": pack_column(np.concatenate(starts), "<f8"),
-        "length": pack_column(np.concatenate([each.end_ns - each.start_ns for each in ranks]), "<f8"),
+        "length": pack_column(np.concatenate([rank.end_ns - rank.start_ns for rank in ranks]), "<f8"),
         "name": pack_column(np.concatenate(numbers), "<u4"),
         "call": pack_column(nothing, "<i4"),
         "cause": pack_column(nothing, "<i4"),
@@ -180,8 +180,8 @@ def _columns(ranks: list[_RankLanes], names: Mapping[Key, int]) -> dict[str, str
 
 def _counts(ranks: list[_RankLanes], names: Mapping[Key, int]) -> list[int]:
     counts = np.zeros(len(names), dtype=np.int64)
-    for each in ranks:
-        np.add.at(counts, [names[key] for key in each.keys], 1)
+    for rank in ranks:
+        np.add.at(counts, [names[key] for key in rank.keys], 1)
     return [int(count) for count in counts]
 
 
@@ -190,10 +190,12 @@ def _places(
 ) -> list[tuple[str, list[int]]]:
     """Return the collectives at which one rank arrived much later than another, the longest wait first."""
     begins: dict[Key, list[tuple[int, int]]] = {}
-    for each in ranks:
-        for key, start in zip(each.keys, each.start_ns.tolist(), strict=True):
-            begins.setdefault(key, []).append((start, each.rank))
-    waits = [(max(found)[0] - min(found)[0], key, max(found)[1]) for key, found in begins.items() if len(found) > 1]
+    for rank in ranks:
+        for key, start in zip(rank.keys, rank.start_ns.tolist(), strict=True):
+            begins.setdefault(key, []).append((start, rank.rank))
+    waits = [
+        (max(starts)[0] - min(starts)[0], key, max(starts)[1]) for key, starts in begins.items() if len(starts) > 1
+    ]
     longest = sorted(waits, key=lambda wait: (-wait[0], wait[1]))[:_MOST_PLACES]
     return [
         (f"{texts[names[key]][1]}: rank {last} comes last, {format_ns(wait)} after the first", [1 + names[key]])
@@ -204,7 +206,7 @@ def _places(
 
 def _opening(ranks: list[_RankLanes], span: int) -> list[int]:
     """Return which part is shown first: everything or, of many collectives, some from the middle of the job."""
-    most = max(ranks, key=lambda each: len(each.keys))
+    most = max(ranks, key=lambda rank: len(rank.keys))
     if len(most.keys) <= _OPEN_ALL:
         return [0, span]
     first = len(most.keys) // 2
@@ -213,15 +215,15 @@ def _opening(ranks: list[_RankLanes], span: int) -> list[int]:
     return [max(0, low - margin), min(span, high + margin)]
 
 
-def _detail(ranks: list[_RankLanes], found: RanksAnalysis, span: int) -> str:
-    rows = sum(len(each.keys) for each in ranks)
+def _detail(ranks: list[_RankLanes], job: RanksAnalysis, span: int) -> str:
+    rows = sum(len(rank.keys) for rank in ranks)
     text = f"{rows:,} collectives; computing is drawn in slices of {format_ns(max(span // _BINS, _slice(ranks)))}."
-    without = len(found.read) - sum(fit.offset_ns is not None for fit in found.clocks)
+    without = len(job.read) - sum(fit.offset_ns is not None for fit in job.clocks)
     if without > 0:
         text += f" {without} rank{'s' * (without > 1)} without a common clock left out."
-    hidden = len(found.read) - max(without, 0) - len(ranks)
+    hidden = len(job.read) - max(without, 0) - len(ranks)
     return text + (f" {hidden} more ranks left out; ranks.csv has all." if hidden > 0 else "")
 
 
 def _slice(ranks: list[_RankLanes]) -> int:
-    return max(int(each.lane.slice_ns) for each in ranks)
+    return max(int(rank.lane.slice_ns) for rank in ranks)

@@ -90,19 +90,19 @@ class _Names:
 
     def numbers(self, lane: Lane) -> Int64s:
         """Return the number of each name of a lane, and count its rows."""
-        found = np.array(
+        number_of_variant = np.array(
             [
-                self._number_of(*each)
-                for each in zip(lane.names, lane.short_names, lane.categories, strict=True)
+                self._number_of(*names_of_variant)
+                for names_of_variant in zip(lane.names, lane.short_names, lane.categories, strict=True)
             ],
             dtype=np.int64,
         )  # fmt: skip
-        counts = np.zeros(len(found), dtype=np.int64)
+        counts = np.zeros(len(number_of_variant), dtype=np.int64)
         for low in range(0, len(lane), _AT_ONCE):
-            counts += np.bincount(lane.name[low : low + _AT_ONCE], minlength=len(found))
-        for number, count in zip(found.tolist(), counts.tolist(), strict=True):
+            counts += np.bincount(lane.name[low : low + _AT_ONCE], minlength=len(number_of_variant))
+        for number, count in zip(number_of_variant.tolist(), counts.tolist(), strict=True):
             self.counts[number] += count
-        return found
+        return number_of_variant
 
     def of_places(self, members: list[str]) -> list[int]:
         """Return the numbers of the names of ranges."""
@@ -132,12 +132,12 @@ def _places(analysis: Analysis, origin: int) -> list[tuple[str, list[str], int, 
     first = nvtx.sort_values(["style", "start_ns"], ascending=[False, True], kind="stable").drop_duplicates("name")
     ours = first["name"].map(lambda name: parse_range(str(name)) is not None).to_numpy(dtype=bool)
     first = pd.concat([first[ours].sort_values("start_ns"), first[~ours].sort_values("start_ns")])
-    found: dict[str, tuple[str, list[str], int, int]] = {}
+    places: dict[str, tuple[str, list[str], int, int]] = {}
     for name, start, end in zip(first["name"].astype(str), first["start_ns"], first["end_ns"], strict=True):
         family = families.get(name, name)
-        place = found.setdefault(family, (family, [], int(start) - origin, int(end) - origin))
+        place = places.setdefault(family, (family, [], int(start) - origin, int(end) - origin))
         place[1].append(name)
-    return list(found.values())
+    return list(places.values())
 
 
 def _opening(analysis: Analysis, origin: int, span: int) -> list[int]:
@@ -253,8 +253,8 @@ def _slices(lane: Lane, origin: int, span: int, bins: int) -> dict[str, str]:
     found = [BusyShares(span, bins) for _ in present]
     for some, start_ns, end_ns in lane.pieces():
         start, end, category = start_ns - origin, end_ns - origin, of_name[lane.name[some]]
-        for each, busy_of in zip(present, found, strict=True):
-            mine = category == each
+        for code, busy_of in zip(present, found, strict=True):
+            mine = category == code
             busy_of.add(start[mine], end[mine])
     shares = np.array([busy_of.shares() for busy_of in found])
     busy = np.clip(shares.sum(axis=0), 0, 1)

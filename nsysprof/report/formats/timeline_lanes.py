@@ -201,7 +201,7 @@ def _streams(analysis: Analysis) -> list[_Owner]:
             0,
             _depths_of,
         )
-        for stream, rows in sorted(_rows_by(work, "stream"), key=lambda each: int(each[1][0]))
+        for stream, rows in sorted(_rows_by(work, "stream"), key=lambda stream_and_rows: int(stream_and_rows[1][0]))
     ]
 
 
@@ -210,8 +210,8 @@ def _rows_by(events: CallRows | WorkRows, column: str) -> list[tuple[Any, _Rows]
     codes, keys = pd.factorize(events.variants[column], sort=True)
     codes = codes.astype(np.int16 if len(keys) < 1 << 15 else np.int32)
     of_row = np.concatenate([codes[events.variants_at(*piece)] for piece in pieces(events)] or [codes[:0]])
-    found = ((key, np.flatnonzero(of_row == code).astype(np.int32)) for code, key in enumerate(keys))
-    return [(key, rows) for key, rows in found if len(rows)]
+    groups = ((key, np.flatnonzero(of_row == code).astype(np.int32)) for code, key in enumerate(keys))
+    return [(key, rows) for key, rows in groups if len(rows)]
 
 
 def _events_of(events: CallRows | WorkRows) -> _Events:

@@ -182,8 +182,8 @@ def tier_of(record: CaptureRecord | None) -> str:
     if record is None:
         return ""
     counted = record.results["counted_kernels"].notna().any()
-    missing = dict.fromkeys(each for each in record.missing if not (each is MissingSource.COUNTERS and counted))
-    return ", ".join(_WORDS[each] for each in missing)
+    missing = dict.fromkeys(source for source in record.missing if not (source is MissingSource.COUNTERS and counted))
+    return ", ".join(_WORDS[source] for source in missing)
 
 
 def with_tier(table: Table, tier: str) -> Table:
@@ -209,29 +209,29 @@ def idle_sections(analysis: Analysis) -> list[Section]:
     return [] if analysis.idle is None else [Section("", (idle_table(analysis.idle),))]
 
 
-def _findings(found: Findings) -> Section:
-    step = "the trace" if found.per == TRACE else step_label(found.per)
-    whole = f"{format_ns(found.step_ns)} of {step}.{_what_was_replayed(found)}"
-    if not found.items:
+def _findings(findings: Findings) -> Section:
+    step = "the trace" if findings.per == TRACE else step_label(findings.per)
+    whole = f"{format_ns(findings.step_ns)} of {step}.{_what_was_replayed(findings)}"
+    if not findings.items:
         text = f"Nothing was found above {100 * LEAST_SHARE:g} % of the {whole}"
         return Section("Findings", (Lines((text,), is_verdict=True),))
-    text = f"Together these changes save about {format_ns(found.together_ns)} of the {whole}"
-    title = "saved" if found.per == TRACE else "saved per step"
-    ranking = Ranking(tuple(map(_item, found.items)), title, Unit.NS, "findings.csv")
-    after = () if found.has_stacks else (Lines((_NO_STACKS,)),)
+    text = f"Together these changes save about {format_ns(findings.together_ns)} of the {whole}"
+    title = "saved" if findings.per == TRACE else "saved per step"
+    ranking = Ranking(tuple(map(_item, findings.items)), title, Unit.NS, "findings.csv")
+    after = () if findings.has_stacks else (Lines((_NO_STACKS,)),)
     return Section("Findings", (Lines((text,), is_verdict=True), ranking, *after))
 
 
-def _what_was_replayed(found: Findings) -> str:
+def _what_was_replayed(findings: Findings) -> str:
     """Return a sentence about the part of the program that the savings come from, where it is not typical."""
-    if found.are_typical:
+    if findings.are_typical:
         return ""
-    took = format_ns(found.recorded_ns)
-    if found.per == TRACE:
+    took = format_ns(findings.recorded_ns)
+    if findings.per == TRACE:
         return f" The savings are computed on {took} of it: the process that works most, from its first call on."
-    if found.first_step == found.last_step:
-        return f" The savings are computed on step {found.first_step}, which took {took}."
-    return f" The savings are computed on steps {found.first_step} to {found.last_step}, which took {took} on average."
+    if findings.first_step == findings.last_step:
+        return f" The savings are computed on step {findings.first_step}, which took {took}."
+    return f" The savings are computed on steps {findings.first_step} to {findings.last_step}, which took {took} on average."
 
 
 def _item(finding: Finding) -> Item:
@@ -349,16 +349,16 @@ def _step_line(times: StepTimes) -> str:
     usual = len(walls) - slow
     text = f"A step takes {format_ns(times.step_ns)}: the mean of {usual:,} steady step{'s' * (usual != 1)}"
     if len(walls) > 2:
-        points = [format_ns(float(each)) for each in np.quantile(walls, (0.5, 0.25, 0.75, 0.0, 1.0))]
+        points = [format_ns(float(quantile)) for quantile in np.quantile(walls, (0.5, 0.25, 0.75, 0.0, 1.0))]
         text += f" (median {points[0]}, half of them {points[1]} to {points[2]}, all {points[3]} to {points[4]})"
     steps = "step" if warmup == 1 else "steps"
     before = f" {warmup} {steps} before them {'was' if warmup == 1 else 'were'} warm-up." if warmup else ""
     are = "was unusually slow and does" if slow == 1 else "were unusually slow and do"
-    found = times.found_pct
+    found_pct = times.found_pct
     unsure = (
         ""
-        if found is None
-        else f" No range marks the steps: they are where the same kernels repeat, {found:.0f} % of all kernels."
+        if found_pct is None
+        else f" No range marks the steps: they are where the same kernels repeat, {found_pct:.0f} % of all kernels."
     )
     return f"{text}.{before}" + (f" {slow} {are} not count in the mean." if slow else "") + unsure
 
@@ -388,16 +388,16 @@ def _segments(times: StepTimes, device: int) -> tuple[Segment, ...]:
     """Return the parts of a bar: work first, then idle time, each ordered by size."""
     parts = sorted(times.parts_of(device), key=lambda part: (not part.is_busy, -part.mean_ns))
     least = sum(part.mean_ns for part in parts) * _LEAST_PCT / 100
-    found: list[Segment] = []
+    segments: list[Segment] = []
     for is_busy, rest in ((True, "other kinds of work"), (False, "idle: other causes")):
         own = [part for part in parts if part.is_busy is is_busy]
         small = [part for part in own if part.mean_ns < least]
         small = small if len(small) > 1 else []
-        found += [Segment(_label(part), round(part.mean_ns), part.name) for part in own if part not in small]
+        segments += [Segment(_label(part), round(part.mean_ns), part.name) for part in own if part not in small]
         if small:
             color = "other" if is_busy else "unknown"
-            found.append(Segment(f"{rest} ({len(small)})", round(sum(part.mean_ns for part in small)), color))
-    return tuple(found)
+            segments.append(Segment(f"{rest} ({len(small)})", round(sum(part.mean_ns for part in small)), color))
+    return tuple(segments)
 
 
 def _label(part: StepPart) -> str:

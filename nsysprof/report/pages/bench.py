@@ -77,36 +77,36 @@ class BenchReport:
     extra: Sequence[Section] = ()
 
 
-def bench_report(found: BenchReport, figures: Sequence[Figure] = ()) -> Report:
+def bench_report(bench: BenchReport, figures: Sequence[Figure] = ()) -> Report:
     """Return the report of a bench.
 
     figures: the figures that were drawn, in order.
     """
-    table = found.table
+    table = bench.table
     verdicts = Lines(verdict_lines(table), is_verdict=True, document_lines=30)
     detail: list[Part] = [
-        *sweep_tables(table), ceiling_table(table), Paragraph(_ceilings(found.ceilings)),
+        *sweep_tables(table), ceiling_table(table), Paragraph(_ceilings(bench.ceilings)),
         target_table(table),
     ]  # fmt: skip
     sections = [
-        *found.extra[:1],
-        Section("", (verdicts, Lines(tuple(found.self_check)))),
-        *found.extra[1:],
+        *bench.extra[:1],
+        Section("", (verdicts, Lines(tuple(bench.self_check)))),
+        *bench.extra[1:],
         Section("", (latency_table(table), failure_table(table))),
         *figure_sections(figures),
         Section("", tuple(detail), in_terminal=False),
         _ablation(),
-        Section("Notes", (Notes(tuple(found.notes)),)),
-        Section("Method", (Lines(tuple(found.method)),), in_terminal=False),
-        _environment(found),
+        Section("Notes", (Notes(tuple(bench.notes)),)),
+        Section("Method", (Lines(tuple(bench.method)),), in_terminal=False),
+        _environment(bench),
     ]
-    return Report(found.title, tuple(sections))
+    return Report(bench.title, tuple(sections))
 
 
-def _environment(found: BenchReport) -> Section:
-    facts = [(name, str(found.environment[name])) for name in _FACTS if found.environment.get(name) is not None]
+def _environment(bench: BenchReport) -> Section:
+    facts = [(name, str(bench.environment[name])) for name in _FACTS if bench.environment.get(name) is not None]
     table = facts_table("Environment", [("nsysprof", VERSION), *facts])
-    return Section("", (table, Paragraph("Measured by"), Code(found.command)), in_terminal=False)
+    return Section("", (table, Paragraph("Measured by"), Code(bench.command)), in_terminal=False)
 
 
 def _ceilings(ceilings: Mapping[str, Any]) -> str:

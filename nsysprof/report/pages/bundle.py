@@ -75,8 +75,8 @@ def bundle_report(
         parts += [_cut(range_table(analysis)), _cut(kernel_table(analysis), _KERNEL_ROWS)]
     if analysis is not None:
         parts.append(Paragraph(coverage_line(analysis)))
-    found = (record, analysis, ranks)
-    notes = [*(note for each in found if each is not None for note in each.notes), *bench_notes]
+    results = (record, analysis, ranks)
+    notes = [*(note for result in results if result is not None for note in result.notes), *bench_notes]
     parts.append(Notes(tuple(notes[:_MOST_NOTES])))
     return Report(shared.title, (Section("", tuple(parts)), *_archive(shared)))
 

@@ -55,32 +55,35 @@ OUTCOMES = {Outcome.PASS: "pass", Outcome.REGRESSION: "REGRESSION", Outcome.INCO
 _SIDE_NAMES = 3
 
 
-def compare_report(found: VersionComparison, figures: Sequence[Figure] = ()) -> Report:
+def compare_report(comparison: VersionComparison, figures: Sequence[Figure] = ()) -> Report:
     """Return the report of a comparison.
 
     figures: the figures that were drawn, in order.
     """
-    title = "nsysprof compare" + (f": {OUTCOMES[found.outcome]}" if found.outcome is not None else "")
-    head: list[Part] = [Paragraph(f"{_side(found.baseline)} against {_side(found.candidate)}"), *_forced(found)]
+    title = "nsysprof compare" + (f": {OUTCOMES[comparison.outcome]}" if comparison.outcome is not None else "")
+    head: list[Part] = [
+        Paragraph(f"{_side(comparison.baseline)} against {_side(comparison.candidate)}"),
+        *_forced(comparison),
+    ]
     sections = [Section("", tuple(head))]
-    if found.outcome is not None:
-        sections.append(Section(f"gate: {OUTCOMES[found.outcome]}", (Gate(found.gate),), is_conclusion=True))
-    lines = filter(None, (step_line(found), wall_line(found), verdict_line(found)))
+    if comparison.outcome is not None:
+        sections.append(Section(f"gate: {OUTCOMES[comparison.outcome]}", (Gate(comparison.gate),), is_conclusion=True))
+    lines = filter(None, (step_line(comparison), wall_line(comparison), verdict_line(comparison)))
     sections.append(Section("", (Lines(tuple(lines), is_verdict=True),)))
-    changed = finding_lines(found.findings)
+    changed = finding_lines(comparison.findings)
     if changed:
         sections.append(Section("Findings", (Lines(tuple(changed)),)))
-    if found.memory is not None:
-        sections.append(Section("Memory of torch's allocator", memory_comparison_parts(found.memory)))
+    if comparison.memory is not None:
+        sections.append(Section("Memory of torch's allocator", memory_comparison_parts(comparison.memory)))
     sections += figure_sections(figures)
-    tables = (latency_table(found), range_table(found), part_table(found), kernel_table(found))
-    floor = floor_lines(found)
+    tables = (latency_table(comparison), range_table(comparison), part_table(comparison), kernel_table(comparison))
+    floor = floor_lines(comparison)
     sections += [
-        Section("", (*tables, Lines(open_questions(found)), Lines(floor))),
-        Section("Notes", (Notes(found.notes),)),
+        Section("", (*tables, Lines(open_questions(comparison)), Lines(floor))),
+        Section("Notes", (Notes(comparison.notes),)),
         Section(
             "Method and environment",
-            (Lines(found.method), _environment_table(found)),
+            (Lines(comparison.method), _environment_table(comparison)),
             in_terminal=False,
             is_folded=True,
         ),
@@ -94,23 +97,23 @@ def _side(side: Side) -> str:
     return f"{names}{more} ({', '.join(side.kinds)})"
 
 
-def _forced(found: VersionComparison) -> list[Part]:
-    if not found.differences:
+def _forced(comparison: VersionComparison) -> list[Part]:
+    if not comparison.differences:
         return []
     text = "NOT COMPARABLE, compared because of --ignore-conditions. A change may come from these differences:"
-    return [Paragraph(text, is_warning=True), Lines(difference_lines(found.differences))]
+    return [Paragraph(text, is_warning=True), Lines(difference_lines(comparison.differences))]
 
 
-def floor_lines(found: VersionComparison) -> tuple[str, ...]:
+def floor_lines(comparison: VersionComparison) -> tuple[str, ...]:
     """Return the noise floor that differences had to exceed, where it is known."""
-    latency = found.latency
+    latency = comparison.latency
     if not latency.changes or latency.floor_pct is None:
         return ()
     return (f"noise floor of one {latency.unit}: {latency.floor_pct:.2f} %, {latency.floor_from}",)
 
 
-def _environment_table(found: VersionComparison) -> Table:
-    old, new = found.baseline.environment, found.candidate.environment
+def _environment_table(comparison: VersionComparison) -> Table:
+    old, new = comparison.baseline.environment, comparison.candidate.environment
     rows: list[tuple[Cell, Cell, Cell]] = [(Cell("nsysprof"), Cell(VERSION), Cell(VERSION))]
     for fact in dict.fromkeys((*old, *new)):
         cells = (Cell(str(side.get(fact, "differs or unknown"))) for side in (old, new))
@@ -148,10 +151,10 @@ def finding_lines(findings: Sequence[FindingChange]) -> list[str]:
     return lines
 
 
-def latency_table(found: VersionComparison) -> Table:
+def latency_table(comparison: VersionComparison) -> Table:
     """Return one row for each case, those that need attention first."""
     order = [*_ORDER, None]
-    changes = sorted(found.latency.changes, key=lambda change: (order.index(change.verdict), -(change.ratio or 1)))
+    changes = sorted(comparison.latency.changes, key=lambda change: (order.index(change.verdict), -(change.ratio or 1)))
     columns = (
         Column("case", Unit.NAME),
         Column("baseline", Unit.NS, drop=3),
@@ -180,12 +183,12 @@ def _side_cell(side: SideOfCase) -> Cell:
     return Cell(side.median_ns, reason=side.status if side.median_ns is None else "")
 
 
-def open_questions(found: VersionComparison) -> tuple[str, ...]:
+def open_questions(comparison: VersionComparison) -> tuple[str, ...]:
     """Return why cases have no verdict and what to do, combined by reason."""
     groups: dict[tuple[str, str], list[str]] = {}
-    of_ranges = [change.wall_verdict for change in found.ranges if change.wall_verdict is not None]
-    of_step = [found.step.verdict] if found.step is not None and found.step.verdict is not None else []
-    for change in (*found.latency.changes, *of_step, *of_ranges):
+    of_ranges = [change.wall_verdict for change in comparison.ranges if change.wall_verdict is not None]
+    of_step = [comparison.step.verdict] if comparison.step is not None and comparison.step.verdict is not None else []
+    for change in (*comparison.latency.changes, *of_step, *of_ranges):
         if change.verdict is LatencyVerdict.INCONCLUSIVE:
             groups.setdefault((change.reason, change.next_step), []).append(change.case)
     return tuple(
@@ -193,18 +196,18 @@ def open_questions(found: VersionComparison) -> tuple[str, ...]:
     )
 
 
-def range_table(found: VersionComparison) -> Table:
+def range_table(comparison: VersionComparison) -> Table:
     """Return one row for each range: the candidate's numbers per call, with the change from the baseline.
 
     They come as compare_ranges orders them.
     """
-    shown = [name for name in METRICS if any(_says_something(change.metrics[name]) for change in found.ranges)]
+    shown = [name for name in METRICS if any(_says_something(change.metrics[name]) for change in comparison.ranges)]
     columns = [Column("range", Unit.NAME)]
     for name in shown:
-        changed = any(_has_changed(change.metrics[name]) for change in found.ranges)
+        changed = any(_has_changed(change.metrics[name]) for change in comparison.ranges)
         drop = _DROP[name] + (0 if changed or not _DROP[name] else _UNCHANGED)
         columns.append(Column(METRICS[name].title, _UNITS[METRICS[name].unit], drop))
-    judged = any(change.wall_verdict for change in found.ranges)
+    judged = any(change.wall_verdict for change in comparison.ranges)
     columns += [Column("wall [95 %]", Unit.QUOTIENT, drop=_DROP["launches"]), Column("verdict")] if judged else []
     rows: list[tuple[Any, ...]] = [
         (
@@ -212,7 +215,7 @@ def range_table(found: VersionComparison) -> Table:
             *(_metric_cell(change, name) for name in shown),
             *(_wall_verdict_cells(change) if judged else ()),
         )
-        for change in found.ranges
+        for change in comparison.ranges
     ]
     title = "Ranges (the candidate's numbers per call or instance, and the change)"
     return make_table(title, columns, rows, source=_JSON)
@@ -220,16 +223,16 @@ def range_table(found: VersionComparison) -> Table:
 
 def _wall_verdict_cells(change: RangeChange) -> tuple[Any, ...]:
     """Return the ratio of the range's time with its interval, and the verdict on it."""
-    found = change.wall_verdict
+    verdict = change.wall_verdict
     ratio, low, high = _wall_interval(change)
-    return Cell(ratio, low=low, high=high), "" if found is None or found.verdict is None else found.verdict.value
+    return Cell(ratio, low=low, high=high), "" if verdict is None or verdict.verdict is None else verdict.verdict.value
 
 
 def _wall_interval(change: RangeChange) -> tuple[float | None, float | None, float | None]:
     """Return the ratio of the times of the range, with the interval behind the verdict or else of these traces."""
-    found = change.wall_verdict
-    if found is not None and None not in (found.ratio, found.low, found.high):
-        return found.ratio, found.low, found.high
+    verdict = change.wall_verdict
+    if verdict is not None and None not in (verdict.ratio, verdict.low, verdict.high):
+        return verdict.ratio, verdict.low, verdict.high
     return change.wall_ratio, change.wall_ratio_low, change.wall_ratio_high
 
 
@@ -267,12 +270,12 @@ def _metric_cell(change: RangeChange, name: str) -> Cell:
     return Cell(metric.candidate, change=ValueChange(metric.change_pct, Unit.CHANGE_PERCENT, remark))
 
 
-def part_table(found: VersionComparison) -> Table:
+def part_table(comparison: VersionComparison) -> Table:
     """Return where the change of each range's wall time is, in parts that add up to it.
 
     The ranges of libraries come last. A narrow terminal leaves the parts out that changed least.
     """
-    changes = [change for change in found.ranges if change.parts is not None and any(change.parts.values())]
+    changes = [change for change in comparison.ranges if change.parts is not None and any(change.parts.values())]
     changes.sort(key=lambda change: (change.is_library, -abs(change.wall_change_ns or 0)))
     used = [part for part in PARTS if any((change.parts or {})[part] for change in changes)]
     size = {part: sum(abs((change.parts or {})[part]) for change in changes) for part in used}
@@ -292,7 +295,7 @@ def part_table(found: VersionComparison) -> Table:
     return make_table(title, columns, rows, source=_JSON)
 
 
-def kernel_table(found: VersionComparison) -> Table:
+def kernel_table(comparison: VersionComparison) -> Table:
     """Return kernels that appeared, disappeared, were renamed, ran more or less often, or took another time."""
     columns = (
         Column("range", Unit.NAME),
@@ -302,7 +305,9 @@ def kernel_table(found: VersionComparison) -> Table:
         Column("instances", Unit.COUNT, drop=1),
         Column("total", Unit.NS),
     )
-    rows = [_kernel_row(change, kernel) for change in found.ranges for kernel in change.kernels if kernel.is_notable]
+    rows = [
+        _kernel_row(change, kernel) for change in comparison.ranges for kernel in change.kernels if kernel.is_notable
+    ]
     return make_table("Kernels that changed", columns, rows, source=_JSON)
 
 
@@ -328,23 +333,23 @@ def _from_to(old: float, new: float) -> Cell:
 def difference_lines(differences: Sequence[Difference]) -> tuple[str, ...]:
     """Return lines such as `driver_version: 580.1 in the baseline, 590.4 in the candidate`."""
     return tuple(
-        f"{each.fact}: {' and '.join(each.baseline)} in the baseline, {' and '.join(each.candidate)} in the candidate"
-        for each in differences
+        f"{difference.fact}: {' and '.join(difference.baseline)} in the baseline, {' and '.join(difference.candidate)} in the candidate"
+        for difference in differences
     )
 
 
-def verdict_line(found: VersionComparison) -> str:
+def verdict_line(comparison: VersionComparison) -> str:
     """Return `2 SLOWER, 13 SAME` and what changed in the traces."""
-    judged = [change for change in found.latency.changes if change.verdict is not None]
+    judged = [change for change in comparison.latency.changes if change.verdict is not None]
     counts = {name: sum(change.verdict is name for change in judged) for name in _ORDER}
     parts = [f"{count} {name.value}" for name, count in counts.items() if count]
     text = f"Latency of {count_of(len(judged), 'case')}: {', '.join(parts)}." if parts else ""
-    alone = len(found.latency.changes) - len(judged)
+    alone = len(comparison.latency.changes) - len(judged)
     text += f" {count_of(alone, 'case')} {'was' if alone == 1 else 'were'} not measured on both sides." if alone else ""
-    ranges = [change for change in found.ranges if change.how == "both"]
-    if not found.ranges:
+    ranges = [change for change in comparison.ranges if change.how == "both"]
+    if not comparison.ranges:
         return text
-    moved = [(sum(change.how == how for change in found.ranges), how) for how in ("appeared", "vanished")]
+    moved = [(sum(change.how == how for change in comparison.ranges), how) for how in ("appeared", "vanished")]
     more = sum((change.metrics["launches"].change or 0) > 0 for change in ranges)
     less = sum((change.metrics["launches"].change or 0) < 0 for change in ranges)
     moved += [(more, "with more launches"), (less, "with fewer")]
@@ -353,9 +358,9 @@ def verdict_line(found: VersionComparison) -> str:
     return f"{text} {count_of(len(ranges), 'range')} on both sides; {tail}.".strip()
 
 
-def step_line(found: VersionComparison) -> str:
+def step_line(comparison: VersionComparison) -> str:
     """Return how the time of a step changed; empty where it is unknown."""
-    change = found.step
+    change = comparison.step
     if change is None:
         return ""
     size = abs(change.change_pct)
@@ -374,13 +379,13 @@ def step_line(found: VersionComparison) -> str:
     return text + (unmarked if change.per == STEP else "")
 
 
-def wall_line(found: VersionComparison) -> str:
+def wall_line(comparison: VersionComparison) -> str:
     """Return how the wall time of the comparison's headline range changed; empty if it has none."""
-    change = found.headline
+    change = comparison.headline
     if change is None:
         return ""
     wall = change.metrics["wall"]
-    where = "On the host, " if found.step is not None else ""
+    where = "On the host, " if comparison.step is not None else ""
     text = f"{where}{_label(change)} takes {format_ns(wall.candidate)} instead of {format_ns(wall.baseline)} on average"
     text += f" ({_change(wall.change_pct or 0.0)})"
     if change.wall_verdict is None or change.wall_verdict.verdict is None:
@@ -407,44 +412,46 @@ JSON = "compare.json"
 FORMAT_VERSION = 1  # of compare.json
 
 
-def write_compare(found: VersionComparison, folder: Path, *, figures: bool) -> list[Path]:
+def write_compare(comparison: VersionComparison, folder: Path, *, figures: bool) -> list[Path]:
     """Write compare.json, figures and reports into `folder`, and return their paths. Raises OutputError."""
-    written = [write_whole(folder / JSON, encode_json(comparison_json(found)))]
-    pictures = _write_figures(found, folder) if figures and can_draw() else []
-    report = compare_report(found, pictures)
+    written = [write_whole(folder / JSON, encode_json(comparison_json(comparison)))]
+    pictures = _write_figures(comparison, folder) if figures and can_draw() else []
+    report = compare_report(comparison, pictures)
     return [*written, *figure_paths(pictures, folder), *write_report(report, folder)]
 
 
-def _write_figures(found: VersionComparison, folder: Path) -> list[Figure]:
+def _write_figures(comparison: VersionComparison, folder: Path) -> list[Figure]:
     from nsysprof.report.figures.compare import draw_parts, draw_ratios
 
-    draw = {"ratios": partial(draw_ratios, found), "parts": partial(draw_parts, found)}
+    draw = {"ratios": partial(draw_ratios, comparison), "parts": partial(draw_parts, comparison)}
     return write_figures(
-        draw, {"ratios": partial(describe_ratios, found), "parts": partial(describe_parts, found)}, folder
+        draw, {"ratios": partial(describe_ratios, comparison), "parts": partial(describe_parts, comparison)}, folder
     )
 
 
-def comparison_json(found: VersionComparison) -> dict[str, Any]:
+def comparison_json(comparison: VersionComparison) -> dict[str, Any]:
     """Return a comparison as it is written to files and printed by --json; unknown is null."""
     ranges = []
-    for change in found.ranges:
+    for change in comparison.ranges:
         data = json_value(change)
         for name, metric in change.metrics.items():
             data["metrics"][name] |= {"change": metric.change, "change_pct": metric.change_pct}
         ranges.append(data)
     return {
         "format_version": FORMAT_VERSION,
-        "outcome": found.outcome,
-        "baseline": json_value(found.baseline),
-        "candidate": json_value(found.candidate),
-        "differences": json_value(found.differences),
-        "forced": found.forced,
-        "latency": json_value(found.latency),
-        "step": None if found.step is None else {**json_value(found.step), "change_pct": found.step.change_pct},
+        "outcome": comparison.outcome,
+        "baseline": json_value(comparison.baseline),
+        "candidate": json_value(comparison.candidate),
+        "differences": json_value(comparison.differences),
+        "forced": comparison.forced,
+        "latency": json_value(comparison.latency),
+        "step": None
+        if comparison.step is None
+        else {**json_value(comparison.step), "change_pct": comparison.step.change_pct},
         "ranges": ranges,
-        "findings": json_value(found.findings),
-        "memory": json_value(found.memory),
-        "gate": json_value(found.gate),
-        "notes": json_value(found.notes),
-        "method": list(found.method),
+        "findings": json_value(comparison.findings),
+        "memory": json_value(comparison.memory),
+        "gate": json_value(comparison.gate),
+        "notes": json_value(comparison.notes),
+        "method": list(comparison.method),
     }

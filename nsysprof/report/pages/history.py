@@ -91,7 +91,9 @@ def _newest_lines(cases: Sequence[CaseHistory]) -> tuple[str, ...]:
     lines = [
         f"{name} takes {abs(change):.1f} % {'longer' if change > 0 else 'less'} than in the run before: "
         f"{format_ns(later.median_ns)} instead of {format_ns(earlier.median_ns)}."
-        for change, name, (earlier, later) in sorted(changes, key=lambda each: -abs(each[0]))[:_MOST_LINES]
+        for change, name, (earlier, later) in sorted(changes, key=lambda change_and_case: -abs(change_and_case[0]))[
+            :_MOST_LINES
+        ]
     ]
     counts = (
         (len(changes) - len(lines), "more changed by more than the intervals of both runs"),
@@ -105,19 +107,19 @@ def _newest_lines(cases: Sequence[CaseHistory]) -> tuple[str, ...]:
 
 def _oldest_lines(cases: Sequence[CaseHistory]) -> tuple[str, ...]:
     """Return how many cases have changed since their oldest run, of those that have more than two, and the worst."""
-    found = []
+    changes = []
     for case in cases:
         timed = case.comparable() if case.timed else ()
         change = case.change_pct(timed[0], timed[-1]) if len(timed) > 2 and case.overlaps_oldest is False else None
         if change is not None:
-            found.append((change, case.name))
-    if not found:
+            changes.append((change, case.name))
+    if not changes:
         return ()
-    longer = sum(change > 0 for change, _ in found)
-    most, name = max(found, key=lambda each: abs(each[0]))
+    longer = sum(change > 0 for change, _ in changes)
+    most, name = max(changes, key=lambda change_and_name: abs(change_and_name[0]))
     return (
         f"Cases that take longer than in the oldest run under the same conditions: {longer}; less: "
-        f"{len(found) - longer}; the largest change is of {name}: {most:+.1f} %.",
+        f"{len(changes) - longer}; the largest change is of {name}: {most:+.1f} %.",
     )
 
 

@@ -90,7 +90,7 @@ def _row(answer: EligibilityAnswer) -> tuple[Any, ...]:
     ran = answer.ran
     why = "" if answer.eligible else answer.reason
     if answer.constraints:
-        why = "; ".join(describe_constraint(each) for each in answer.constraints)
+        why = "; ".join(describe_constraint(constraint) for constraint in answer.constraints)
     return (
         answer.backend,
         answer.eligible,
@@ -137,4 +137,4 @@ def _lines(call: AttentionCall, answer: EligibilityAnswer) -> list[str]:
 
 
 def _describe_changes(call: AttentionCall, other: AttentionCall) -> str:
-    return ", ".join(f"{name} {each['to']}" for name, each in changes(call, other).items())
+    return ", ".join(f"{name} {bounds['to']}" for name, bounds in changes(call, other).items())

@@ -44,10 +44,10 @@ def write_memory(memory: AllocatorMemory, folder: Path, *, figures: bool) -> lis
     return [*written, *figure_paths(pictures, folder), *write_report(memory_report(memory, pictures), folder)]
 
 
-def write_memory_comparison(found: MemoryComparison, folder: Path) -> list[Path]:
+def write_memory_comparison(comparison: MemoryComparison, folder: Path) -> list[Path]:
     """Write compare.json, report.md and report.html of two snapshots; return their paths."""
-    written = write_whole(folder / "compare.json", encode_json(found.to_json()))
-    return [written, *write_report(memory_comparison_report(found), folder)]
+    written = write_whole(folder / "compare.json", encode_json(comparison.to_json()))
+    return [written, *write_report(memory_comparison_report(comparison), folder)]
 
 
 _METHOD = (
@@ -66,28 +66,31 @@ def memory_report(memory: AllocatorMemory, figures: Sequence[Figure] = ()) -> Re
     return Report(memory.path_name, tuple(sections))
 
 
-def memory_comparison_report(found: MemoryComparison) -> Report:
+def memory_comparison_report(comparison: MemoryComparison) -> Report:
     """Return the peaks of both sides, and the lines that explain their difference."""
-    return Report(f"{found.baseline} against {found.candidate}", (Section("Memory", memory_comparison_parts(found)),))
+    return Report(
+        f"{comparison.baseline} against {comparison.candidate}",
+        (Section("Memory", memory_comparison_parts(comparison)),),
+    )
 
 
-def memory_comparison_parts(found: MemoryComparison) -> tuple[Part, ...]:
+def memory_comparison_parts(comparison: MemoryComparison) -> tuple[Part, ...]:
     """Return the verdict on the peaks of both sides, and the lines that explain their difference."""
-    change = found.candidate_peak_bytes - found.baseline_peak_bytes
+    change = comparison.candidate_peak_bytes - comparison.baseline_peak_bytes
     verdict = (
-        f"The peak is {format_bytes(found.candidate_peak_bytes)}, and was {format_bytes(found.baseline_peak_bytes)}: "
+        f"The peak is {format_bytes(comparison.candidate_peak_bytes)}, and was {format_bytes(comparison.baseline_peak_bytes)}: "
         f"{'+' if change > 0 else ''}{format_bytes(change)}."
     )
     least = min(_LEAST_CHANGE_BYTES, abs(change))
     rows = [
         (
-            Cell(each.owner, remark=f"(now {each.now})" if each.now else ""),
-            each.baseline_bytes,
-            each.candidate_bytes,
-            Cell(each.difference_bytes, is_signed=True),
+            Cell(owner.owner, remark=f"(now {owner.now})" if owner.now else ""),
+            owner.baseline_bytes,
+            owner.candidate_bytes,
+            Cell(owner.difference_bytes, is_signed=True),
         )
-        for each in found.changes
-        if each.difference_bytes and abs(each.difference_bytes) >= least
+        for owner in comparison.changes
+        if owner.difference_bytes and abs(owner.difference_bytes) >= least
     ]
     columns = (
         Column("owner", Unit.NAME), Column("baseline", Unit.BYTES, drop=1), Column("candidate", Unit.BYTES, drop=1),

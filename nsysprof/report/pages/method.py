@@ -20,8 +20,8 @@ def coverage_line(analysis: Analysis) -> str:
     if coverage.kernels == 0 and analysis.totals.kernel_count is None:
         text = f"an unknown number of {words.works}"
     caused = ((coverage.adopted_kernels, "adopted"), (coverage.captured_kernels, "captured"))
-    told = ", ".join(f"{count:,} {kind}" for count, kind in caused if count)
-    text += f" ({told})" if told else ""
+    caused_counts = ", ".join(f"{count:,} {kind}" for count, kind in caused if count)
+    text += f" ({caused_counts})" if caused_counts else ""
     text += "".join(f", {count:,} {reason}" for reason, count in coverage.reasons.items())
     if coverage.launches == 0 and analysis.totals.launch_count is None:
         text += f" and of {words.launches}"
@@ -35,10 +35,8 @@ def _graph_line(coverage: Coverage) -> str:
     """Return ` Of 400 kernels of replayed graphs, 400 lead to the call that created their node.`, or nothing."""
     if not coverage.graph_kernels:
         return ""
-    found = coverage.graph_kernels - sum(coverage.graph_reasons.values())
-    text = (
-        f" Of {coverage.graph_kernels:,} kernels of replayed graphs, {found:,} lead to the call that created their node"
-    )
+    created_kernels = coverage.graph_kernels - sum(coverage.graph_reasons.values())
+    text = f" Of {coverage.graph_kernels:,} kernels of replayed graphs, {created_kernels:,} lead to the call that created their node"
     return text + "".join(f", {count:,} are {reason}" for reason, count in coverage.graph_reasons.items()) + "."
 
 

@@ -44,28 +44,28 @@ from nsysprof.results.program_runs import (
 from nsysprof.units import format_bytes
 
 
-def program_report(found: ProgramComparison) -> Report:
+def program_report(comparison: ProgramComparison) -> Report:
     """Return the report of a program on two sides."""
-    title = "nsysprof bench" + (f": {OUTCOMES[found.outcome]}" if found.outcome is not None else "")
-    head = Paragraph(f"{found.change.case}: {found.baseline.label} against {found.candidate.label}")
+    title = "nsysprof bench" + (f": {OUTCOMES[comparison.outcome]}" if comparison.outcome is not None else "")
+    head = Paragraph(f"{comparison.change.case}: {comparison.baseline.label} against {comparison.candidate.label}")
     sections = [Section("", (head,))]
-    if found.outcome is not None:
-        sections.append(Section(f"gate: {OUTCOMES[found.outcome]}", (Gate(found.gate),), is_conclusion=True))
+    if comparison.outcome is not None:
+        sections.append(Section(f"gate: {OUTCOMES[comparison.outcome]}", (Gate(comparison.gate),), is_conclusion=True))
     return Report(
         title,
         (
             *sections,
-            Section("", (Lines((comparison_line(found),), is_verdict=True), Lines(detail_lines(found)))),
-            Section("", (side_table([("", found)]),)),
-            Section("Notes", (Notes(found.notes),)),
-            Section("Method", (Lines(found.method),), in_terminal=False, is_folded=True),
+            Section("", (Lines((comparison_line(comparison),), is_verdict=True), Lines(detail_lines(comparison)))),
+            Section("", (side_table([("", comparison)]),)),
+            Section("Notes", (Notes(comparison.notes),)),
+            Section("Method", (Lines(comparison.method),), in_terminal=False, is_folded=True),
         ),
     )
 
 
-def comparison_line(found: ProgramComparison) -> str:
+def comparison_line(comparison: ProgramComparison) -> str:
     """Return the verdict on the time of a step, with its interval, in one sentence."""
-    change = found.change
+    change = comparison.change
     if change.verdict is None or change.ratio is None:
         old, new = change.baseline, change.candidate
         if old.status != "ok":
@@ -81,22 +81,22 @@ def _percent(ratio: float | None) -> str:
     return "unknown" if ratio is None else f"{100 * ratio:.1f} %"
 
 
-def detail_lines(found: ProgramComparison) -> tuple[str, ...]:
+def detail_lines(comparison: ProgramComparison) -> tuple[str, ...]:
     """Return more details: where times come from, why a verdict is missing, memory, values, and the policy's calls."""
-    change, lines = found.change, [f"Times are from {found.source or 'nothing'}."]
+    change, lines = comparison.change, [f"Times are from {comparison.source or 'nothing'}."]
     if change.reason and change.verdict is not None:
         lines.append(f"{change.reason.capitalize()}.{f' {change.next_step}' if change.next_step else ''}")
-    old, new = found.baseline.peak_bytes, found.candidate.peak_bytes
+    old, new = comparison.baseline.peak_bytes, comparison.candidate.peak_bytes
     if old and new is not None:
         told = f"Peak memory: {format_bytes(old)} to {format_bytes(new)} ({100 * (new / old - 1):+.1f} %)"
-        reserved = found.baseline.reserved_bytes, found.candidate.reserved_bytes
+        reserved = comparison.baseline.reserved_bytes, comparison.candidate.reserved_bytes
         if reserved[0] is not None and reserved[1] is not None:
             told += f"; reserved {format_bytes(reserved[0])} to {format_bytes(reserved[1])}"
         lines.append(f"{told}.")
-    lines += [memory_line(each) for each in found.memory]
-    if found.values is not None:
-        lines.append(values_line(found.values))
-    use = found.candidate.use
+    lines += [memory_line(memory) for memory in comparison.memory]
+    if comparison.values is not None:
+        lines.append(values_line(comparison.values))
+    use = comparison.candidate.use
     if use is not None:
         compiled = f", {use.compiled} forms were compiled with a rule" if use.compiled else ""
         told = f"{use.calls:,} calls ran as tuned, {use.left:,} were left to torch{compiled}"
@@ -105,12 +105,12 @@ def detail_lines(found: ProgramComparison) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def memory_line(found: MemoryChange) -> str:
+def memory_line(memory: MemoryChange) -> str:
     """Return by how much memory certainly differs, with the runs that show it, in one sentence."""
-    old, new = found.baseline_bytes, found.candidate_bytes
-    what = "It reserves" if found.kind is MemoryKind.RESERVED else "It needs"
-    more = "less" if found.is_lower else "more"
-    amount = found.saved_bytes if found.is_lower else min(new) - max(old)
+    old, new = memory.baseline_bytes, memory.candidate_bytes
+    what = "It reserves" if memory.kind is MemoryKind.RESERVED else "It needs"
+    more = "less" if memory.is_lower else "more"
+    amount = memory.saved_bytes if memory.is_lower else min(new) - max(old)
     runs = f"{_span(old)} in {len(old)} runs of the baseline, {_span(new)} in {len(new)} of the candidate"
     return f"{what} at least {format_bytes(amount)} {more} memory: {runs}."
 
@@ -137,8 +137,8 @@ def side_table(comparisons: Sequence[tuple[str, ProgramComparison]]) -> Table:
     comparisons: each comparison with its name; an empty name for the only one.
     """
     rows: list[tuple[Cell | str, ...]] = []
-    for title, found in comparisons:
-        for name, side in (("baseline", found.baseline), ("candidate", found.candidate)):
+    for title, comparison in comparisons:
+        for name, side in (("baseline", comparison.baseline), ("candidate", comparison.candidate)):
             rows.append((f"{title} {name}".strip(), side.label, *_facts(side)))
     columns = (
         Column("side", Unit.NAME),
@@ -157,9 +157,9 @@ def _facts(side: ProgramSideSummary) -> tuple[Cell, ...]:
     return tuple(Cell(value) for value in values)
 
 
-def parts_of(found: ProgramComparison) -> tuple[Part, ...]:
+def parts_of(comparison: ProgramComparison) -> tuple[Part, ...]:
     """Return the parts by which a larger report describes one comparison."""
-    return (Lines((comparison_line(found), *detail_lines(found))), Notes(found.notes))
+    return (Lines((comparison_line(comparison), *detail_lines(comparison))), Notes(comparison.notes))
 
 
 _JSON = "optimize.json"
@@ -175,51 +175,57 @@ _MET = {
 }
 
 
-def optimize_report(found: Optimization) -> Report:
+def optimize_report(optimization: Optimization) -> Report:
     """Return the page of an optimization."""
     sections = [
-        Section("", (Paragraph(" ".join(found.program)), Lines(answer_lines(found), is_verdict=True))),
-        *_what_to_paste(found),
+        Section("", (Paragraph(" ".join(optimization.program)), Lines(answer_lines(optimization), is_verdict=True))),
+        *_what_to_paste(optimization),
     ]
-    if found.uses or found.answer is not OptimizationAnswer.FAILED:  # which tells nothing of its calls
-        sections.append(Section("What ran", (Lines((*_attention_lines(found), *found.remarks)), _use_table(found))))
-    if found.attempts:
-        sections.append(Section("What was tried", (_attempt_table(found), *_attempt_parts(found))))
-    if found.suggestions:
+    if optimization.uses or optimization.answer is not OptimizationAnswer.FAILED:  # which tells nothing of its calls
+        sections.append(
+            Section(
+                "What ran", (Lines((*_attention_lines(optimization), *optimization.remarks)), _use_table(optimization))
+            )
+        )
+    if optimization.attempts:
+        sections.append(Section("What was tried", (_attempt_table(optimization), *_attempt_parts(optimization))))
+    if optimization.suggestions:
         sections.append(
             Section(
                 "What could not be tried without changing the program",
-                (Lines(tuple(each.text for each in found.suggestions)),),
+                (Lines(tuple(suggestion.text for suggestion in optimization.suggestions)),),
             )
         )
     return Report(
         "nsysprof optimize",
         (
             *sections,
-            Section("Where the time went", (_step_table(found),)),
-            Section("Notes", (Notes(found.notes),)),
+            Section("Where the time went", (_step_table(optimization),)),
+            Section("Notes", (Notes(optimization.notes),)),
         ),
     )
 
 
-def answer_lines(found: Optimization) -> tuple[str, ...]:
+def answer_lines(optimization: Optimization) -> tuple[str, ...]:
     """Return what is faster or needs less memory, and by how much, or that nothing does, with attention's share."""
-    memory = tuple(_memory_line(attempt) for attempt in found.attempts if attempt.saves_memory)
-    if found.answer is OptimizationAnswer.FASTER:
-        return (*(_gain_line(attempt) for attempt in found.attempts if attempt.is_better), *memory)
-    if found.answer is OptimizationAnswer.FAILED:
-        return (found.failure, *memory)
-    undecided = _undecided_lines(found)
-    if found.answer is OptimizationAnswer.LESS_MEMORY:
-        return (*memory, *(undecided or (_answer_without_a_gain(found),)), *_promising(found))
-    if found.answer is OptimizationAnswer.UNDECIDED_ATTEMPTS:
-        return (*undecided, *_promising(found))
-    return (_answer_without_a_gain(found), *_promising(found))
+    memory = tuple(_memory_line(attempt) for attempt in optimization.attempts if attempt.saves_memory)
+    if optimization.answer is OptimizationAnswer.FASTER:
+        return (*(_gain_line(attempt) for attempt in optimization.attempts if attempt.is_better), *memory)
+    if optimization.answer is OptimizationAnswer.FAILED:
+        return (optimization.failure, *memory)
+    undecided = _undecided_lines(optimization)
+    if optimization.answer is OptimizationAnswer.LESS_MEMORY:
+        return (*memory, *(undecided or (_answer_without_a_gain(optimization),)), *_promising(optimization))
+    if optimization.answer is OptimizationAnswer.UNDECIDED_ATTEMPTS:
+        return (*undecided, *_promising(optimization))
+    return (_answer_without_a_gain(optimization), *_promising(optimization))
 
 
-def _undecided_lines(found: Optimization) -> tuple[str, ...]:
+def _undecided_lines(optimization: Optimization) -> tuple[str, ...]:
     """Return which attempts are undecided, and how many turns would decide them."""
-    open_ones = [each for each in found.attempts if each.comparison.change.verdict is LatencyVerdict.INCONCLUSIVE]
+    open_ones = [
+        each for each in optimization.attempts if each.comparison.change.verdict is LatencyVerdict.INCONCLUSIVE
+    ]
     if not open_ones:
         return ()
     names = ", ".join(attempt.name for attempt in open_ones)
@@ -250,12 +256,14 @@ def _memory_line(attempt: Attempt) -> str:
     )
 
 
-def _promising(found: Optimization) -> tuple[str, ...]:
+def _promising(optimization: Optimization) -> tuple[str, ...]:
     """Return a sentence about the undecided shape that could save the most by what was measured so far."""
-    faster = [(lead, use) for use in found.tuned if (lead := _lead(use)) is not None]
+    faster = [(lead, use) for use in optimization.tuned if (lead := _lead(use)) is not None]
     if not faster:
         return ()
-    lead, first = max(faster, key=lambda each: (1 - 1 / each[0]) * (each[1].share_pct or 0.0))
+    lead, first = max(
+        faster, key=lambda speedup_and_use: (1 - 1 / speedup_and_use[0]) * (speedup_and_use[1].share_pct or 0.0)
+    )
     share = "" if first.share_pct is None else f" ({first.share_pct:.1f} % of the kernels' time)"
     if first.search_ended:
         why = ""
@@ -284,39 +292,41 @@ def _gain_line(attempt: Attempt) -> str:
     return f"With {attempt.name}, a step is {_shorter(change.ratio)} shorter [{low}, {high}]."
 
 
-def _answer_without_a_gain(found: Optimization) -> str:
+def _answer_without_a_gain(optimization: Optimization) -> str:
     """Return why no attempt is faster, as far as that is known."""
-    share = found.attention_share_pct
-    told = "its share of the time is unknown" if share is None else f"attention has {share:.1f} % of the kernels' time"
-    if not found.uses:
-        told = "no call of attention was seen"
-    if found.answer is OptimizationAnswer.FUSE_FIRST:
+    share = optimization.attention_share_pct
+    share_text = (
+        "its share of the time is unknown" if share is None else f"attention has {share:.1f} % of the kernels' time"
+    )
+    if not optimization.uses:
+        share_text = "no call of attention was seen"
+    if optimization.answer is OptimizationAnswer.FUSE_FIRST:
         text = "The program's attention runs in separate operations: fusing them is the first thing to try"
-        return f"{text}; {told}. The change is described below; it cannot be tried without changing the program."
-    if found.answer is OptimizationAnswer.UNDECIDED_SHAPES:
-        shapes = count_of(sum(use.why == UNDECIDED for use in found.tuned), "shape")
+        return f"{text}; {share_text}. The change is described below; it cannot be tried without changing the program."
+    if optimization.answer is OptimizationAnswer.UNDECIDED_SHAPES:
+        shapes = count_of(sum(use.why == UNDECIDED for use in optimization.tuned), "shape")
         more = "by all samples of a search"
-        if any(use.needs_budget for use in found.tuned):
+        if any(use.needs_budget for use in optimization.tuned):
             more = "before the budget ended: give more --budget"
-        return f"No backend was shown to be faster, but {shapes} could not be decided {more}; {told}."
-    if found.answer is OptimizationAnswer.NOT_TUNED:
-        return f"No shape of the program was tuned, so nothing is known about other backends; {told}."
-    if found.answer is OptimizationAnswer.NO_OTHER_BACKEND:
-        return f"Your program gains nothing from another backend; {told}."
-    return f"Nothing was found that makes your program faster; {told}."
+        return f"No backend was shown to be faster, but {shapes} could not be decided {more}; {share_text}."
+    if optimization.answer is OptimizationAnswer.NOT_TUNED:
+        return f"No shape of the program was tuned, so nothing is known about other backends; {share_text}."
+    if optimization.answer is OptimizationAnswer.NO_OTHER_BACKEND:
+        return f"Your program gains nothing from another backend; {share_text}."
+    return f"Nothing was found that makes your program faster; {share_text}."
 
 
 def _shorter(ratio: float | None) -> str:
     return "unknown" if ratio is None else f"{100 * (1 - ratio):.1f} %"
 
 
-def _what_to_paste(found: Optimization) -> list[Section]:
+def _what_to_paste(optimization: Optimization) -> list[Section]:
     """Return what to set or to write into the program: for the fastest attempt, and for the one with least memory."""
     sections = []
-    if found.best is not None:
-        sections.append(Section("What to use", _ways_to_set(found.best)))
-    if found.smallest is not None and found.smallest is not found.best:
-        sections.append(Section("What to use for less memory", _ways_to_set(found.smallest)))
+    if optimization.best is not None:
+        sections.append(Section("What to use", _ways_to_set(optimization.best)))
+    if optimization.smallest is not None and optimization.smallest is not optimization.best:
+        sections.append(Section("What to use for less memory", _ways_to_set(optimization.smallest)))
     return sections
 
 
@@ -328,30 +338,33 @@ def _ways_to_set(attempt: Attempt) -> tuple[Part, ...]:
     )
 
 
-def _attention_lines(found: Optimization) -> tuple[str, ...]:
-    if not found.uses:
+def _attention_lines(optimization: Optimization) -> tuple[str, ...]:
+    if not optimization.uses:
         return (
             "No call of attention was seen. Calls in C++ extensions and in processes other than Python's are not seen.",
         )
-    share = found.attention_share_pct
-    told = "unknown: the trace has no GPU work" if share is None else f"{share:.1f} % of the time of all kernels"
-    calls = sum(use.calls for use in found.uses)
-    return (f"Attention: {told}; {count_of(calls, 'call')} of {count_of(len(found.uses), 'shape')}.", *_changing(found))
+    share = optimization.attention_share_pct
+    share_text = "unknown: the trace has no GPU work" if share is None else f"{share:.1f} % of the time of all kernels"
+    calls = sum(use.calls for use in optimization.uses)
+    return (
+        f"Attention: {share_text}; {count_of(calls, 'call')} of {count_of(len(optimization.uses), 'shape')}.",
+        *_changing(optimization),
+    )
 
 
-def _changing(found: Optimization) -> list[str]:
+def _changing(optimization: Optimization) -> list[str]:
     """Return a sentence for each line of the program whose shapes change from call to call."""
     return [
-        f"{each.site or 'One place'} calls attention with {each.shapes} shapes: where they change at each step, "
+        f"{site.site or 'One place'} calls attention with {site.shapes} shapes: where they change at each step, "
         "no policy has a rule for the next one. Pad to a few lengths, or use a cache of fixed size."
-        for each in found.changing_sites
+        for site in optimization.changing_sites
     ]
 
 
-def _use_table(found: Optimization) -> Table:
-    best = {(use.site, use.shape): use for use in found.tuned}
+def _use_table(optimization: Optimization) -> Table:
+    best = {(use.site, use.shape): use for use in optimization.tuned}
     rows = []
-    for use in found.uses:
+    for use in optimization.uses:
         tuned = None if use.shape is None else best.get((use.site, use.shape))
         answer = Cell(use.not_tuned) if tuned is None else Cell(_answer(tuned))
         over = tuned.over_auto if tuned is not None and tuned.in_policy else None
@@ -389,9 +402,9 @@ def _name_shape(shape: Shape) -> str:
     return f"B{shape.batch} H{heads} S{length} D{shape.head_dim} {shape.dtype} {causal} {shape.pass_}"
 
 
-def _attempt_table(found: Optimization) -> Table:
+def _attempt_table(optimization: Optimization) -> Table:
     rows = []
-    for attempt in found.attempts:
+    for attempt in optimization.attempts:
         change = attempt.comparison.change
         measured = None if change.ratio is None else 100 * (1 - change.ratio)
         low = None if change.high is None else 100 * (1 - change.high)
@@ -412,9 +425,9 @@ def _attempt_table(found: Optimization) -> Table:
     return make_table("Attempts", columns, rows, source=_JSON)
 
 
-def _attempt_parts(found: Optimization) -> list[Part]:
+def _attempt_parts(optimization: Optimization) -> list[Part]:
     parts: list[Part] = []
-    for attempt in found.attempts:
+    for attempt in optimization.attempts:
         first = f"{attempt.name}: {comparison_line(attempt.comparison)}"
         parts.append(Lines((first, *_prediction_lines(attempt), *detail_lines(attempt.comparison))))
     return parts
@@ -430,11 +443,14 @@ def _prediction_lines(attempt: Attempt) -> tuple[str, ...]:
     return (f"{text}; {_MET[attempt.prediction]}.",)
 
 
-def _step_table(found: Optimization) -> Table:
+def _step_table(optimization: Optimization) -> Table:
     """Return the steps with their times; what the runs before took has a column where there were any."""
-    before = sum(step.earlier_s for step in found.steps)
+    before = sum(step.earlier_s for step in optimization.steps)
     rows = []
-    for step in (*found.steps, OptimizeStep("in all", sum(step.seconds for step in found.steps), "", before)):
+    for step in (
+        *optimization.steps,
+        OptimizeStep("in all", sum(step.seconds for step in optimization.steps), "", before),
+    ):
         earlier = (Cell(step.earlier_s * 1e9 or None),) if before else ()
         rows.append((step.name, step.seconds * 1e9, *earlier, step.outcome))
     earlier_column = (Column("in the runs before", Unit.NS),) if before else ()

@@ -148,8 +148,8 @@ def _join_alike(rows: list[RangeRow]) -> list[RangeRow]:
     alike: dict[str, list[RangeRow]] = {}
     for row in rows:
         alike.setdefault(row.name, []).append(row)
-    found = [some[0] if len(some) == 1 else _folded(some, label) for label, some in alike.items()]
-    return sorted(found, key=lambda row: -row.numbers["wall_ns"])
+    joined_rows = [some[0] if len(some) == 1 else _folded(some, label) for label, some in alike.items()]
+    return sorted(joined_rows, key=lambda row: -row.numbers["wall_ns"])
 
 
 def _folded(rows: list[RangeRow], label: str = "") -> RangeRow:
@@ -173,10 +173,10 @@ def _of_names(ranges: pd.DataFrame) -> list[dict[Any, Any]]:
 
 def _by_name(ranges: pd.DataFrame) -> dict[Any, dict[str, Any]]:
     """Return what ranges.csv has of each family, by family, style and domain."""
-    found: dict[Any, dict[str, Any]] = {}
+    numbers_by_name: dict[Any, dict[str, Any]] = {}
     wanted = ranges[["family", "style", "domain", *_OF_NAME, _PEAK]]  # a row is costly, and more so with all columns
     for row in wanted.to_dict("records"):
-        numbers = found.setdefault((row["family"], row["style"], row["domain"]), {})
+        numbers = numbers_by_name.setdefault((row["family"], row["style"], row["domain"]), {})
         for name in (*_OF_NAME, _PEAK):
             value = known(row[name])
             if name not in numbers:
@@ -185,7 +185,7 @@ def _by_name(ranges: pd.DataFrame) -> dict[Any, dict[str, Any]]:
                 numbers[name] = None
             else:
                 numbers[name] = max(numbers[name], value) if name == _PEAK else numbers[name] + value
-    return found
+    return numbers_by_name
 
 
 # XLA: `Thunk:#name=jit(step)/jvp()/dot_general,hlo_op=command_buffer_1,unique_hlo_op_id=3#`.
@@ -203,12 +203,12 @@ def step_label(per: str) -> str:
 
 def range_label(name: str) -> str:
     """Return the name of a range, or the kind and the subject of one that XLA annotated (`Thunk command_buffer_1`)."""
-    found = _XLA.match(name)
-    if found is None:
+    match = _XLA.match(name)
+    if match is None:
         return name
-    fields = dict(_FIELD.findall(found[2]))
+    fields = dict(_FIELD.findall(match[2]))
     telling = next((fields[key] for key in _TELLING if key in fields), None)
-    return name if telling is None else f"{found[1]} {telling}"
+    return name if telling is None else f"{match[1]} {telling}"
 
 
 def qualified_name(name: str | None, domain: str | None) -> str:

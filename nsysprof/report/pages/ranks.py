@@ -56,74 +56,74 @@ JSON = "ranks.json"
 
 
 def write_ranks(
-    found: RanksAnalysis, out: Path, *, figures: bool, svg: bool, progress: Callable[[str], None]
+    job: RanksAnalysis, out: Path, *, figures: bool, svg: bool, progress: Callable[[str], None]
 ) -> list[Path]:
     """Write everything into `out`, and return the paths. ranks.json comes last, to show that the folder is complete."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         (out / JSON).unlink(missing_ok=True)
-        written = [write_whole(out / file.name, render_csv(table, file)) for file, table in _tables(found)]
-        pictures = _write_figures(found, out, svg, progress) if figures and can_draw() else []
-        written += [*figure_paths(pictures, out, svg=svg), *_write_report(found, pictures, out)]
-        text = plain_json(ranks_json(found))
+        written = [write_whole(out / file.name, render_csv(table, file)) for file, table in _tables(job)]
+        pictures = _write_figures(job, out, svg, progress) if figures and can_draw() else []
+        written += [*figure_paths(pictures, out, svg=svg), *_write_report(job, pictures, out)]
+        text = plain_json(ranks_json(job))
         return [*written, write_whole(out / JSON, text.encode("utf-8", "replace"))]
     except OSError as error:
         raise output_error(out, error) from error
 
 
-def _write_report(found: RanksAnalysis, figures: list[Figure], out: Path) -> list[Path]:
-    return write_report(ranks_report(found, figures, timeline=ranks_timeline_data(found)), out)
+def _write_report(job: RanksAnalysis, figures: list[Figure], out: Path) -> list[Path]:
+    return write_report(ranks_report(job, figures, timeline=ranks_timeline_data(job)), out)
 
 
-def ranks_json(found: RanksAnalysis) -> dict[str, Any]:
+def ranks_json(job: RanksAnalysis) -> dict[str, Any]:
     """Return ranks.json. In it null is unknown, and a note says why."""
-    stragglers = to_records(found.stragglers)
+    stragglers = to_records(job.stragglers)
     return {
         "format_version": FORMAT_VERSION,
         "nsysprof_version": VERSION,
-        "ranks_read": len(found.read),
-        "ranks_given": len(found.rows),
-        "imbalance_pct": found.imbalance_pct,
-        "straggler_evidence": found.straggler_evidence or None,
+        "ranks_read": len(job.read),
+        "ranks_given": len(job.rows),
+        "imbalance_pct": job.imbalance_pct,
+        "straggler_evidence": job.straggler_evidence or None,
         "stragglers": stragglers,
-        "outliers": {str(rank): text for rank, text in found.outliers.items()},
-        "clocks": [asdict(fit) for fit in found.clocks],
-        "ranks": [{k: v for k, v in json_value(row).items() if k != "notes"} for row in found.rows],
-        "engine": dict(found.engine),
-        "notes": json_value(found.notes),
+        "outliers": {str(rank): text for rank, text in job.outliers.items()},
+        "clocks": [asdict(fit) for fit in job.clocks],
+        "ranks": [{k: v for k, v in json_value(row).items() if k != "notes"} for row in job.rows],
+        "engine": dict(job.engine),
+        "notes": json_value(job.notes),
     }
 
 
-def whole_ranks_json(found: RanksAnalysis) -> dict[str, Any]:
+def whole_ranks_json(job: RanksAnalysis) -> dict[str, Any]:
     """Return what `analyze --json` prints of many traces: the whole result, every table as a list of rows."""
-    tables = {file.name.removesuffix(".csv"): to_records(table) for file, table in _tables(found)}
-    return {**tables, **ranks_json(found)}
+    tables = {file.name.removesuffix(".csv"): to_records(table) for file, table in _tables(job)}
+    return {**tables, **ranks_json(job)}
 
 
-def _tables(found: RanksAnalysis) -> list[tuple[TableFile, pd.DataFrame]]:
-    clocks = {fit.rank: fit for fit in found.clocks}
-    slow = set(found.stragglers["rank"].tolist())
+def _tables(job: RanksAnalysis) -> list[tuple[TableFile, pd.DataFrame]]:
+    clocks = {fit.rank: fit for fit in job.clocks}
+    slow = set(job.stragglers["rank"].tolist())
     lines = []
-    for row in found.rows:
+    for row in job.rows:
         line = {key: cell for key, cell in json_value(row).items() if key not in ("notes", "next_step", "position")}
         fit = clocks.get(row.rank if row.rank is not None else -1) if row.is_read else None
         line["gpus"] = "; ".join(row.gpus)
         line["clock"] = None if fit is None else fit.how
         line["clock_offset_ns"] = None if fit is None else fit.offset_ns
         line["is_straggler"] = row.rank in slow if row.is_read else None
-        line["outlier"] = found.outliers.get(row.rank if row.rank is not None else -1, "")
+        line["outlier"] = job.outliers.get(row.rank if row.rank is not None else -1, "")
         lines.append(line)
     return [
         (rank_columns.PER_RANK, pd.DataFrame(lines, columns=list(rank_columns.PER_RANK.names))),
-        (rank_columns.RANGES_OVER_RANKS, found.ranges),
-        (rank_columns.KERNELS_OVER_RANKS, found.kernels),
-        (rank_columns.RANGE_KERNELS_OVER_RANKS, found.range_kernels),
-        (rank_columns.API_OVER_RANKS, found.api),
-        (rank_columns.MEMOPS_OVER_RANKS, found.memops.rename(columns={"name": "operation"})),
-        (rank_columns.RANK_RANGES, found.rank_ranges),
-        (rank_columns.STRAGGLERS, found.stragglers),
-        (rank_columns.ENERGY_OVER_RANKS, _or_empty(found.energy, rank_columns.ENERGY_OVER_RANKS)),
-        (rank_columns.RANK_ENERGY, _or_empty(found.rank_energy, rank_columns.RANK_ENERGY)),
+        (rank_columns.RANGES_OVER_RANKS, job.ranges),
+        (rank_columns.KERNELS_OVER_RANKS, job.kernels),
+        (rank_columns.RANGE_KERNELS_OVER_RANKS, job.range_kernels),
+        (rank_columns.API_OVER_RANKS, job.api),
+        (rank_columns.MEMOPS_OVER_RANKS, job.memops.rename(columns={"name": "operation"})),
+        (rank_columns.RANK_RANGES, job.rank_ranges),
+        (rank_columns.STRAGGLERS, job.stragglers),
+        (rank_columns.ENERGY_OVER_RANKS, _or_empty(job.energy, rank_columns.ENERGY_OVER_RANKS)),
+        (rank_columns.RANK_ENERGY, _or_empty(job.rank_energy, rank_columns.RANK_ENERGY)),
     ]
 
 
@@ -131,11 +131,11 @@ def _or_empty(table: pd.DataFrame | None, file: TableFile) -> pd.DataFrame:
     return empty_table(file) if table is None else table
 
 
-def _write_figures(found: RanksAnalysis, out: Path, svg: bool, say: Callable[[str], None]) -> list[Figure]:
+def _write_figures(job: RanksAnalysis, out: Path, svg: bool, say: Callable[[str], None]) -> list[Figure]:
     from nsysprof.report.figures.ranks import draw_heatmap, draw_timeline
 
-    draw = {"heatmap": lambda: draw_heatmap(found), "timeline": lambda: draw_timeline(found)}
-    alts = {"heatmap": lambda: describe_heatmap(found), "timeline": lambda: describe_ranks_timeline(found)}
+    draw = {"heatmap": lambda: draw_heatmap(job), "timeline": lambda: draw_timeline(job)}
+    alts = {"heatmap": lambda: describe_heatmap(job), "timeline": lambda: describe_ranks_timeline(job)}
     return write_figures(draw, alts, out, svg=svg, say=say)
 
 
@@ -164,7 +164,7 @@ _METHOD = (
 
 
 def ranks_report(
-    found: RanksAnalysis, figures: Sequence[Figure] = (), *, timeline: Mapping[str, Any] | None = None
+    job: RanksAnalysis, figures: Sequence[Figure] = (), *, timeline: Mapping[str, Any] | None = None
 ) -> Report:
     """Return the report of many traces.
 
@@ -173,50 +173,48 @@ def ranks_report(
     """
     chart = [] if timeline is None else [Section("Timeline", (Chart(timeline, ALT, HINT),), in_terminal=False)]
     tables = (
-        range_table(found), kernel_table(found), *filter(None, [energy_table(found)]), api_table(found),
-        memop_table(found), clock_table(found),
+        range_table(job), kernel_table(job), *filter(None, [energy_table(job)]), api_table(job),
+        memop_table(job), clock_table(job),
     )  # fmt: skip
-    read = f"{len(found.read)} of {len(found.rows)} traces were read."
+    read = f"{len(job.read)} of {len(job.rows)} traces were read."
     sections = [
-        Section("", (Lines(headline(found), is_verdict=True), straggler_table(found), rank_table(found))),
+        Section("", (Lines(headline(job), is_verdict=True), straggler_table(job), rank_table(job))),
         *chart,
         *figure_sections(figures),
         Section("", tables),
-        Section("Notes", (Notes(found.notes),)),
+        Section("Notes", (Notes(job.notes),)),
         Section("", (Paragraph(read),), in_terminal=False),
         Section("Method", (Lines(_METHOD),), in_terminal=False),
-        Section("", (facts_table("Environment", _environment(found)),), in_terminal=False),
+        Section("", (facts_table("Environment", _environment(job)),), in_terminal=False),
     ]
-    return Report(f"{len(found.read)} ranks", tuple(sections))
+    return Report(f"{len(job.read)} ranks", tuple(sections))
 
 
-def _environment(found: RanksAnalysis) -> list[tuple[str, str]]:
-    read = found.read
+def _environment(job: RanksAnalysis) -> list[tuple[str, str]]:
+    read = job.read
     facts = [
         ("nsysprof", VERSION),
         ("GPUs", ", ".join(sorted({gpu for row in read for gpu in row.gpus}))),
         ("nsys", ", ".join(sorted({row.nsys_version or "unknown" for row in read}))),
-        ("ranks from", ", ".join(sorted({row.rank_from for row in found.rows}))),
+        ("ranks from", ", ".join(sorted({row.rank_from for row in job.rows}))),
     ]
-    return facts + [(str(key), str(fact)) for key, fact in found.engine.items()]
+    return facts + [(str(key), str(fact)) for key, fact in job.engine.items()]
 
 
 _TERMINAL_ROWS, _DOCUMENT_ROWS = 16, 400
 
 
-def headline(found: RanksAnalysis) -> tuple[str, ...]:
+def headline(job: RanksAnalysis) -> tuple[str, ...]:
     """Return the summary: which rank is late and where, how balanced the work is, and what communication costs."""
-    read = found.read
+    read = job.read
     hosts = {row.host for row in read if row.host}
     lines = [
-        f"{len(read)} of {len(found.rows)} traces read"
+        f"{len(read)} of {len(job.rows)} traces read"
         + (f", of {len(hosts)} host{'s' * (len(hosts) > 1)}." if hosts else ".")
     ]
-    lines += straggler_lines(found)
-    if found.imbalance_pct is not None:
-        text = (
-            f"Load imbalance: the rank that computes longest is {format_percent(found.imbalance_pct)} above the mean."
-        )
+    lines += straggler_lines(job)
+    if job.imbalance_pct is not None:
+        text = f"Load imbalance: the rank that computes longest is {format_percent(job.imbalance_pct)} above the mean."
         lines.append(text)
     comm, exposed = (_sum(read, name) for name in ("comm_ns", "exposed_comm_ns"))
     if comm:
@@ -224,7 +222,7 @@ def headline(found: RanksAnalysis) -> tuple[str, ...]:
             f"NCCL: {format_ns(comm)} over all ranks, {format_ns(exposed)} "
             f"({format_percent(100 * (exposed or 0) / comm)}) of it not hidden behind computation."
         )
-    lines += [f"Rank {rank} is an outlier: {text}." for rank, text in list(found.outliers.items())[:5]]
+    lines += [f"Rank {rank} is an outlier: {text}." for rank, text in list(job.outliers.items())[:5]]
     return tuple(lines)
 
 
@@ -240,10 +238,10 @@ _NO_STRAGGLER = {
 }
 
 
-def straggler_lines(found: RanksAnalysis, limit: int = 5) -> list[str]:
+def straggler_lines(job: RanksAnalysis, limit: int = 5) -> list[str]:
     """Return a line for each straggler, with the range in which it is late most."""
     lines = []
-    for _, line in found.stragglers.drop_duplicates("rank").head(limit).iterrows():
+    for _, line in job.stragglers.drop_duplicates("rank").head(limit).iterrows():
         late, percent = format_ns(line["late_ns"]), format_percent(line["late_pct"])
         text = f"Rank {line['rank']} computes {late} ({percent}) longer than is usual"
         if line["evidence"] == "collectives":
@@ -257,7 +255,7 @@ def straggler_lines(found: RanksAnalysis, limit: int = 5) -> list[str]:
             more = "" if percent is None else f", {percent:+.0f} %"
             text += f"; it falls behind in {line['range']!s} ({line['where']} +{format_ns(where)}{more})"
         lines.append(text + ".")
-    return lines or [_NO_STRAGGLER[found.straggler_evidence]]
+    return lines or [_NO_STRAGGLER[job.straggler_evidence]]
 
 
 def _cost(line: pd.Series[Any]) -> str:
@@ -273,16 +271,16 @@ def _cost(line: pd.Series[Any]) -> str:
 
 
 def _sum(rows: list[RankRow], name: str) -> int | None:
-    found = [getattr(row, name) for row in rows if getattr(row, name) is not None]
-    return sum(found) if found else None
+    numbers = [getattr(row, name) for row in rows if getattr(row, name) is not None]
+    return sum(numbers) if numbers else None
 
 
-def rank_table(found: RanksAnalysis) -> Table:
+def rank_table(job: RanksAnalysis) -> Table:
     """Return one row for each rank; stragglers and outliers are marked."""
-    slow = set(found.stragglers["rank"].tolist())
+    slow = set(job.stragglers["rank"].tolist())
     rows, marks = [], {}
-    for number, row in enumerate(found.rows[:MOST_ROWS]):
-        words = ["straggler"] * (row.rank in slow) + ["outlier"] * (row.rank in found.outliers)
+    for number, row in enumerate(job.rows[:MOST_ROWS]):
+        words = ["straggler"] * (row.rank in slow) + ["outlier"] * (row.rank in job.outliers)
         if words:
             marks[number] = ", ".join(words)
         rows.append(
@@ -297,7 +295,7 @@ def rank_table(found: RanksAnalysis) -> Table:
                 row.idle_ns,
                 row.memcpy_bytes,
                 row.peak_vram_bytes,
-                found.outliers.get(row.rank if row.rank is not None else -1, ""),
+                job.outliers.get(row.rank if row.rank is not None else -1, ""),
             )
         )
     columns = (
@@ -313,10 +311,10 @@ def rank_table(found: RanksAnalysis) -> Table:
         Column("peak VRAM", Unit.BYTES, drop=2),
         Column("unlike others", Unit.PROSE, drop=3),
     )
-    return _table("Ranks", columns, rows, len(found.rows), "per_rank.csv", marks=marks, marks_are_bad=True)
+    return _table("Ranks", columns, rows, len(job.rows), "per_rank.csv", marks=marks, marks_are_bad=True)
 
 
-def straggler_table(found: RanksAnalysis) -> Table:
+def straggler_table(job: RanksAnalysis) -> Table:
     """Return the ranges in which late ranks lose time."""
     columns = {
         "rank": Column("rank"),
@@ -330,12 +328,12 @@ def straggler_table(found: RanksAnalysis) -> Table:
         "cost_ns": Column("cost", Unit.NS),
     }
     rows = []
-    for line in found.stragglers.head(50).to_dict("records"):
+    for line in job.stragglers.head(50).to_dict("records"):
         cells = {name: Cell(known(line[name])) for name in columns}
         cells["rank"] = Cell(str(line["rank"]))
         cells["excess_pct"] = Cell(known(line["excess_pct"]), is_signed=True)
         rows.append(tuple(cells.values()))
-    return _table("Stragglers", tuple(columns.values()), rows, len(found.stragglers), "stragglers.csv")
+    return _table("Stragglers", tuple(columns.values()), rows, len(job.stragglers), "stragglers.csv")
 
 
 _SPREAD = {
@@ -352,27 +350,27 @@ _SPREAD = {
 }
 
 
-def range_table(found: RanksAnalysis) -> Table:
+def range_table(job: RanksAnalysis) -> Table:
     """Return ranges, summarized over ranks, the longest first; counted names are one (`step#`)."""
-    named = found.range_families
+    named = job.range_families
     named = named.assign(range=[qualified_name(*key) for key in zip(named["range"], named["domain"], strict=True)])
     return _spread("Ranges over ranks", named, "range", "range", "ranges_over_ranks.csv")
 
 
-def kernel_table(found: RanksAnalysis) -> Table:
+def kernel_table(job: RanksAnalysis) -> Table:
     """Return kernels, summarized over ranks."""
     title, source = "Kernels over ranks", "kernels_over_ranks.csv"
-    table = _spread(title, found.kernels, "name", "kernel", source, terminal_rows=8)
-    labels = found.kernel_labels[: len(table.rows)]
+    table = _spread(title, job.kernels, "name", "kernel", source, terminal_rows=8)
+    labels = job.kernel_labels[: len(table.rows)]
     if len(labels) < len(table.rows):
         return table
     rows = [(Cell(label, full=str(row[0].value)), *row[1:]) for label, row in zip(labels, table.rows, strict=True)]
     return replace(table, rows=tuple(rows))
 
 
-def energy_table(found: RanksAnalysis) -> Table | None:
+def energy_table(job: RanksAnalysis) -> Table | None:
     """Return the energy of the job's boards by range; None where it was not sampled."""
-    if found.energy is None or not len(found.energy):
+    if job.energy is None or not len(job.energy):
         return None
     columns = (
         Column("range", Unit.NAME),
@@ -384,24 +382,24 @@ def energy_table(found: RanksAnalysis) -> Table | None:
         Column("most on rank", Unit.COUNT, drop=2),
     )
     rows = []
-    for row in found.energy.head(MOST_ROWS).to_dict("records"):
+    for row in job.energy.head(MOST_ROWS).to_dict("records"):
         label = qualified_name(known(row["range"]), known(row["domain"]))
         energy = Cell(known(row["energy_j"]), error=known(row["error_j"]), reason=row["reason"])
         powers = (known(row["board_least_w"]), known(row["board_most_w"]), known(row["most_rank"]))
         rows.append((label, row["boards"], row["instances"], energy, *powers))
     title = "Energy of the boards while work ran"
-    return _table(title, columns, rows, len(found.energy), "energy_over_ranks.csv", terminal_rows=8)
+    return _table(title, columns, rows, len(job.energy), "energy_over_ranks.csv", terminal_rows=8)
 
 
-def api_table(found: RanksAnalysis) -> Table:
+def api_table(job: RanksAnalysis) -> Table:
     """Return API calls, summarized over ranks."""
-    return _spread("API calls over ranks", found.api, "name", "call", "api_over_ranks.csv", terminal_rows=0)
+    return _spread("API calls over ranks", job.api, "name", "call", "api_over_ranks.csv", terminal_rows=0)
 
 
-def memop_table(found: RanksAnalysis) -> Table:
+def memop_table(job: RanksAnalysis) -> Table:
     """Return copies and fills, summarized over ranks."""
     title, source = "Copies and fills over ranks", "memops_over_ranks.csv"
-    return _spread(title, found.memops, "name", "operation", source, terminal_rows=0)
+    return _spread(title, job.memops, "name", "operation", source, terminal_rows=0)
 
 
 def _spread(title: str, frame: pd.DataFrame, name: str, header: str, source: str, **fields: Any) -> Table:
@@ -409,7 +407,7 @@ def _spread(title: str, frame: pd.DataFrame, name: str, header: str, source: str
     return _table(title, columns, rows_of(frame.head(MOST_ROWS), [name, *_SPREAD]), len(frame), source, **fields)
 
 
-def clock_table(found: RanksAnalysis) -> Table:
+def clock_table(job: RanksAnalysis) -> Table:
     """Return how each rank's clock was determined, with the remaining error."""
     columns = (
         Column("rank"),
@@ -428,9 +426,9 @@ def clock_table(found: RanksAnalysis) -> Table:
             fit.residual_ns,
             fit.worst_ns,
         )
-        for fit in found.clocks[:MOST_ROWS]
+        for fit in job.clocks[:MOST_ROWS]
     ]
-    return _table("Clocks", columns, rows, len(found.clocks), "ranks.json")
+    return _table("Clocks", columns, rows, len(job.clocks), "ranks.json")
 
 
 def _table(title: str, columns: Any, rows: Any, total: int, source: str, **fields: Any) -> Table:

@@ -147,7 +147,8 @@ def gpu_use_table(analysis: Analysis) -> Table | None:
         cells.setdefault(place, {})[row["metric"]] = Cell(row["mean_pct"], error=row["error_pct"])
     columns = [Column("range", Unit.NAME), *(Column(name, Unit.PERCENT, drop=at) for at, name in enumerate(metrics, 1))]
     rows = [
-        (qualified_name(name, domain), *(of.get(each) for each in metrics)) for (name, _, domain), of in cells.items()
+        (qualified_name(name, domain), *(of.get(metric) for metric in metrics))
+        for (name, _, domain), of in cells.items()
     ]
     shown = rows[:MOST_ROWS]
     return make_table(
@@ -163,8 +164,8 @@ def collective_table(analysis: Analysis) -> Table | None:
     """Return NCCL's collectives with their bus bandwidth; None without any."""
     if not len(analysis.collectives):
         return None
-    found = analysis.collectives
-    several = found["device_id"].nunique() > 1
+    collectives = analysis.collectives
+    several = collectives["device_id"].nunique() > 1
     columns = [
         Column("operation", Unit.NAME),
         *([Column("device")] if several else []),
@@ -177,7 +178,7 @@ def collective_table(analysis: Analysis) -> Table | None:
         Column("its best", Unit.BYTES_PER_S, drop=1),
     ]
     rows = []
-    for row in found.head(MOST_ROWS).to_dict("records"):
+    for row in collectives.head(MOST_ROWS).to_dict("records"):
         size, rate = known(row["message_bytes"]), known(row["bus_bytes_per_s"])
         rows.append((
             row["operation"],
@@ -192,7 +193,7 @@ def collective_table(analysis: Analysis) -> Table | None:
         ))  # fmt: skip
     title = "Collectives of NCCL (times include waiting for other ranks)"
     return make_table(
-        title, columns, rows, total_rows=len(found), source="collectives.csv", terminal_rows=10, document_rows=20
+        title, columns, rows, total_rows=len(collectives), source="collectives.csv", terminal_rows=10, document_rows=20
     )
 
 
@@ -297,13 +298,13 @@ _RangeKey = tuple[str, str, str]
 
 def _ranges_inside(tree: pd.DataFrame) -> dict[_RangeKey, set[_RangeKey]]:
     """Return which ranges are somewhere inside of each. tree: the rows of range_tree.csv, each after its parent."""
-    found: dict[_RangeKey, set[_RangeKey]] = {}
+    inside: dict[_RangeKey, set[_RangeKey]] = {}
     above: list[_RangeKey] = []
     for key, depth in zip(_range_keys(tree), tree["depth"].tolist(), strict=True):
         above = [*above[:depth], key]
         for outer in above[:-1]:
-            found.setdefault(outer, set()).add(key)
-    return found
+            inside.setdefault(outer, set()).add(key)
+    return inside
 
 
 def _range_keys(table: pd.DataFrame) -> list[_RangeKey]:

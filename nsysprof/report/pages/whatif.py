@@ -13,19 +13,19 @@ _WHOLE = {TRACE: "the trace", JOB: "the job without its warm-up"}
 _ALL = 1000
 
 
-def whatif_report(found: WhatIf) -> Report:
+def whatif_report(whatif: WhatIf) -> Report:
     """Return the time as recorded and as replayed, and a row for each change; with several, also one for all."""
-    of = _WHOLE.get(found.per) or step_label(found.per)
-    text = f"{format_ns(found.recorded_ns)} for {of} as recorded, {format_ns(found.replayed_ns)} replayed."
-    if found.per not in _WHOLE:
+    of = _WHOLE.get(whatif.per) or step_label(whatif.per)
+    text = f"{format_ns(whatif.recorded_ns)} for {of} as recorded, {format_ns(whatif.replayed_ns)} replayed."
+    if whatif.per not in _WHOLE:
         steps = (
-            f"step {found.first_step}"
-            if found.first_step == found.last_step
-            else (f"the mean of steps {found.first_step} to {found.last_step}")
+            f"step {whatif.first_step}"
+            if whatif.first_step == whatif.last_step
+            else (f"the mean of steps {whatif.first_step} to {whatif.last_step}")
         )
-        text += f" This is {steps}. A steady step takes {format_ns(found.step_ns)} on average."
-    answers = found.answers if len(found.answers) == 1 else (*found.answers, found.together)
-    rows = [_row(answer, found.replayed_ns) for answer in answers]
+        text += f" This is {steps}. A steady step takes {format_ns(whatif.step_ns)} on average."
+    answers = whatif.answers if len(whatif.answers) == 1 else (*whatif.answers, whatif.together)
+    rows = [_row(answer, whatif.replayed_ns) for answer in answers]
     title = f"What {of} would take"
     table = make_table(title, _COLUMNS, rows, terminal_rows=_ALL, document_rows=_ALL)
     return Report("whatif", (Section("", (Lines((text,), is_verdict=True), table)),))

@@ -93,11 +93,11 @@ def _few_cells(cells: pd.Series, column: FileColumn) -> list[Any]:
     """Return the cells of a short column as csv.writer writes them, None for unknown."""
     if column.dtype is Dtype.TEXT:
         return [plain_cell(cell) if isinstance(cell, str) else _known(cell) for cell in cells.tolist()]
-    found = _plain_numbers(cells, column)
-    values: list[Any] = found.values.tolist()
-    if found.unknown is None:
+    numbers = _plain_numbers(cells, column)
+    values: list[Any] = numbers.values.tolist()
+    if numbers.unknown is None:
         return values
-    return [None if unknown else value for value, unknown in zip(values, found.unknown.tolist(), strict=True)]
+    return [None if unknown else value for value, unknown in zip(values, numbers.unknown.tolist(), strict=True)]
 
 
 def _many_cells(cells: pd.Series, column: FileColumn) -> Cells:
@@ -205,9 +205,9 @@ def render_blocks(columns: Sequence[Cells], rows: int) -> Iterator[bytes]:
 def _quote(column: Cells, end: bytes) -> Array:
     """Return the texts of a column as bytes that end with a separator, quoted where CSV needs it."""
     texts = column.texts if isinstance(column, TextCells) else ()
-    found = np.empty(len(texts), dtype=object)
-    found[:] = [(_quoted(text) if _SPECIAL.search(text) else text).encode("utf-8", "replace") + end for text in texts]
-    return found
+    lines = np.empty(len(texts), dtype=object)
+    lines[:] = [(_quoted(text) if _SPECIAL.search(text) else text).encode("utf-8", "replace") + end for text in texts]
+    return lines
 
 
 def _quoted(text: str) -> str:
@@ -229,29 +229,29 @@ def _render(column: NumberCells, part: slice) -> Array:
     """Return the cells of some rows as a matrix of bytes, with NULs for what a shorter cell leaves free."""
     values, unknown = column.values[part], None if column.unknown is None else column.unknown[part]
     if values.dtype.kind == "b":
-        found = np.array([b"False", b"True"]).view(np.uint8).reshape(2, -1)[values.astype(np.intp)]
+        characters = np.array([b"False", b"True"]).view(np.uint8).reshape(2, -1)[values.astype(np.intp)]
     elif values.dtype.kind == "f":
-        found = _render_doubles(values, unknown)
+        characters = _render_doubles(values, unknown)
     else:
-        found = _render_integers(values)
+        characters = _render_integers(values)
     if unknown is not None:
-        found[unknown] = 0
-    return found
+        characters[unknown] = 0
+    return characters
 
 
 def _render_doubles(values: Array, unknown: Array | None) -> Array:
     """Return doubles with as many digits as are needed to read them back."""
     plain = (values == np.trunc(values)) & (np.abs(values) < _LARGEST_PLAIN) & ~((values == 0) & np.signbit(values))
-    found = np.zeros((len(values), _LONGEST_NUMBER), np.uint8)
+    characters = np.zeros((len(values), _LONGEST_NUMBER), np.uint8)
     digits = _render_integers(values[plain].astype(np.int64))
     width = digits.shape[1]
-    found[plain, :width] = digits
-    found[plain, width] = ord(".")
-    found[plain, width + 1] = ord("0")
+    characters[plain, :width] = digits
+    characters[plain, width] = ord(".")
+    characters[plain, width + 1] = ord("0")
     others = ~plain if unknown is None else ~(plain | unknown)
     texts = np.array(list(map(repr, values[others].tolist())), dtype=f"S{_LONGEST_NUMBER}")
-    found[others] = texts.view(np.uint8).reshape(-1, _LONGEST_NUMBER)
-    return found
+    characters[others] = texts.view(np.uint8).reshape(-1, _LONGEST_NUMBER)
+    return characters
 
 
 def _render_integers(values: Array) -> Array:
