@@ -64,7 +64,7 @@ def explain_refusal(call: AttentionCall, check: Check) -> Explanation:
         if verdict.eligible:
             return Explanation(tuple(constraints), (current,))
         known = {(constraint.property, constraint.relation) for constraint in constraints}
-        constraints += [each for each in verdict.constraints if (each.property, each.relation) not in known]
+        constraints += [new for new in verdict.constraints if (new.property, new.relation) not in known]
     return Explanation(tuple(constraints), ())
 
 

@@ -20,7 +20,7 @@ from tests.builders.training import training
 from tests.conftest import REPOSITORY
 from tests.report import fixed_results, samples
 from tests.report.browser import chromium, complaints, open_page
-from tests.report.formats.timeline.test_timeline_data import rows
+from tests.report.formats.test_timeline_data import rows
 
 pytestmark = pytest.mark.browser
 INJECTED = "</script><script>window.hacked=1</script><img src=x onerror=window.hacked=1>'\"{a|b}${x}"

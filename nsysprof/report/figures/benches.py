@@ -1,4 +1,4 @@
-"""Draw a bench (latency, throughput, scaling: a line for each backend) and a tuning (the best backend of each shape)."""
+"""Draw a bench (latency, throughput, scaling: a line for each backend) and the best backend of each shape."""
 
 from __future__ import annotations
 

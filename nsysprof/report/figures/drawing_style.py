@@ -1,4 +1,4 @@
-"""Define what all figures share: colours that colour-blind people can distinguish (Okabe and Ito, 2008), axes and scales."""
+"""Define colours, axes and scales of all figures. Colour-blind people can tell the colours (Okabe and Ito, 2008)."""
 
 from __future__ import annotations
 

@@ -64,22 +64,22 @@ def ranks_timeline_data(job: RanksAnalysis) -> dict[str, Any] | None:
     shown = _choose(known, job)
     origin = min(job.lanes[rank].start_ns + offsets[rank] for rank in shown)
     ranks = _match([_rank_lanes(job, rank, offsets[rank] - origin) for rank in shown])
-    span = max(max(_end(each.lane) + each.offset_ns, int(each.end_ns.max(initial=0))) for each in ranks)
-    names = {key: number for number, key in enumerate(dict.fromkeys(key for each in ranks for key in each.keys))}
+    span = max(max(_end(lanes.lane) + lanes.offset_ns, int(lanes.end_ns.max(initial=0))) for lanes in ranks)
+    names = {key: number for number, key in enumerate(dict.fromkeys(key for lanes in ranks for key in lanes.keys))}
     texts = [_text(*key) for key in names]
     return {
         "ofRanks": True,
         "originNs": 0,
         "spanNs": span,
         "whole": True,
-        "rows": sum(len(each.keys) for each in ranks),
+        "rows": sum(len(lanes.keys) for lanes in ranks),
         "lanesLeftOut": 0,
         "detail": _detail(ranks, job, span),
         "words": "collectives",
         "colors": dict(COLORS),
         "bins": _BINS,
         "windows": [[0, span]],
-        "lanes": [lane for each in ranks for lane in _lanes(each, span)],
+        "lanes": [lane for lanes in ranks for lane in _lanes(lanes, span)],
         "columns": _columns(ranks, names),
         "opensAt": _opening(ranks, span),
         "names": ["computation", *(text for text, _ in texts)],

@@ -250,13 +250,13 @@ def _slices(lane: Lane, origin: int, span: int, bins: int) -> dict[str, str]:
     """Return how busy each slice of the whole was (0 to 255) and its main category: one byte each, in base64."""
     of_name = np.array([list(CATEGORY_COLORS).index(c) if c in CATEGORY_COLORS else 0 for c in lane.categories])
     present = np.unique(of_name)
-    found = [BusyShares(span, bins) for _ in present]
+    occupancy = [BusyShares(span, bins) for _ in present]
     for some, start_ns, end_ns in lane.pieces():
         start, end, category = start_ns - origin, end_ns - origin, of_name[lane.name[some]]
-        for code, busy_of in zip(present, found, strict=True):
+        for code, busy_of in zip(present, occupancy, strict=True):
             mine = category == code
             busy_of.add(start[mine], end[mine])
-    shares = np.array([busy_of.shares() for busy_of in found])
+    shares = np.array([busy_of.shares() for busy_of in occupancy])
     busy = np.clip(shares.sum(axis=0), 0, 1)
     # Something that happened is never nothing.
     level = np.where(busy > 0, np.maximum(1, np.round(busy * 255)), 0).astype(np.uint8)

@@ -231,7 +231,8 @@ def _what_was_replayed(findings: Findings) -> str:
         return f" The savings are computed on {took} of it: the process that works most, from its first call on."
     if findings.first_step == findings.last_step:
         return f" The savings are computed on step {findings.first_step}, which took {took}."
-    return f" The savings are computed on steps {findings.first_step} to {findings.last_step}, which took {took} on average."
+    steps = f"{findings.first_step} to {findings.last_step}"
+    return f" The savings are computed on steps {steps}, which took {took} on average."
 
 
 def _item(finding: Finding) -> Item:

@@ -1,4 +1,4 @@
-"""Compose and write what a comparison found: warnings first, then the verdict, the tables and the result of the gate."""
+"""Compose and write what a comparison found: warnings, the verdict, the tables and the result of the gate."""
 
 from __future__ import annotations
 
@@ -333,7 +333,8 @@ def _from_to(old: float, new: float) -> Cell:
 def difference_lines(differences: Sequence[Difference]) -> tuple[str, ...]:
     """Return lines such as `driver_version: 580.1 in the baseline, 590.4 in the candidate`."""
     return tuple(
-        f"{difference.fact}: {' and '.join(difference.baseline)} in the baseline, {' and '.join(difference.candidate)} in the candidate"
+        f"{difference.fact}: {' and '.join(difference.baseline)} in the baseline, "
+        f"{' and '.join(difference.candidate)} in the candidate"
         for difference in differences
     )
 
@@ -431,7 +432,7 @@ def _write_figures(comparison: VersionComparison, folder: Path) -> list[Figure]:
 
 def comparison_json(comparison: VersionComparison) -> dict[str, Any]:
     """Return a comparison as it is written to files and printed by --json; unknown is null."""
-    ranges = []
+    ranges, step = [], comparison.step
     for change in comparison.ranges:
         data = json_value(change)
         for name, metric in change.metrics.items():
@@ -445,9 +446,7 @@ def comparison_json(comparison: VersionComparison) -> dict[str, Any]:
         "differences": json_value(comparison.differences),
         "forced": comparison.forced,
         "latency": json_value(comparison.latency),
-        "step": None
-        if comparison.step is None
-        else {**json_value(comparison.step), "change_pct": comparison.step.change_pct},
+        "step": None if step is None else {**json_value(step), "change_pct": step.change_pct},
         "ranges": ranges,
         "findings": json_value(comparison.findings),
         "memory": json_value(comparison.memory),

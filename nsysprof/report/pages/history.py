@@ -91,9 +91,7 @@ def _newest_lines(cases: Sequence[CaseHistory]) -> tuple[str, ...]:
     lines = [
         f"{name} takes {abs(change):.1f} % {'longer' if change > 0 else 'less'} than in the run before: "
         f"{format_ns(later.median_ns)} instead of {format_ns(earlier.median_ns)}."
-        for change, name, (earlier, later) in sorted(changes, key=lambda change_and_case: -abs(change_and_case[0]))[
-            :_MOST_LINES
-        ]
+        for change, name, (earlier, later) in sorted(changes, key=lambda row: -abs(row[0]))[:_MOST_LINES]
     ]
     counts = (
         (len(changes) - len(lines), "more changed by more than the intervals of both runs"),

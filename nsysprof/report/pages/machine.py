@@ -118,8 +118,8 @@ def describe_constraint(constraint: Constraint) -> str:
 
 def _lines(call: AttentionCall, answer: EligibilityAnswer) -> list[str]:
     name, ran, lines = answer.backend, answer.ran, []
-    lines += [f"{name}: torch says: {each.text}" for each in answer.constraints]
-    lines += [f"{name}: passes with {_describe_changes(call, each)}" for each in answer.nearest]
+    lines += [f"{name}: torch says: {constraint.text}" for constraint in answer.constraints]
+    lines += [f"{name}: passes with {_describe_changes(call, nearest)}" for nearest in answer.nearest]
     if answer.eligible is False and not answer.nearest:
         lines.append(f"{name}: no change of the shape was found that passes")
     if answer.eligible is None:

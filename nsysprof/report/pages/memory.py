@@ -76,9 +76,10 @@ def memory_comparison_report(comparison: MemoryComparison) -> Report:
 
 def memory_comparison_parts(comparison: MemoryComparison) -> tuple[Part, ...]:
     """Return the verdict on the peaks of both sides, and the lines that explain their difference."""
-    change = comparison.candidate_peak_bytes - comparison.baseline_peak_bytes
+    peak, old_peak = comparison.candidate_peak_bytes, comparison.baseline_peak_bytes
+    change = peak - old_peak
     verdict = (
-        f"The peak is {format_bytes(comparison.candidate_peak_bytes)}, and was {format_bytes(comparison.baseline_peak_bytes)}: "
+        f"The peak is {format_bytes(peak)}, and was {format_bytes(old_peak)}: "
         f"{'+' if change > 0 else ''}{format_bytes(change)}."
     )
     least = min(_LEAST_CHANGE_BYTES, abs(change))

@@ -35,8 +35,9 @@ def _graph_line(coverage: Coverage) -> str:
     """Return ` Of 400 kernels of replayed graphs, 400 lead to the call that created their node.`, or nothing."""
     if not coverage.graph_kernels:
         return ""
-    created_kernels = coverage.graph_kernels - sum(coverage.graph_reasons.values())
-    text = f" Of {coverage.graph_kernels:,} kernels of replayed graphs, {created_kernels:,} lead to the call that created their node"
+    known = coverage.graph_kernels - sum(coverage.graph_reasons.values())
+    all_kernels = f"{coverage.graph_kernels:,} kernels of replayed graphs"
+    text = f" Of {all_kernels}, {known:,} lead to the call that created their node"
     return text + "".join(f", {count:,} are {reason}" for reason, count in coverage.graph_reasons.items()) + "."
 
 

@@ -88,19 +88,19 @@ def detail_lines(comparison: ProgramComparison) -> tuple[str, ...]:
         lines.append(f"{change.reason.capitalize()}.{f' {change.next_step}' if change.next_step else ''}")
     old, new = comparison.baseline.peak_bytes, comparison.candidate.peak_bytes
     if old and new is not None:
-        told = f"Peak memory: {format_bytes(old)} to {format_bytes(new)} ({100 * (new / old - 1):+.1f} %)"
+        peaks = f"Peak memory: {format_bytes(old)} to {format_bytes(new)} ({100 * (new / old - 1):+.1f} %)"
         reserved = comparison.baseline.reserved_bytes, comparison.candidate.reserved_bytes
         if reserved[0] is not None and reserved[1] is not None:
-            told += f"; reserved {format_bytes(reserved[0])} to {format_bytes(reserved[1])}"
-        lines.append(f"{told}.")
+            peaks += f"; reserved {format_bytes(reserved[0])} to {format_bytes(reserved[1])}"
+        lines.append(f"{peaks}.")
     lines += [memory_line(memory) for memory in comparison.memory]
     if comparison.values is not None:
         lines.append(values_line(comparison.values))
     use = comparison.candidate.use
     if use is not None:
         compiled = f", {use.compiled} forms were compiled with a rule" if use.compiled else ""
-        told = f"{use.calls:,} calls ran as tuned, {use.left:,} were left to torch{compiled}"
-        lines.append(f"Policy: {'it was not in force' if use.was_refused else told}.")
+        calls = f"{use.calls:,} calls ran as tuned, {use.left:,} were left to torch{compiled}"
+        lines.append(f"Policy: {'it was not in force' if use.was_refused else calls}.")
         lines += use.reasons
     return tuple(lines)
 
@@ -223,20 +223,19 @@ def answer_lines(optimization: Optimization) -> tuple[str, ...]:
 
 def _undecided_lines(optimization: Optimization) -> tuple[str, ...]:
     """Return which attempts are undecided, and how many turns would decide them."""
-    open_ones = [
-        each for each in optimization.attempts if each.comparison.change.verdict is LatencyVerdict.INCONCLUSIVE
-    ]
-    if not open_ones:
+    changes = {attempt.name: attempt.comparison.change for attempt in optimization.attempts}
+    undecided = {name: change for name, change in changes.items() if change.verdict is LatencyVerdict.INCONCLUSIVE}
+    if not undecided:
         return ()
-    names = ", ".join(attempt.name for attempt in open_ones)
-    needed = open_ones[0].comparison.change.next_step if len(open_ones) == 1 else ""
+    names = ", ".join(undecided)
+    needed = next(iter(undecided.values())).next_step if len(undecided) == 1 else ""
     text = f"Nothing is certainly faster. Undecided: {names}; more turns would decide."
     return (f"{text} {needed}".strip(),)
 
 
 def _memory_line(attempt: Attempt) -> str:
     """Return how much less memory an attempt needs in every run, and what is known of its time."""
-    kinds = {each.kind: each for each in attempt.comparison.memory}
+    kinds = {memory.kind: memory for memory in attempt.comparison.memory}
     most = kinds.get(MemoryKind.RESERVED) or kinds[MemoryKind.PEAK]
     what = "it reserves" if most.kind is MemoryKind.RESERVED else "it needs"
     old, new = min(most.baseline_bytes), max(most.candidate_bytes)
@@ -244,7 +243,7 @@ def _memory_line(attempt: Attempt) -> str:
     if len(most.baseline_bytes) != len(most.candidate_bytes):
         runs = f"in all {len(most.baseline_bytes)} and {len(most.candidate_bytes)} runs"
     change = attempt.comparison.change
-    ratio, low, high = (f"{100 * (each or 0):.1f} %" for each in (change.ratio, change.low, change.high))
+    ratio, low, high = (f"{100 * (factor or 0):.1f} %" for factor in (change.ratio, change.low, change.high))
     time = f" Its time is undecided, and not shown to be worse: a step takes {ratio} [{low}, {high}] of the time."
     if change.verdict is LatencyVerdict.SAME:
         time = f" A step takes the same time: {ratio} [{low}, {high}]."
@@ -261,9 +260,7 @@ def _promising(optimization: Optimization) -> tuple[str, ...]:
     faster = [(lead, use) for use in optimization.tuned if (lead := _lead(use)) is not None]
     if not faster:
         return ()
-    lead, first = max(
-        faster, key=lambda speedup_and_use: (1 - 1 / speedup_and_use[0]) * (speedup_and_use[1].share_pct or 0.0)
-    )
+    lead, first = max(faster, key=lambda pair: (1 - 1 / pair[0]) * (pair[1].share_pct or 0.0))
     share = "" if first.share_pct is None else f" ({first.share_pct:.1f} % of the kernels' time)"
     if first.search_ended:
         why = ""
@@ -446,11 +443,9 @@ def _prediction_lines(attempt: Attempt) -> tuple[str, ...]:
 def _step_table(optimization: Optimization) -> Table:
     """Return the steps with their times; what the runs before took has a column where there were any."""
     before = sum(step.earlier_s for step in optimization.steps)
+    seconds = sum(step.seconds for step in optimization.steps)
     rows = []
-    for step in (
-        *optimization.steps,
-        OptimizeStep("in all", sum(step.seconds for step in optimization.steps), "", before),
-    ):
+    for step in (*optimization.steps, OptimizeStep("in all", seconds, "", before)):
         earlier = (Cell(step.earlier_s * 1e9 or None),) if before else ()
         rows.append((step.name, step.seconds * 1e9, *earlier, step.outcome))
     earlier_column = (Column("in the runs before", Unit.NS),) if before else ()

@@ -95,16 +95,16 @@ def range_rows(analysis: Analysis) -> list[RangeRow]:
         rows.append(place)
     number = {id(row): at for at, row in enumerate(rows)}
     any_work = any(row.may_work for row in rows)
-    found: list[RangeRow] = []
+    ordered: list[RangeRow] = []
     left = _fold(children.get(-1, []), any_work=any_work, is_inside_idle=False)[::-1]
     while left:
         row = left.pop()
-        found.append(row)
+        ordered.append(row)
         at = number.get(id(row))
         if at is not None and at in children:
             idle = any_work and not row.may_work
             left += _fold(children[at], any_work=any_work, is_inside_idle=idle)[::-1]
-    return found
+    return ordered
 
 
 def _fold(siblings: list[RangeRow], *, any_work: bool, is_inside_idle: bool) -> list[RangeRow]:

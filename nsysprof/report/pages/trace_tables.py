@@ -199,12 +199,12 @@ def collective_table(analysis: Analysis) -> Table | None:
 
 def energy_table(analysis: Analysis) -> Table | None:
     """Return the energy of each range, the most first after the whole trace; None where it was not sampled."""
-    found = analysis.energy
-    if not len(found):
+    table = analysis.energy
+    if not len(table):
         return None
-    order = np.lexsort((-found["energy_j"].fillna(-1.0).to_numpy(dtype=float), found["range"].notna()))
-    found = found.iloc[order]
-    several = found["device_id"].nunique() > 1
+    order = np.lexsort((-table["energy_j"].fillna(-1.0).to_numpy(dtype=float), table["range"].notna()))
+    table = table.iloc[order]
+    several = table["device_id"].nunique() > 1
     columns = [Column("range", Unit.NAME), *([Column("device", drop=3)] if several else [])]
     columns += [
         Column("n", Unit.COUNT, drop=2),
@@ -213,7 +213,7 @@ def energy_table(analysis: Analysis) -> Table | None:
         Column("of the time", Unit.NS, drop=1),
     ]
     rows = []
-    for row in found.to_dict("records"):
+    for row in table.to_dict("records"):
         label = qualified_name(row["range"], row["domain"])
         energy = Cell(known(row["energy_j"]), error=known(row["error_j"]), reason=row["reason"])
         device = [row["device_id"]] if several else []

@@ -7,7 +7,7 @@ import numpy as np
 from nsysprof.report.formats.ranks_timeline import ranks_timeline_data
 from nsysprof.results.rank_results import ClockFit, Lanes, RankCollectives
 from tests.report.fixed_results import MS, ranks_analysis
-from tests.report.formats.timeline.test_timeline_data import column
+from tests.report.formats.test_timeline_data import column
 
 
 def test_collectives_end_together_on_one_clock_and_the_last_to_come_is_named():
