@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -180,14 +181,12 @@ def _with_secrets(source: BundleSource) -> BundleSource:
 
 
 def _replace(source: BundleSource, **changes: Any) -> BundleSource:
-    from dataclasses import replace
 
     return replace(source, **changes)
 
 
 def _gpu_names(trace: Trace) -> frozenset[str]:
     """Return the GPUs' names. Clouds put them into the environment, but every report names them too."""
-    import sqlite3
 
     names: set[str] = set()
     for table in ("TARGET_INFO_GPU", "TARGET_INFO_CUDA_GPU"):

@@ -9,12 +9,18 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
+
 from nsysprof.files.json_file import json_value, plain_json
 from nsysprof.files.output import open_whole, output_error, write_whole
 from nsysprof.report.document import Figure, Report
 from nsysprof.report.figure_files import figure_paths, write_figures, write_report
 from nsysprof.report.figures import figure_texts
+from nsysprof.report.figures.kernels import draw_kernels
+from nsysprof.report.figures.memory import draw_memory, draw_vram
 from nsysprof.report.figures.png import can_draw
+from nsysprof.report.figures.roofline import draw_roofline, draw_traffic
+from nsysprof.report.figures.timeline import draw_timeline
 from nsysprof.report.formats.data_formats import render_sarif
 from nsysprof.report.formats.timeline_data import timeline_data
 from nsysprof.report.pages.analysis import analysis_report
@@ -47,7 +53,6 @@ from nsysprof.results.column_registry.csv_table import empty_table, render_csv_b
 from nsysprof.results.findings import Idle
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.figure import Figure as Drawn
 
 # The version of summary.json. 1: the first.
@@ -217,10 +222,6 @@ def _write_csv(table: pd.DataFrame, file: TableFile, path: Path) -> Path:
 def _write_figures(
     analysis: Analysis, record: CaptureRecord | None, out: Path, svg: bool, say: Callable[[str], None]
 ) -> list[Figure]:
-    from nsysprof.report.figures.kernels import draw_kernels
-    from nsysprof.report.figures.memory import draw_memory, draw_vram
-    from nsysprof.report.figures.roofline import draw_roofline, draw_traffic
-    from nsysprof.report.figures.timeline import draw_timeline
 
     calls = _traced_calls(record)
     draw: dict[str, Callable[[], Drawn | None]] = {

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pandas as pd
 from msgspec import Struct
 
 from nsysprof.attention.shape import Shape
 from nsysprof.files.json_file import json_value
 from nsysprof.notes import Note
 from nsysprof.results.program_runs import ProgramComparison
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 # The version of the JSON. 1: the first.
 FORMAT_VERSION = 1
@@ -295,6 +293,5 @@ def known_cells(table: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def _known(cell: Any) -> Any:
-    import pandas as pd
 
     return None if pd.isna(cell) or cell == "" else cell

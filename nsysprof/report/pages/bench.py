@@ -29,6 +29,7 @@ from nsysprof.report.document import (
     make_table,
 )
 from nsysprof.report.figure_files import figure_paths, write_figures, write_report
+from nsysprof.report.figures.benches import draw_latency, draw_scaling, draw_throughput
 from nsysprof.report.figures.figure_texts import describe_bench, describe_scaling
 from nsysprof.report.figures.png import can_draw
 from nsysprof.report.formats.escape import clean
@@ -355,7 +356,6 @@ def results_csv(table: pd.DataFrame) -> bytes:
 
 
 def _write_figures(report: BenchReport, folder: Path) -> list[Figure]:
-    from nsysprof.report.figures.benches import draw_latency, draw_scaling, draw_throughput
 
     return write_figures(
         {

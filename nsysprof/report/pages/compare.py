@@ -27,6 +27,7 @@ from nsysprof.report.document import (
     make_table,
 )
 from nsysprof.report.figure_files import figure_paths, write_figures, write_report
+from nsysprof.report.figures.compare import draw_parts, draw_ratios
 from nsysprof.report.figures.figure_texts import describe_parts, describe_ratios
 from nsysprof.report.figures.png import can_draw
 from nsysprof.report.pages.analysis import figure_sections
@@ -422,7 +423,6 @@ def write_compare(comparison: VersionComparison, folder: Path, *, figures: bool)
 
 
 def _write_figures(comparison: VersionComparison, folder: Path) -> list[Figure]:
-    from nsysprof.report.figures.compare import draw_parts, draw_ratios
 
     draw = {"ratios": partial(draw_ratios, comparison), "parts": partial(draw_parts, comparison)}
     return write_figures(

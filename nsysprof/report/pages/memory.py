@@ -24,6 +24,7 @@ from nsysprof.report.document import (
 )
 from nsysprof.report.figure_files import figure_paths, write_figures, write_report
 from nsysprof.report.figures.figure_texts import describe_memory
+from nsysprof.report.figures.memory import draw_memory
 from nsysprof.results.allocator_memory import AllocatorMemory, DeviceUse, MemoryComparison, MemoryFinding
 from nsysprof.results.column_registry.analysis_columns import MEMORY
 from nsysprof.results.column_registry.csv_table import render_csv
@@ -32,7 +33,6 @@ from nsysprof.units import format_bytes
 
 def write_memory(memory: AllocatorMemory, folder: Path, *, figures: bool) -> list[Path]:
     """Write summary.json, memory.csv, the figure and the report of a snapshot; return their paths."""
-    from nsysprof.report.figures.memory import draw_memory
 
     text = plain_json(memory.to_json())
     written = [

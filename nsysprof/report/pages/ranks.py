@@ -29,6 +29,7 @@ from nsysprof.report.document import (
 from nsysprof.report.figure_files import figure_paths, write_figures, write_report
 from nsysprof.report.figures.figure_texts import describe_heatmap, describe_ranks_timeline
 from nsysprof.report.figures.png import can_draw
+from nsysprof.report.figures.ranks import draw_heatmap, draw_timeline
 from nsysprof.report.formats.ranks_timeline import ALT, HINT, ranks_timeline_data
 from nsysprof.report.pages.analysis import figure_sections
 from nsysprof.report.pages.method import facts_table
@@ -132,7 +133,6 @@ def _or_empty(table: pd.DataFrame | None, file: TableFile) -> pd.DataFrame:
 
 
 def _write_figures(job: RanksAnalysis, out: Path, svg: bool, say: Callable[[str], None]) -> list[Figure]:
-    from nsysprof.report.figures.ranks import draw_heatmap, draw_timeline
 
     draw = {"heatmap": lambda: draw_heatmap(job), "timeline": lambda: draw_timeline(job)}
     alts = {"heatmap": lambda: describe_heatmap(job), "timeline": lambda: describe_ranks_timeline(job)}
