@@ -6,7 +6,8 @@ import itertools
 from collections.abc import Sequence
 
 from nsysprof.attention.case import check_names, check_sizes, known_backends
-from nsysprof.attention.shape import BACKENDS, DTYPE_BYTES, DTYPES, LEARNED, Shape, Size
+from nsysprof.attention.choices import BACKENDS, DTYPES
+from nsysprof.attention.shape import DTYPE_BYTES, LEARNED, Shape, Size
 from nsysprof.errors import UsageError
 
 MASKS = ("none", "bool", "float", LEARNED)

@@ -14,7 +14,8 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import asdict
 
-from nsysprof.attention.shape import BACKENDS, DTYPES, PASSES, Shape, shape_of_row
+from nsysprof.attention.choices import BACKENDS, DTYPES, PASSES
+from nsysprof.attention.shape import Shape, shape_of_row
 from nsysprof.errors import UsageError
 from nsysprof.files.json_file import explain_decoding
 

@@ -10,8 +10,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from nsysprof.attention.attention_call import AttentionCall
+from nsysprof.attention.choices import DTYPES
 from nsysprof.attention.eligibility import Constraint
-from nsysprof.attention.shape import DTYPES, has_learned_mask
+from nsysprof.attention.shape import has_learned_mask
 from nsysprof.files.json_file import json_value
 
 _STEP = 8  # the kernels' alignment; beyond _CLOSE, only multiples of it are tried

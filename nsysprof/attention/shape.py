@@ -1,4 +1,4 @@
-"""Hold the shape of an attention call, the choices of its fields, and the work that it is by formula."""
+"""Define the shape of an attention call, and the work that it is by formula."""
 
 from __future__ import annotations
 
@@ -8,12 +8,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 from msgspec.structs import fields, force_setattr, replace
 
-BACKENDS = ("math", "flash", "efficient", "cudnn", "auto", "naive")
-# What this package registers as an entry point, as any other may.
-PLUGINS = ("flex", "flash_attn", "xformers")
-DTYPES = ("fp16", "bf16", "fp32")
-PASSES = ("fwd", "bwd", "fwdbwd")
-
+from nsysprof.attention.choices import DTYPES, PASSES
 
 DTYPE_BYTES = {"fp16": 2, "bf16": 2, "fp32": 4}
 

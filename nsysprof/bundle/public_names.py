@@ -11,8 +11,8 @@ from functools import cache
 from importlib.resources import files
 
 from nsysprof.attention.case import registered_backends
+from nsysprof.attention.choices import BACKENDS
 from nsysprof.attention.range_name import parse_range
-from nsysprof.attention.shape import BACKENDS
 
 _NAMESPACES_WORDS = (
     "at aten c10 c10d caffe2 prim torch std thrust cub cuda cutlass cute flash pytorch_flash cudnn cublas cublasLt "

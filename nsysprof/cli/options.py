@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from typer.models import OptionInfo
 
-from nsysprof.attention.shape import BACKENDS, DTYPES, PASSES, PLUGINS
+from nsysprof.attention.choices import BACKENDS, DTYPES, PASSES, PLUGINS
 from nsysprof.errors import UsageError
 
 if TYPE_CHECKING:

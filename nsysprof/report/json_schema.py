@@ -15,7 +15,8 @@ from nsysprof.results.column_registry.column import Dtype, FileColumn, TableFile
 from nsysprof.results.findings import DeviceIdle, Finding, Findings, WhatIf
 from nsysprof.results.latency_history import CaseHistory, HistoryPoint
 from nsysprof.results.optimization import Optimization, ProgramGain
-from nsysprof.results.program_runs import PolicyUse, ProgramComparison
+from nsysprof.results.policy_use import PolicyUse
+from nsysprof.results.program_runs import ProgramComparison
 from nsysprof.results.rank_results import ClockFit, RankRow
 
 _DRAFT = "https://json-schema.org/draft/2020-12/schema"

@@ -1,4 +1,4 @@
-"""Hold findings and their causes, the codes of findings, the idle time of devices, and sampled stacks."""
+"""Hold findings and their causes, the idle time of devices, and sampled stacks."""
 
 from __future__ import annotations
 
@@ -166,15 +166,6 @@ class WhatIf(ReplayedSteps):
     def to_json(self) -> dict[str, Any]:
         """Return what --json prints."""
         return {"format_version": 1, **json_value(self)}
-
-
-CODES = (
-    "pageable-copy", "sync", "alloc-in-loop", "launch-bound", "host-bound", "stream-dependency", "collective-wait",
-    "unfused-attention", "attention-backend", "unfused-optimizer", "module-load", "small-copies",
-)  # fmt: skip
-# Findings about the memory of torch's allocator, which save bytes and not time.
-FRAGMENTATION = "memory-fragmentation"
-MEMORY_CODES = (FRAGMENTATION,)
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,8 @@ from nsysprof.results.optimization import (
     Suggestion,
     TunedUse,
 )
-from nsysprof.results.program_runs import PolicyUse, ProgramComparison, ProgramSideSummary, Sameness, ValueComparison
+from nsysprof.results.policy_use import PolicyUse
+from nsysprof.results.program_runs import ProgramComparison, ProgramSideSummary, Sameness, ValueComparison
 from nsysprof.results.rank_results import ClockFit, Lanes, RankCollectives, RankRow, RanksAnalysis
 from nsysprof.results.recorded_part import LatencyWindow, LatencyWindows, ProcessPart, RecordResult
 from tests.builders.allocator_snapshot import SnapshotBuilder, frames

@@ -10,7 +10,8 @@ from typing import Any
 import msgspec
 
 from nsysprof.attention.attention_call import MASKS
-from nsysprof.attention.shape import DTYPES, Shape, attention_flops
+from nsysprof.attention.choices import DTYPES
+from nsysprof.attention.shape import Shape, attention_flops
 from nsysprof.results.optimization import CapturedUse
 
 # Enough shapes are tuned to cover this share of the attention's time, but at most this many.

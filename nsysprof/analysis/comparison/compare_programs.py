@@ -13,6 +13,7 @@ from nsysprof.analysis.comparison.compare_turns import METHOD as TURNS
 from nsysprof.analysis.comparison.compare_turns import compare_in_turn
 from nsysprof.attention.case import Case
 from nsysprof.results.comparison import LatencyChange, Measured
+from nsysprof.results.policy_use import add_uses
 from nsysprof.results.program_runs import (
     OK,
     MemoryChange,
@@ -21,7 +22,6 @@ from nsysprof.results.program_runs import (
     Sameness,
     TimedRun,
     ValueComparison,
-    add_uses,
 )
 
 BASELINE, CANDIDATE = "baseline", "candidate"

@@ -13,9 +13,9 @@ from torch.autograd.profiler import profile
 from torch.nn.attention import sdpa_kernel
 
 from nsysprof.attention.attention_call import AttentionCall
+from nsysprof.attention.choices import BACKENDS
 from nsysprof.attention.eligibility import Ran
 from nsysprof.attention.kernel_family import dispatched_operator, kernel_family, operator_family
-from nsysprof.attention.shape import BACKENDS
 from nsysprof.workload.backends import check_form, load_attention
 from nsysprof.workload.eligibility.attention_inputs import AttentionInputs, make_inputs
 

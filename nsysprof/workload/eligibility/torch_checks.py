@@ -17,6 +17,7 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from nsysprof.attention.attention_call import AttentionCall
+from nsysprof.attention.choices import BACKENDS
 from nsysprof.attention.eligibility import (
     Constraint,
     EligibilityAnswer,
@@ -26,7 +27,7 @@ from nsysprof.attention.eligibility import (
     plain_text,
 )
 from nsysprof.attention.nearest_supported_shape import CallVerdict, explain_refusal
-from nsysprof.attention.shape import BACKENDS, has_learned_mask
+from nsysprof.attention.shape import has_learned_mask
 from nsysprof.environment import collect_host
 from nsysprof.workload.eligibility.attention_inputs import NoMemoryError, make_inputs
 from nsysprof.workload.eligibility.run_once import run_once

@@ -22,7 +22,7 @@ from nsysprof.results.comparison import (
     RangeChange,
     StepChange,
 )
-from nsysprof.results.findings import MEMORY_CODES
+from nsysprof.results.finding_codes import MEMORY_CODES
 from nsysprof.units import format_bytes, format_count, format_ns, format_percent
 
 _FORMATS = {"count": format_count, "bytes": format_bytes, "ns": format_ns}

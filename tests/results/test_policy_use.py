@@ -1,6 +1,6 @@
 """What processes report of their policy, together."""
 
-from nsysprof.results.program_runs import PolicyUse, add_uses
+from nsysprof.results.policy_use import PolicyUse, add_uses
 
 
 def test_a_policy_that_no_process_put_in_force_was_refused():

@@ -1,0 +1,11 @@
+"""List the codes of findings; docs/causes.md defines each."""
+
+from __future__ import annotations
+
+CODES = (
+    "pageable-copy", "sync", "alloc-in-loop", "launch-bound", "host-bound", "stream-dependency", "collective-wait",
+    "unfused-attention", "attention-backend", "unfused-optimizer", "module-load", "small-copies",
+)  # fmt: skip
+# Findings about the memory of torch's allocator, which save bytes and not time.
+FRAGMENTATION = "memory-fragmentation"
+MEMORY_CODES = (FRAGMENTATION,)
