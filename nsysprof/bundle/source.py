@@ -187,7 +187,6 @@ def _replace(source: BundleSource, **changes: Any) -> BundleSource:
 
 def _gpu_names(trace: Trace) -> frozenset[str]:
     """Return the GPUs' names. Clouds put them into the environment, but every report names them too."""
-
     names: set[str] = set()
     for table in ("TARGET_INFO_GPU", "TARGET_INFO_CUDA_GPU"):
         try:

@@ -13,7 +13,7 @@ from nsysprof.errors import TraceError
 from nsysprof.files.output import write_whole
 from nsysprof.results.column_registry.case_columns import COUNTERS as COUNTERS_FILE
 from nsysprof.results.column_registry.csv_table import format_cell
-from nsysprof.results.device_samples import COUNTED_COLUMNS, CountedKernel, Run
+from nsysprof.results.kernel_counters import COUNTED_COLUMNS, CountedKernel, Run
 
 COUNTERS = COUNTERS_FILE.name
 _FIXED = tuple(name for name in COUNTERS_FILE.names if name not in COUNTED_COLUMNS)

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 
 from nsysprof.files.output import write_whole
-from nsysprof.results.device_samples import POWER_COLUMNS
+from nsysprof.results.power_samples import POWER_COLUMNS
 
 # The interval between samples (s). The counters of H200s change less often.
 _EVERY_S = 0.01

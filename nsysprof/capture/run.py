@@ -35,8 +35,7 @@ from nsysprof.nsight.nsys import (
     recording_of,
     run_export,
 )
-from nsysprof.results.analysis import MissingSource
-from nsysprof.results.checks import RecordingCheck, comparable_hash
+from nsysprof.results.checks import MissingSource, RecordingCheck, comparable_hash
 from nsysprof.results.samples import OK
 from nsysprof.workload.job import TIMED, TRACED
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nsysprof.nsight.ncu_csv import NcuKernel
-from nsysprof.results.device_samples import CountedKernel, Run
+from nsysprof.results.kernel_counters import CountedKernel, Run
 
 
 @dataclass(frozen=True)

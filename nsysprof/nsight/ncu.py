@@ -12,7 +12,7 @@ from nsysprof.errors import ToolFailedError, TraceError
 from nsysprof.nsight.counters import metrics_of
 from nsysprof.nsight.ncu_csv import NcuPage, parse_ncu_csv
 from nsysprof.nsight.run_tool import run_tool
-from nsysprof.results.device_samples import Run
+from nsysprof.results.kernel_counters import Run
 
 ADMIN_ONLY = (
     "options nvidia NVreg_RestrictProfilingToAdminUsers=0 in /etc/modprobe.d and a reboot, or CAP_SYS_ADMIN, or root"

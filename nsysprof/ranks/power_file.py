@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from nsysprof.errors import TraceError
-from nsysprof.results.device_samples import POWER_COLUMNS, POWER_FILE, GpuEnergy, power_beside
+from nsysprof.results.power_samples import POWER_COLUMNS, POWER_FILE, GpuEnergy, power_beside
 
 _LARGEST_BYTES = 512 << 20
 _LARGEST = 2**62

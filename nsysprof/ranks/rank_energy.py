@@ -23,7 +23,7 @@ from nsysprof.notes import Note, make_note
 from nsysprof.ranks.power_file import parse_power, power_of
 from nsysprof.results.column_registry.csv_table import empty_table
 from nsysprof.results.column_registry.rank_columns import ENERGY_OVER_RANKS, RANK_ENERGY
-from nsysprof.results.device_samples import GpuEnergy
+from nsysprof.results.power_samples import GpuEnergy
 from nsysprof.trace.schema import Tables
 
 # The columns of a rank's own table: its rank is not known before all traces were read.

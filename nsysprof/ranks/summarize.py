@@ -43,7 +43,7 @@ from nsysprof.ranks.partial import RANGE_COLUMNS, Detail, Leaf, Partial
 from nsysprof.ranks.rank_energy import rank_energy, read_samples
 from nsysprof.ranks.rank_source import RankSource
 from nsysprof.ranks.session import Session, read_session
-from nsysprof.results.device_samples import GpuEnergy
+from nsysprof.results.power_samples import GpuEnergy
 from nsysprof.results.rank_results import RankRow
 from nsysprof.trace.inputs.resolve_input import identity_of, resolve_input
 from nsysprof.trace.open import open_trace

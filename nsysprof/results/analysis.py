@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
@@ -16,6 +15,7 @@ import pandas as pd
 
 from nsysprof.notes import Loss, Note
 from nsysprof.results.allocator_memory import AllocatorMemory
+from nsysprof.results.checks import MissingSource
 from nsysprof.results.column_registry.analysis_columns import (
     API,
     CAUSED_KERNELS,
@@ -332,16 +332,3 @@ class CaseRanking:
     slower: tuple[RankedCase, ...]
     # The timed cases that differ from the fastest only by the CPU's dispatch.
     dispatch_bound: tuple[RankedCase, ...]
-
-
-class MissingSource(StrEnum):
-    """A source of numbers that a capture lacks although it was requested."""
-
-    # Hardware counters of some or all cases.
-    COUNTERS = "counters"
-    # Hardware counters of this GPU: those that are there were counted on another one.
-    COUNTERS_OF_THIS_GPU = "counters-of-this-gpu"
-    # Samples of DRAM traffic.
-    DRAM_SAMPLES = "dram-samples"
-    # A trace by nsys: torch's profiler recorded instead.
-    NSYS = "nsys"

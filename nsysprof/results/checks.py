@@ -1,4 +1,4 @@
-"""Hold the results of checks: of the machine, of probes, of recordings, of environments, and of a gate."""
+"""Hold the results of checks: of the machine, probes, recordings, environments and a gate, and what a capture lacks."""
 
 from __future__ import annotations
 
@@ -200,3 +200,16 @@ class GateResult:
     checked: int
     # The findings that do not pass.
     findings: tuple[GateFinding, ...]
+
+
+class MissingSource(StrEnum):
+    """A source of numbers that a capture lacks although it was requested."""
+
+    # Hardware counters of some or all cases.
+    COUNTERS = "counters"
+    # Hardware counters of this GPU: those that are there were counted on another one.
+    COUNTERS_OF_THIS_GPU = "counters-of-this-gpu"
+    # Samples of DRAM traffic.
+    DRAM_SAMPLES = "dram-samples"
+    # A trace by nsys: torch's profiler recorded instead.
+    NSYS = "nsys"

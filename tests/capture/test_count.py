@@ -16,8 +16,9 @@ from nsysprof.capture.counters_file import COUNTERS, read_counters
 from nsysprof.capture.folder import prepare_folder
 from nsysprof.capture.plan import CountingPlan, plan_capture
 from nsysprof.capture.run import run_capture
-from nsysprof.results.analysis import RESULT_COLUMNS, MissingSource
-from nsysprof.results.device_samples import Run
+from nsysprof.results.analysis import RESULT_COLUMNS
+from nsysprof.results.checks import MissingSource
+from nsysprof.results.kernel_counters import Run
 
 NCU = Path(__file__).parent / "stand_in_ncu"
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from nsysprof.capture.counters_file import COUNTERS, read_counters, write_counters
 from nsysprof.errors import TraceError
-from nsysprof.results.device_samples import COUNTED_COLUMNS, CountedKernel, Run
+from nsysprof.results.kernel_counters import COUNTED_COLUMNS, CountedKernel, Run
 
 VALUES = st.none() | st.floats(0, 1e15, allow_nan=False)
 # What controls a terminal or begins a formula is replaced when a table is written.

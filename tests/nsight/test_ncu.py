@@ -6,7 +6,7 @@ import pytest
 
 from nsysprof.errors import TraceError
 from nsysprof.nsight.ncu import count_argv, explain_counters, read_report
-from nsysprof.results.device_samples import Run
+from nsysprof.results.kernel_counters import Run
 
 
 def program(path: Path, text: str) -> Path:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from nsysprof.errors import TraceError
 from nsysprof.nsight.counters import count_kernels, metrics_of, values_of
 from nsysprof.nsight.ncu_csv import parse_ncu_csv
-from nsysprof.results.device_samples import Run
+from nsysprof.results.kernel_counters import Run
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 FLASH, MATH = "RUN::flash::S4096::pass=fwd", "RUN::math::S4096::pass=fwd"

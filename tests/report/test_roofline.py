@@ -19,7 +19,7 @@ from nsysprof.report.formats.markdown import render_markdown
 from nsysprof.report.pages.analysis import analysis_report, tier_of
 from nsysprof.report.pages.cases import counter_table, limit_lines
 from nsysprof.report.pages.trace_tables import kernel_counter_table
-from nsysprof.results.analysis import MissingSource
+from nsysprof.results.checks import MissingSource
 from nsysprof.trace.inputs.resolve_input import resolve_input
 from tests.conftest import REPOSITORY
 from tests.report import samples

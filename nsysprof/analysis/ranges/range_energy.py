@@ -10,7 +10,7 @@ from nsysprof.analysis.ranges.range_traffic import chosen_instances
 from nsysprof.analysis.traffic.energy import energy_in_groups
 from nsysprof.results.column_registry.analysis_columns import ENERGY
 from nsysprof.results.column_registry.csv_table import empty_table
-from nsysprof.results.device_samples import GpuEnergy, RangeEnergy
+from nsysprof.results.power_samples import GpuEnergy, RangeEnergy
 from nsysprof.trace.schema import Int64s
 
 # Where the error bound exceeds this share of the energy, the energy is unknown.

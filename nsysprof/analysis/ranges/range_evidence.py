@@ -13,7 +13,7 @@ from nsysprof.analysis.attribution.caused_work import CausedWork, adopted_of_ins
 from nsysprof.analysis.kernel_names.variant_names import Names
 from nsysprof.analysis.overview.memory import DeviceMemory
 from nsysprof.analysis.ranges.range_launches import LaunchCalls
-from nsysprof.results.device_samples import GpuEnergy
+from nsysprof.results.power_samples import GpuEnergy
 from nsysprof.trace.gpu_metrics_schema import GpuMetrics
 from nsysprof.trace.schema import Int64s, Tables, Work
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from nsysprof.analysis.idle_time.intervals_within import measure, union_of_groups
-from nsysprof.results.device_samples import GpuEnergy, RangeEnergy
+from nsysprof.results.power_samples import GpuEnergy, RangeEnergy
 from nsysprof.trace.schema import DeviceRow, Floats, Int64s
 
 _MJ_PER_J = 1e3

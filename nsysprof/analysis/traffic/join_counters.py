@@ -14,7 +14,7 @@ from nsysprof.results.column_registry.analysis_columns import KERNEL_COUNTERS
 from nsysprof.results.column_registry.case_columns import CAPTURE_RESULTS
 from nsysprof.results.column_registry.column import Dtype
 from nsysprof.results.column_registry.csv_table import pandas_dtype
-from nsysprof.results.device_samples import COUNTED_COLUMNS, CountedKernel, Run
+from nsysprof.results.kernel_counters import COUNTED_COLUMNS, CountedKernel, Run
 from nsysprof.results.roof import known
 
 KERNEL_COUNTER_COLUMNS = tuple(column.name for column in KERNEL_COUNTERS)

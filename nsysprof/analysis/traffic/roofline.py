@@ -15,7 +15,7 @@ from nsysprof.attention.shape import attention_flops, least_bytes
 from nsysprof.results.column_registry.case_columns import CAPTURE_RESULTS
 from nsysprof.results.column_registry.column import Dtype
 from nsysprof.results.column_registry.csv_table import pandas_dtype
-from nsysprof.results.device_samples import Run
+from nsysprof.results.kernel_counters import Run
 from nsysprof.results.roof import (
     COMPUTE,
     COUNTED,

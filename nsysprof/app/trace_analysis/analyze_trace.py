@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from nsysprof.attention.policy_file import PolicyFile
     from nsysprof.report.document import Report
     from nsysprof.results.analysis import Analysis, CaptureRecord
-    from nsysprof.results.device_samples import GpuEnergy
     from nsysprof.results.findings import StackSamples
+    from nsysprof.results.power_samples import GpuEnergy
     from nsysprof.trace.open import Trace
 
 # In a smaller trace, two threads wait for each other longer than they work at the same time.

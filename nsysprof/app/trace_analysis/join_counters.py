@@ -10,7 +10,7 @@ from nsysprof.errors import MissingToolError, TraceError
 
 if TYPE_CHECKING:
     from nsysprof.results.analysis import Analysis, CaptureRecord
-    from nsysprof.results.device_samples import CountedKernel
+    from nsysprof.results.kernel_counters import CountedKernel
 
 
 def complete_analysis(
@@ -58,7 +58,7 @@ def _read_report(report: Path, ranges: list[str], ncu: Path | None) -> list[Coun
     from nsysprof.nsight.find_tool import NCU, find_tool
     from nsysprof.nsight.ncu import read_report
     from nsysprof.nsight.ncu_csv import parse_ncu_csv
-    from nsysprof.results.device_samples import Run
+    from nsysprof.results.kernel_counters import Run
 
     if report.suffix == ".csv":
         try:
@@ -112,7 +112,7 @@ def join_counters(
     from nsysprof.analysis.traffic.join_counters import counted_table, fill_counters, of_this_gpu, with_kernel_counters
     from nsysprof.analysis.traffic.roofline import fill_roofline
     from nsysprof.notes import make_note
-    from nsysprof.results.analysis import MissingSource
+    from nsysprof.results.checks import MissingSource
     from nsysprof.results.roof import roof_of
     from nsysprof.trace.table_readers.symbols import read_symbols
 

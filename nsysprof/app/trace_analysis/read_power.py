@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from nsysprof.results.device_samples import GpuEnergy
+    from nsysprof.results.power_samples import GpuEnergy
 
 
 def read_power(source: Path, trace: Path) -> Sequence[GpuEnergy]:

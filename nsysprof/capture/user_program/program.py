@@ -40,9 +40,8 @@ from nsysprof.errors import NsysprofError
 from nsysprof.files.folder_exchange import remove_path
 from nsysprof.notes import Note, make_note
 from nsysprof.nsight.nsys import gpu_metrics_options, knows_software_trace, merge_options
-from nsysprof.results.analysis import MissingSource
-from nsysprof.results.checks import RecordingCheck
-from nsysprof.results.device_samples import POWER_FILE
+from nsysprof.results.checks import MissingSource, RecordingCheck
+from nsysprof.results.power_samples import POWER_FILE
 from nsysprof.units import format_bytes
 
 _LITTLE_SPACE = 2 << 30

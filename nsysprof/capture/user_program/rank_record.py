@@ -23,8 +23,8 @@ from nsysprof.files.json_file import decode_json, encode_json
 from nsysprof.files.output import output_error, write_whole
 from nsysprof.notes import Note, make_note
 from nsysprof.nsight.run_tool import Step
-from nsysprof.results.analysis import MissingSource
-from nsysprof.results.device_samples import power_beside
+from nsysprof.results.checks import MissingSource
+from nsysprof.results.power_samples import power_beside
 
 _CLAIM, _RECORD = ".claim", ".json"
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from nsysprof.report.document import Cell, Column, Table, Unit, make_table
 from nsysprof.report.wording import Words, join_names, latency_text, times_as_long
-from nsysprof.results.analysis import LEAST_DIFFERENCE_PCT, CaptureRecord, CaseRanking, MissingSource, RankedCase
+from nsysprof.results.analysis import LEAST_DIFFERENCE_PCT, CaptureRecord, CaseRanking, RankedCase
+from nsysprof.results.checks import MissingSource
 from nsysprof.results.device_limits import LAUNCH_BOUND_SHARE
 from nsysprof.results.roof import UNKNOWN as UNKNOWN_LIMIT
 from nsysprof.results.roof import dram_of, known, sampled_of

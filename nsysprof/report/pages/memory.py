@@ -33,7 +33,6 @@ from nsysprof.units import format_bytes
 
 def write_memory(memory: AllocatorMemory, folder: Path, *, figures: bool) -> list[Path]:
     """Write summary.json, memory.csv, the figure and the report of a snapshot; return their paths."""
-
     text = plain_json(memory.to_json())
     written = [
         write_whole(folder / "summary.json", text.encode("utf-8", "replace")),

@@ -10,7 +10,7 @@ from nsysprof.analysis.ranges.range_energy import NOT_SAMPLED, TOO_SHORT
 from nsysprof.analysis.traffic.energy import LAG_NS
 from nsysprof.app.trace_analysis.join_memory import session_start_ns
 from nsysprof.ranks.power_file import parse_power
-from nsysprof.results.device_samples import GpuEnergy
+from nsysprof.results.power_samples import GpuEnergy
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_tables
 from tests.builders.build_trace import TraceBuilder

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nsysprof.analysis.traffic.energy import LAG_NS, by_device, energy_in_groups
-from nsysprof.results.device_samples import GpuEnergy
+from nsysprof.results.power_samples import GpuEnergy
 from nsysprof.trace.schema import DeviceRow
 
 MS = 1_000_000
