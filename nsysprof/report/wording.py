@@ -10,6 +10,8 @@ from nsysprof.units import format_factor, format_interval_ns, format_ns
 
 # How a label writes the columns of a shape.
 _SHAPE_KEYS = {"seq": "S", "batch": "B", "heads": "H", "kv_heads": "KV", "head_dim": "D", "kv_seq": "K", "mask": "mask"}
+# The most values that a text names; the tables beside it have all of them.
+MOST_NAMED = 4
 # The ends of an interval that is shown differ by this factor at most.
 _MOST_APART = 30
 
@@ -86,3 +88,8 @@ IDLE_WORDS = {
 def words_for(trace: TraceInfo) -> Words:
     """Return the nouns for a trace. Operators are never called kernels, and the CPU's memory is not VRAM."""
     return OPERATORS if trace.work_kind == "operator" else KERNELS
+
+
+def sentence_of(words: Sequence[str], begin: str = "Furthest from 1: ") -> str:
+    """Return a sentence with the first of the words; nothing without any."""
+    return f"{begin}{join_names(list(words[:MOST_NAMED]))}." if words else ""

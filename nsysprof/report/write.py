@@ -15,12 +15,11 @@ from nsysprof.files.json_file import json_value, plain_json
 from nsysprof.files.output import open_whole, output_error, write_whole
 from nsysprof.report.document import Figure, Report
 from nsysprof.report.figure_files import figure_paths, write_figures, write_report
-from nsysprof.report.figures import figure_texts
-from nsysprof.report.figures.kernels import draw_kernels
-from nsysprof.report.figures.memory import draw_memory, draw_vram
+from nsysprof.report.figures.kernels import describe_kernels, draw_kernels
+from nsysprof.report.figures.memory import describe_memory, describe_vram, draw_memory, draw_vram
 from nsysprof.report.figures.png import can_draw
-from nsysprof.report.figures.roofline import draw_roofline, draw_traffic
-from nsysprof.report.figures.timeline import draw_timeline
+from nsysprof.report.figures.roofline import describe_roofline, describe_traffic, draw_roofline, draw_traffic
+from nsysprof.report.figures.timeline import describe_timeline, draw_timeline
 from nsysprof.report.formats.data_formats import render_sarif
 from nsysprof.report.formats.timeline_data import timeline_data
 from nsysprof.report.pages.analysis import analysis_report
@@ -233,12 +232,12 @@ def _write_figures(
         "traffic": lambda: None if record is None else draw_traffic(record),
     }
     alts: dict[str, Callable[[], str]] = {
-        "timeline": lambda: figure_texts.describe_timeline(analysis),
-        "kernels": lambda: figure_texts.describe_kernels(analysis),
-        "vram": lambda: figure_texts.describe_vram(analysis, record),
-        "memory": lambda: "" if analysis.allocator is None else figure_texts.describe_memory(analysis.allocator),
-        "roofline": lambda: "" if record is None else figure_texts.describe_roofline(record),
-        "traffic": lambda: "" if record is None else figure_texts.describe_traffic(record),
+        "timeline": lambda: describe_timeline(analysis),
+        "kernels": lambda: describe_kernels(analysis),
+        "vram": lambda: describe_vram(analysis, record),
+        "memory": lambda: "" if analysis.allocator is None else describe_memory(analysis.allocator),
+        "roofline": lambda: "" if record is None else describe_roofline(record),
+        "traffic": lambda: "" if record is None else describe_traffic(record),
     }
     order = ("roofline", "traffic", "timeline", "kernels", "vram", "memory")
     return write_figures({name: draw[name] for name in order}, alts, out, svg=svg, say=say)

@@ -102,8 +102,7 @@ def write_tuning(
 
 def _draw(winners: pd.DataFrame, folder: Path) -> list[Figure]:
     from nsysprof.report.figure_files import write_figures
-    from nsysprof.report.figures.benches import draw_winners
-    from nsysprof.report.figures.figure_texts import describe_winners
+    from nsysprof.report.figures.benches import describe_winners, draw_winners
 
     draw, alts = {"winners": lambda: draw_winners(winners)}, {"winners": lambda: describe_winners(winners)}
     return write_figures(draw, alts, folder)

@@ -12,7 +12,7 @@ from nsysprof.report.figures.drawing_style import BACKEND_COLORS, INK, SOFT, new
 from nsysprof.report.formats.escape import clean, escape_mathtext
 from nsysprof.report.wording import shape_label
 from nsysprof.results.roof import known
-from nsysprof.units import format_factor
+from nsysprof.units import format_factor, format_ns, format_rate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -215,3 +215,39 @@ def _cell_text(row: dict[Any, Any]) -> str:
         return "\n".join(lines)
     # Nobody reads a surplus of thousands of percent.
     return "\n".join([*lines, f"{100 * (margin - 1):+.0f} %" if margin < 2 else format_factor(margin)])
+
+
+def describe_bench(table: pd.DataFrame, column: str, what: str, unit: str) -> str:
+    """Return the best and the worst case of a bench.
+
+    column: what is compared.
+    what: its name.
+    unit: ns, or the unit of a rate, for which more is better.
+    """
+    rows = table[table[column].notna()].sort_values(column, ascending=unit == "ns", kind="stable")
+    text = f"{what} of {len(rows)} cases"
+    if not len(rows):
+        return f"{text}."
+    ends = [rows.iloc[0], *([rows.iloc[-1]] if len(rows) > 1 else [])]
+    said = [f"{row['case']} {_value(float(row[column]), unit)}" for row in ends]
+    return f"{text}, from the best to the worst: {' to '.join(said)}."
+
+
+def describe_scaling(table: pd.DataFrame) -> str:
+    """Return which cases take the least and the most time for equal work."""
+    timed = table[table["median_ns"].notna() & (table["flops"] > 0)]
+    cost = timed.assign(cost_ns=timed["median_ns"].astype(float) / (timed["flops"].astype(float) / 1e9))
+    return describe_bench(cost, "cost_ns", "Time for a billion operations", "ns")
+
+
+def describe_winners(winners: pd.DataFrame) -> str:
+    """Return for how many shapes each backend is the best, and for how many there is no best."""
+    undecided = winners["verdict"].isin(("tie", "inconclusive"))
+    counts = winners[~undecided]["backend"].value_counts()
+    said = [f"{name} for {count}" for name, count in counts.items()]
+    said += [f"none for {int(undecided.sum())}"] if undecided.any() else []
+    return f"The best backend of each of {len(winners)} shapes: {', '.join(said)}." if said else "No shape has a best."
+
+
+def _value(value: float, unit: str) -> str:
+    return format_ns(value) if unit == "ns" else format_rate(value, unit)

@@ -18,7 +18,7 @@ from nsysprof.report.figures.drawing_style import (
 )
 from nsysprof.report.formats.cell_text import shorten_names
 from nsysprof.report.formats.escape import clean, escape_mathtext
-from nsysprof.report.wording import words_for
+from nsysprof.report.wording import MOST_NAMED, words_for
 from nsysprof.results.analysis import Analysis
 from nsysprof.units import format_ns
 
@@ -113,3 +113,27 @@ def _draw_top(analysis: Analysis) -> Figure:
     quieten(axes)
     legend_of_categories(figure, set(top["category"]))
     return figure
+
+
+def describe_kernels(analysis: Analysis) -> str:
+    """Return the time of the kernels by category, and the longest of them."""
+    words, kernels = words_for(analysis.trace), analysis.kernels
+    total, count = int(kernels["total_ns"].sum()), int(kernels["instances"].sum())
+    text = f"{count:,} {words.works} take {format_ns(total)}. {categories_line(analysis)}"
+    if len(kernels):
+        first = kernels.sort_values("total_ns", ascending=False, kind="stable").iloc[0]
+        time, times = format_ns(int(first["total_ns"])), f"{int(first['instances']):,}"
+        text += f" {first['label']} takes the most time: {time} in {times} runs."
+    return text
+
+
+def categories_line(analysis: Analysis) -> str:
+    """Return the categories of kernels with the most time, with their shares of it."""
+    total = float(analysis.kernels["total_ns"].sum())
+    if total <= 0:
+        return ""
+    sums = analysis.kernels.groupby("category")["total_ns"].sum().sort_values(ascending=False, kind="stable")
+    parts = [
+        f"{name} {format_ns(float(time))} ({100 * time / total:.1f} %)" for name, time in sums.head(MOST_NAMED).items()
+    ]
+    return f"By kind: {', '.join(parts)}."

@@ -20,8 +20,8 @@ from nsysprof.report.figures.drawing_style import (
     quieten,
 )
 from nsysprof.report.formats.escape import clean, escape_mathtext
-from nsysprof.report.wording import words_for
-from nsysprof.results.allocator_memory import OTHERS, OwnedInSlices, OwnedOverTime
+from nsysprof.report.wording import MOST_NAMED, words_for
+from nsysprof.results.allocator_memory import OTHERS, AllocatorMemory, OwnedInSlices, OwnedOverTime
 from nsysprof.results.analysis import Analysis, CaptureRecord
 from nsysprof.units import format_bytes
 
@@ -200,3 +200,27 @@ def _thin(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     chunks = np.array_split(np.arange(len(x)), _MAX_POINTS // 2)
     keep = np.unique(np.concatenate([[c[np.argmin(y[c])], c[np.argmax(y[c])]] for c in chunks]))
     return x[keep], y[keep]
+
+
+def describe_vram(analysis: Analysis, record: CaptureRecord | None) -> str:
+    """Return the largest peaks of memory by case or range, and the peak of the trace."""
+    memory = words_for(analysis.trace).memory
+    column, name, table = "peak_vram_bytes", "family", analysis.ranges
+    if record is not None and record.results["peak_allocated_bytes"].notna().any():
+        column, name, table = "peak_allocated_bytes", "range", record.results
+    peaks = table[table[column].notna()].sort_values(column, ascending=False, kind="stable").drop_duplicates(name)
+    parts = [f"{row[name]} {format_bytes(int(row[column]))}" for row in peaks.head(MOST_NAMED).to_dict("records")]
+    more = f", and {len(peaks) - MOST_NAMED} smaller ones" if len(peaks) > MOST_NAMED else ""
+    text = f"Peak {memory}: {', '.join(parts)}{more}." if parts else f"{memory} in use over time."
+    used = analysis.timeline.memory
+    return text + (f" Over the trace at most {format_bytes(int(used['used_bytes'].max()))}." if len(used) else "")
+
+
+def describe_memory(allocator: AllocatorMemory) -> str:
+    """Return who owned the memory of torch's allocator at its peak."""
+    owners = allocator.owners.sort_values("peak_bytes", ascending=False, kind="stable")
+    parts = [
+        f"{row['owner']} {format_bytes(int(row['peak_bytes']))}" for row in owners.head(MOST_NAMED).to_dict("records")
+    ]
+    peak = format_bytes(int(owners["peak_bytes"].sum()))
+    return f"Memory of torch's allocator over time, {peak} at its peak, by owner: {', '.join(parts)}."

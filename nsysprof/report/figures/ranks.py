@@ -10,6 +10,7 @@ import pandas as pd
 from nsysprof.report.figures.drawing_style import CATEGORY_COLORS, INK, NS_PER_S, label_seconds, new_figure
 from nsysprof.report.figures.occupancy import resample_shares
 from nsysprof.report.formats.escape import clean, escape_mathtext
+from nsysprof.report.wording import sentence_of
 from nsysprof.results.rank_results import RanksAnalysis
 from nsysprof.units import format_ns
 
@@ -142,3 +143,19 @@ def _label_ranks(axes: Axes, ranks: list[int], job: RanksAnalysis) -> None:
     axes.set_yticks(shown, labels, fontsize=8 if step == 1 else 7)
     axes.tick_params(length=2)
     axes.spines[:].set_visible(False)
+
+
+def describe_heatmap(job: RanksAnalysis) -> str:
+    """Return whether ranks differ, and which one delays the others."""
+    text = f"How far the time of each of {len(job.read)} ranks in each range lies from the usual rank's."
+    if job.imbalance_pct is not None:
+        text += f" The imbalance is {job.imbalance_pct:.1f} %."
+    slow = [f"rank {rank}" for rank in dict.fromkeys(job.stragglers["rank"].tolist())]
+    return f"{text} {sentence_of(slow, 'The others wait for ')}".rstrip()
+
+
+def describe_ranks_timeline(job: RanksAnalysis) -> str:
+    """Return how many ranks are shown, and which one delays the others."""
+    slow = [f"rank {rank}" for rank in dict.fromkeys(job.stragglers["rank"].tolist())]
+    text = f"Timeline of {len(job.lanes)} ranks on one clock, with computation and communication."
+    return f"{text} {sentence_of(slow, 'The others wait for ')}".rstrip()

@@ -11,6 +11,7 @@ from nsysprof.report.figures.drawing_style import BACKEND_COLORS, INK, SOFT, byt
 from nsysprof.report.formats.escape import clean, escape_mathtext
 from nsysprof.results.analysis import CaptureRecord
 from nsysprof.results.roof import COUNTED, LAUNCH, SAMPLED, Roof, known, roof_of, sampled_of
+from nsysprof.units import format_factor, format_rate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -279,3 +280,34 @@ def place_labels(axes: Axes, points: Sequence[tuple[float, float]], labels: Sequ
 
 def _meet(a: Box, b: Box) -> bool:
     return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]
+
+
+def describe_roofline(record: CaptureRecord) -> str:
+    """Return the highest and the lowest rate of the cases, and what limits how many of them."""
+    points = record.results[record.results["flops_per_s"].notna() & record.results["dram_bytes"].notna()]
+    ordered = points.sort_values("flops_per_s", ascending=False, kind="stable")
+    text = f"Roofline of {len(points)} cases"
+    if len(ordered):
+        ends = [ordered.iloc[0], *([ordered.iloc[-1]] if len(ordered) > 1 else [])]
+        rates = [f"{row['range']} at {format_rate(known(row['flops_per_s']), 'FLOP/s')}" for row in ends]
+        text += f", from {' down to '.join(rates)}"
+    limits = points["limiter"].dropna().value_counts()
+    counts = [f"{count} {name}" for name, count in limits.items()]
+    return text + (f"; {', '.join(counts)}." if counts else ".")
+
+
+def describe_traffic(record: CaptureRecord) -> str:
+    """Return which cases move the most and the fewest bytes relative to the least that they need."""
+    rows = record.results[record.results["dram_bytes"].notna() & (record.results["least_bytes"] > 0)]
+    ratio = (rows["dram_bytes"].astype(float) / rows["least_bytes"].astype(float)).sort_values(kind="stable")
+    text = f"DRAM traffic of {len(rows)} cases against the least that their inputs and outputs need"
+    if not len(ratio):
+        return f"{text}."
+    ends = dict.fromkeys(((ratio.index[0], float(ratio.iloc[0])), (ratio.index[-1], float(ratio.iloc[-1]))))
+    names = [f"{rows['range'].loc[place]} {_least(times)}" for place, times in ends]
+    return f"{text}: from {' to '.join(names)}."
+
+
+def _least(times: float) -> str:
+    """Return a factor as text; one that would round to zero is written as less than 0.01x."""
+    return format_factor(times) if times >= 0.01 else "less than 0.01x" if times > 0 else "none"

@@ -23,6 +23,7 @@ from nsysprof.report.figures.drawing_style import (
     new_figure,
     quieten,
 )
+from nsysprof.report.figures.kernels import categories_line
 from nsysprof.report.figures.occupancy import BusyShares, busy_shares, category_shares
 from nsysprof.report.formats.escape import clean, escape_mathtext
 from nsysprof.report.pages.range_rows import range_label
@@ -401,3 +402,16 @@ def _range_labels(axes: Axes, rows: pd.DataFrame, start: Int64s, end: Int64s, y:
         axes.vlines([low / NS_PER_S], y - _HEIGHT / 2, y + _HEIGHT / 2, color="white", linewidth=1)
         text = escape_mathtext(clean(str(name), room))
         axes.text((low + _GAP * span_ns) / NS_PER_S, y, text, fontsize=8, va="center", clip_on=True, color=INK)
+
+
+def describe_timeline(analysis: Analysis) -> str:
+    """Return how busy the GPU is over the trace, and with what."""
+    words, totals = words_for(analysis.trace), analysis.totals
+    text = f"Timeline of ranges, API calls and {words.works}."
+    if totals.gpu_busy_ns is not None and totals.gpu_span_ns:
+        share = 100 * totals.gpu_busy_ns / totals.gpu_span_ns
+        text += f" The {words.device} is busy for {format_ns(totals.gpu_busy_ns)} of {format_ns(totals.gpu_span_ns)}"
+        text += f" ({share:.1f} %) from its first to its last work."
+    else:
+        text += f" The trace does not show how busy the {words.device} is."
+    return f"{text} {categories_line(analysis)}".rstrip()

@@ -29,8 +29,13 @@ from nsysprof.report.document import (
     make_table,
 )
 from nsysprof.report.figure_files import figure_paths, write_figures, write_report
-from nsysprof.report.figures.benches import draw_latency, draw_scaling, draw_throughput
-from nsysprof.report.figures.figure_texts import describe_bench, describe_scaling
+from nsysprof.report.figures.benches import (
+    describe_bench,
+    describe_scaling,
+    draw_latency,
+    draw_scaling,
+    draw_throughput,
+)
 from nsysprof.report.figures.png import can_draw
 from nsysprof.report.formats.escape import clean
 from nsysprof.report.pages.analysis import figure_sections

@@ -27,8 +27,7 @@ from nsysprof.report.document import (
     make_table,
 )
 from nsysprof.report.figure_files import figure_paths, write_figures, write_report
-from nsysprof.report.figures.compare import draw_parts, draw_ratios
-from nsysprof.report.figures.figure_texts import describe_parts, describe_ratios
+from nsysprof.report.figures.compare import describe_parts, describe_ratios, draw_parts, draw_ratios
 from nsysprof.report.figures.png import can_draw
 from nsysprof.report.pages.analysis import figure_sections
 from nsysprof.report.pages.memory import memory_comparison_parts

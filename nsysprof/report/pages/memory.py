@@ -23,8 +23,7 @@ from nsysprof.report.document import (
     make_table,
 )
 from nsysprof.report.figure_files import figure_paths, write_figures, write_report
-from nsysprof.report.figures.figure_texts import describe_memory
-from nsysprof.report.figures.memory import draw_memory
+from nsysprof.report.figures.memory import describe_memory, draw_memory
 from nsysprof.results.allocator_memory import AllocatorMemory, DeviceUse, MemoryComparison, MemoryFinding
 from nsysprof.results.column_registry.analysis_columns import MEMORY
 from nsysprof.results.column_registry.csv_table import render_csv

@@ -27,9 +27,8 @@ from nsysprof.report.document import (
     make_table,
 )
 from nsysprof.report.figure_files import figure_paths, write_figures, write_report
-from nsysprof.report.figures.figure_texts import describe_heatmap, describe_ranks_timeline
 from nsysprof.report.figures.png import can_draw
-from nsysprof.report.figures.ranks import draw_heatmap, draw_timeline
+from nsysprof.report.figures.ranks import describe_heatmap, describe_ranks_timeline, draw_heatmap, draw_timeline
 from nsysprof.report.formats.ranks_timeline import ALT, HINT, ranks_timeline_data
 from nsysprof.report.pages.analysis import figure_sections
 from nsysprof.report.pages.method import facts_table

@@ -12,7 +12,11 @@ from nsysprof.app.inputs.compare_inputs import read_input
 from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
 from nsysprof.app.trace_analysis.capture_record import read_record
 from nsysprof.app.trace_analysis.join_counters import join_counters
-from nsysprof.report.figures import figure_texts
+from nsysprof.report.figures.benches import describe_bench, describe_scaling, describe_winners
+from nsysprof.report.figures.compare import describe_parts
+from nsysprof.report.figures.kernels import describe_kernels
+from nsysprof.report.figures.memory import describe_vram
+from nsysprof.report.figures.timeline import describe_timeline
 from nsysprof.report.write import write_analysis
 from nsysprof.trace.inputs.resolve_input import resolve_input
 from tests.builders.build_trace import TraceBuilder
@@ -27,7 +31,7 @@ def test_the_numbers_are_those_of_the_trace(tmp_path):
         builder.launch(number * 1000, number + 1, name="sm80_xmma_gemm")
     builder.launch(5000, 9, name="softmax_kernel")
     analysis = samples.analysis(tmp_path, builder)
-    timeline, kernels = figure_texts.describe_timeline(analysis), figure_texts.describe_kernels(analysis)
+    timeline, kernels = describe_timeline(analysis), describe_kernels(analysis)
     # 4 kernels of 50 ns, from 100 to 5150.
     assert "busy for 200 ns of 5.050 us (4.0 %)" in timeline
     assert "By kind: gemm 150 ns (75.0 %), softmax 50 ns (25.0 %)." in timeline
@@ -38,7 +42,7 @@ def test_the_numbers_are_those_of_the_trace(tmp_path):
 def test_what_is_unknown_is_not_said(tmp_path):
     builder = TraceBuilder()
     builder.range(0, 100, "alone")
-    assert "The trace does not show how busy" in figure_texts.describe_timeline(samples.analysis(tmp_path, builder))
+    assert "The trace does not show how busy" in describe_timeline(samples.analysis(tmp_path, builder))
 
 
 def test_each_figure_of_a_capture_has_numbers_in_its_text(tmp_path):
@@ -50,7 +54,7 @@ def test_each_figure_of_a_capture_has_numbers_in_its_text(tmp_path):
     texts = set(re.findall(r'<img[^>]* alt="([^"]*)"', page))
     assert len(texts) >= 3
     assert all(re.search(r"\d", text) for text in texts), texts
-    vram = figure_texts.describe_vram(analysis, record)
+    vram = describe_vram(analysis, record)
     assert vram.startswith("Peak VRAM: RUN::math::S4096")
 
 
@@ -58,16 +62,16 @@ def test_the_best_and_the_worst_of_a_bench_are_named():
     table = pd.DataFrame(
         {"case": ["a", "b", "c"], "median_ns": [2e6, 1e6, None], "flops_per_s": [1e12, 2e12, None], "flops": [1e9] * 3}
     )
-    told = figure_texts.describe_bench(table, "median_ns", "Median latency", "ns")
+    told = describe_bench(table, "median_ns", "Median latency", "ns")
     assert told == "Median latency of 2 cases, from the best to the worst: b 1.000 ms to a 2.000 ms."
-    assert "b 2.000 TFLOP/s to a 1.000 TFLOP/s" in figure_texts.describe_bench(table, "flops_per_s", "Rate", "FLOP/s")
-    assert "b 1.000 ms to a 2.000 ms" in figure_texts.describe_scaling(table)
-    assert figure_texts.describe_bench(table[:0], "median_ns", "Median latency", "ns") == "Median latency of 0 cases."
+    assert "b 2.000 TFLOP/s to a 1.000 TFLOP/s" in describe_bench(table, "flops_per_s", "Rate", "FLOP/s")
+    assert "b 1.000 ms to a 2.000 ms" in describe_scaling(table)
+    assert describe_bench(table[:0], "median_ns", "Median latency", "ns") == "Median latency of 0 cases."
 
 
 def test_winners_are_counted():
     winners = pd.DataFrame({"backend": ["flash", "flash", "math"], "verdict": ["fastest", "fastest", "tie"]})
-    assert figure_texts.describe_winners(winners) == "The best backend of each of 3 shapes: flash for 2, none for 1."
+    assert describe_winners(winners) == "The best backend of each of 3 shapes: flash for 2, none for 1."
 
 
 def test_the_ranges_that_changed_most_are_named(tmp_path):
@@ -80,5 +84,5 @@ def test_the_ranges_that_changed_most_are_named(tmp_path):
         builder.range(0, 1000 + gap, "step")
         sides.append(read_input(builder.write(tmp_path / f"{name}.sqlite"), None, lambda _text: None))
     found = compare_inputs([sides[0]], [sides[1]], {}, (), Settings(3.0, None), force=False)
-    told = figure_texts.describe_parts(found)
+    told = describe_parts(found)
     assert "step +5.000 us, most of it gaps +5.000 us" in told
