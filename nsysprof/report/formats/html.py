@@ -1,4 +1,4 @@
-"""Render report.html, one file that needs no network and can be read without scripts, and a fragment for notebooks."""
+"""Render report.html, one file that needs no network and no scripts to be read, a notebook's fragment, and view's pages."""
 
 from __future__ import annotations
 
