@@ -1,4 +1,4 @@
-"""Render report.html, one file that needs no network and no scripts to be read, a notebook's fragment, and view's pages."""
+"""Render report.html, one file that needs no network or scripts, a fragment for notebooks, and the pages of view."""
 
 from __future__ import annotations
 
