@@ -1,4 +1,13 @@
-"""Define a case, which is one cell of the grid and the key of every measurement, and make the grid."""
+"""Define a case, which is one cell of the grid and the key of every measurement; make the grid and list its backends.
+
+Backends are also those that installed packages register as entry points of the group `nsysprof.backends`. A package
+names a callable (q, k, v, is_causal) -> out in its pyproject.toml, and the name becomes a backend:
+
+    [project.entry-points."nsysprof.backends"]
+    mine = "mypkg.kernels:attention"
+
+Reading the names imports neither the package nor torch. Only the measured process loads the callable.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Hold what backends demand of a call, and what of it a call fulfils."""
+"""Define the questions and answers of `explain`, and Constraint: one reason why torch refused a backend.
+
+Questions and answers are files between the command and the process that loads torch. A constraint is parsed from the
+text of torch's warning. The texts are from sdp_utils.cpp and sdp_utils_cpp.h of PyTorch 2.5 to 2.13. An unknown text
+becomes a constraint with torch's words and no data, so that no refusal is lost.
+"""
 
 from __future__ import annotations
 

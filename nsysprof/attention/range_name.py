@@ -1,9 +1,14 @@
-"""Format and parse our NVTX range names by a strict grammar. Trace content is untrusted, so nothing is evaluated.
+"""Format and parse names of our NVTX ranges by strict grammars. Trace content is untrusted, so nothing is evaluated.
+
+A case of a grid, where each key appears at most once, and only where the grid varies that dimension (the keys are B, H,
+KV, D, dtype, causal, pass, K, mask and layout):
 
     RUN::<backend>::S<seq>[::<key>=<value>]...
 
-The keys are B, H, KV, D, dtype, causal, pass, K, mask and layout. Each appears at most once, and only where the grid
-varies that dimension.
+A call that `capture --attention` recorded, written by nsysprof.workload.program_start.attention_calls. Every key is
+optional; unknown keys make a name another's:
+
+    attention::<fwd|bwd>::<function>::B=2::H=32::KV=8::Q=1024::K=1024::D=128::dtype=bf16::causal=1::mask=none::at=FILE:LINE
 """
 
 from __future__ import annotations

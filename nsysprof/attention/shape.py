@@ -1,4 +1,12 @@
-"""Define the shape of an attention call, and the work that it is by formula."""
+"""Define the shape of an attention call, which determines its work whichever backend does it, and compute that work.
+
+FLOPs: q k^T and (scores) v are two matrix products of 2 S_q S_k D each, per head and batch entry. A causal mask halves
+them. Backward counts 2.5 times the forward pass, because it computes the scores again and forms four products (Dao,
+FlashAttention-2, 2023, section 4.1). Softmax is not counted. With grouped heads, the heads of q count.
+
+Bytes: what must cross the memory bus once if nothing is cached before and no intermediate is written. Forward reads q,
+k, v and writes the output. Backward reads q, k, v, the output and its gradient, and writes three gradients.
+"""
 
 from __future__ import annotations
 

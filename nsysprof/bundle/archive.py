@@ -1,4 +1,7 @@
-"""Write the zip file of a bundle, and say beforehand how many bytes the tables of its trace can take."""
+"""Write the zip file of a bundle, and say beforehand how many bytes the tables of its trace can take.
+
+The same files give the same bytes, so that the SHA-256 of an archive identifies the content.
+"""
 
 from __future__ import annotations
 

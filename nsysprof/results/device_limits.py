@@ -1,4 +1,9 @@
-"""Hold the peaks of devices by their datasheets, and the share of launches from which a case is bound by them."""
+"""List peak rates of GPUs from NVIDIA's datasheets, and the share of time that makes a case bound by launches.
+
+Peaks are dense (without sparsity), at boost clock, bandwidth in bytes/s. Half of the published tensor numbers assume
+sparsity, and the footnotes that say so are often lost: the L4's "242" is sparse FP16 TFLOPS, and neither its dense peak
+(121) nor its bandwidth (300 GB/s).
+"""
 
 from __future__ import annotations
 

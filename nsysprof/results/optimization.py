@@ -1,4 +1,4 @@
-"""Define the results of `optimize`: a program's attention, what was tried, and how much each attempt helps."""
+"""Define the results of `optimize`: a program's attention, what was tried, and how much each attempt helps or would."""
 
 from __future__ import annotations
 

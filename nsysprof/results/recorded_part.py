@@ -1,4 +1,4 @@
-"""Define RecordResult: a recorded part of a running program, with its processes and what the recording cost."""
+"""Define RecordResult: a recorded part of a running program, its processes, its latency, and what recording cost."""
 
 from __future__ import annotations
 

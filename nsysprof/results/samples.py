@@ -1,4 +1,15 @@
-"""Hold the samples of latencies: blocks of timed calls, their named times, and what samples say together."""
+"""Define blocks of timed calls and the named times of a case, and compute the interval of a median of samples.
+
+Samples are the raw timed values of one case in one process. The interval covers the median of further calls in that
+process. Successive samples may be similar, because clocks and caches change slowly; they then count as fewer
+independent ones. Capture and bench share three named times:
+
+- cold GPU time: between two events around one call, after the caches were emptied. While they are being emptied the CPU
+  has time to launch the call, so launching does not count.
+- warm end-to-end time: between two events around one of many calls back to back, with warm caches. If the GPU waits for
+  the CPU to launch the call, that waiting counts.
+- graph time: the same call replayed as a CUDA graph, which the CPU launches as one call.
+"""
 
 from __future__ import annotations
 

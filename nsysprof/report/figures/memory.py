@@ -1,4 +1,4 @@
-"""Draw memory over time: what the driver gave (vram.png), and what torch's allocator handed out (memory.png)."""
+"""Draw memory over time: vram.png (what the driver gave) and memory.png (torch's allocator, coloured by owner)."""
 
 from __future__ import annotations
 

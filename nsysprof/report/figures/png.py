@@ -1,4 +1,4 @@
-"""Save figures as files that are byte-identical whenever the data is the same."""
+"""Save figures as files that are byte-identical whenever the data is the same, and turn them into dark variants."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Draw roofline.png and traffic.png: each case against what the device can reach, and its bytes against the least."""
+"""Draw roofline.png and traffic.png: each case against what the device can reach, and its bytes against the least.
+
+Labels are placed by our own code, because libraries move them by random steps, and the same data must give the same
+file.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Draw timeline.png: a typical step of a program, or one panel per backend of a grid on one time scale."""
+"""Draw timeline.png: a typical step of a program, or one panel per backend of a grid on one time scale.
+
+The height of a lane shows which share of each slice of time is busy. A kernel that is longer than a slice fills its
+lane; a thousand short ones with pauses between them do not.
+"""
 
 from __future__ import annotations
 

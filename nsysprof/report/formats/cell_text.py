@@ -1,4 +1,4 @@
-"""Turn cells into text, and shorten names to the part that differs from their neighbours."""
+"""Turn a table's cell into its text and its sort key, the same in every format, and shorten names that are alike."""
 
 from __future__ import annotations
 

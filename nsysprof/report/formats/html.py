@@ -1,4 +1,8 @@
-"""Render report.html, one file that needs no network or scripts, a fragment for notebooks, and the pages of view."""
+"""Render HTML: report.html, one file that needs no network, a fragment for notebooks, and the pages of `view`.
+
+A report can be read without scripts. Each page of `view` (the list, progress, errors, files, and pages that open
+Perfetto's UI) has one script and one style of ours, and is sent with page_policy or report_policy as a header.
+"""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import Any
 from nsysprof.attention.attention_call import AttentionCall
 from nsysprof.attention.eligibility import Constraint, EligibilityAnswer
 from nsysprof.attention.nearest_supported_shape import changes
-from nsysprof.report.document import Cell, Column, Lines, Paragraph, Part, Report, Section, Table, Unit, make_table
+from nsysprof.report.document import Cell, Column, Lines, Paragraph, Part, Report, Section, Unit, make_table
 from nsysprof.results.checks import Check, State
 from nsysprof.units import UNKNOWN
 
@@ -66,12 +66,16 @@ def explain_report(
     sections = [Section("", tuple(head))]
     for call, answers in blocks:
         lines = tuple(line for answer in answers for line in _lines(call, answer))
-        sections.append(Section("", (_table(call, answers), Lines(lines, terminal_lines=1000))))
+        sections.append(
+            Section(
+                "",
+                (
+                    make_table(describe_call(call), _ANSWER_COLUMNS, map(_row, answers)),
+                    Lines(lines, terminal_lines=1000),
+                ),
+            )
+        )
     return Report("explain", tuple(sections))
-
-
-def _table(call: AttentionCall, answers: Sequence[EligibilityAnswer]) -> Table:
-    return make_table(describe_call(call), _ANSWER_COLUMNS, map(_row, answers))
 
 
 def describe_call(call: AttentionCall) -> str:

@@ -64,15 +64,12 @@ def write_ranks(
         (out / JSON).unlink(missing_ok=True)
         written = [write_whole(out / file.name, render_csv(table, file)) for file, table in _tables(job)]
         pictures = _write_figures(job, out, svg, progress) if figures and can_draw() else []
-        written += [*figure_paths(pictures, out, svg=svg), *_write_report(job, pictures, out)]
+        report = ranks_report(job, pictures, timeline=ranks_timeline_data(job))
+        written += [*figure_paths(pictures, out, svg=svg), *write_report(report, out)]
         text = plain_json(ranks_json(job))
         return [*written, write_whole(out / JSON, text.encode("utf-8", "replace"))]
     except OSError as error:
         raise output_error(out, error) from error
-
-
-def _write_report(job: RanksAnalysis, figures: list[Figure], out: Path) -> list[Path]:
-    return write_report(ranks_report(job, figures, timeline=ranks_timeline_data(job)), out)
 
 
 def ranks_json(job: RanksAnalysis) -> dict[str, Any]:

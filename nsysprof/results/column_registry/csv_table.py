@@ -1,4 +1,12 @@
-"""Render tables as CSV in blocks, and turn them into lists of records."""
+"""Write and read CSV files, with one number format that loses nothing, and turn tables into lists of records.
+
+Integers are written completely, and floating-point numbers with as many digits as are needed to read the same number
+back. Unknown values are empty.
+
+A large table is rendered a block of rows at a time, with no object for a number. Every number has a field of fixed
+width, filled with NUL where it is shorter. The fields of a row that lie side by side are one piece of bytes, and a
+text, which occurs in many rows, is quoted once. A block is its pieces joined, without the NULs.
+"""
 
 from __future__ import annotations
 
