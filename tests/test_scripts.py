@@ -20,7 +20,7 @@ import pytest
 from scipy import stats
 
 from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
-from nsysprof.results.findings.causes import Findings
+from nsysprof.results.findings import Findings
 from nsysprof.units import format_ns
 from tests.conftest import REPOSITORY
 

@@ -33,21 +33,21 @@ class ShownAnalysis(Analysis):
 
     def plot_memory(self) -> Figure | None:
         """Return the figure of vram.png: device memory over time; None without memory events."""
-        from nsysprof.report.figures.vram import draw_vram
+        from nsysprof.report.figures.memory import draw_vram
 
         return draw_vram(self, None)
 
     def __repr__(self) -> str:
         """Return what an interpreter shows: the same as text."""
         from nsysprof.report.formats.console import render_console
-        from nsysprof.report.reports.analysis_report import first_report
+        from nsysprof.report.pages.analysis import first_report
 
         return render_console(first_report(self), _REPR_WIDTH) or f"Analysis of {self.trace.path_name}"
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: what the program does with the GPU, and the findings."""
-        from nsysprof.report.formats.notebook import render_fragment
-        from nsysprof.report.reports.analysis_report import first_report
+        from nsysprof.report.formats.html import render_fragment
+        from nsysprof.report.pages.analysis import first_report
 
         return render_fragment(first_report(self))
 

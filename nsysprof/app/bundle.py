@@ -17,7 +17,7 @@ from nsysprof.files.folder_name import name_after
 
 if TYPE_CHECKING:
     from nsysprof.app.bundle_content.build_bundle import BuildRequest, Built
-    from nsysprof.bundle.verification.check import Searched
+    from nsysprof.bundle.check import Searched
 
 
 def bundle(request: BundleRequest, progress: Progress = SILENT) -> BundleResult:
@@ -86,7 +86,7 @@ def _read(request: BundleRequest, title: str, scratch: Path) -> BuildRequest:
     from nsysprof.analysis.kernel_names.categories import categorize
     from nsysprof.app.bundle_content.build_bundle import BuildRequest
     from nsysprof.app.bundle_content.bundle_ranks import find_rank_traces
-    from nsysprof.bundle.names.name_tokens import NameTokens
+    from nsysprof.bundle.name_tokens import NameTokens
     from nsysprof.bundle.source import read_ranks, read_source, refuse_bundle
     from nsysprof.nsight.find_tool import NSYS, find_tool
     from nsysprof.trace.inputs.resolve_input import REPORTS
@@ -108,7 +108,7 @@ def _read(request: BundleRequest, title: str, scratch: Path) -> BuildRequest:
 def _render(target: Path, wanted: BuildRequest, built: Built, archive: Path) -> tuple[str, str]:
     """Return the Markdown to paste, and the SHA-256 of the archive."""
     from nsysprof.report.formats.markdown import render_markdown
-    from nsysprof.report.reports.bundle_report import Shared, bundle_report
+    from nsysprof.report.pages.bundle import Shared, bundle_report
 
     with archive.open("rb") as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
@@ -127,7 +127,7 @@ def _search(wanted: BuildRequest, built: Built, archive: Path, markdown: str, sc
 
     Raises SecretLeakError where something private is found.
     """
-    from nsysprof.bundle.verification.check import check_bundle
+    from nsysprof.bundle.check import check_bundle
 
     text = scratch / "issue.md"
     text.write_text(markdown, encoding="utf-8")
@@ -139,7 +139,7 @@ def _search(wanted: BuildRequest, built: Built, archive: Path, markdown: str, sc
 
 
 def _contents(wanted: BuildRequest, built: Built) -> BundleContents:
-    from nsysprof.bundle.verification.check import shared_texts
+    from nsysprof.bundle.check import shared_texts
 
     rows = {} if built.report is None else built.report.rows
     return BundleContents(rows, shared_texts(*built.shared_traces), wanted.names.replaced())

@@ -120,7 +120,7 @@ def _compare(
     ignored = request.ignore_conditions or measured_in_turn(baseline, candidate)
     found = compare_inputs(baseline, candidate, names, rules, settings, force=ignored)
     if found.differences and not ignored:
-        from nsysprof.report.sections.compare_tables import difference_lines
+        from nsysprof.report.pages.compare import difference_lines
 
         lines = "\n".join(f"  {line}" for line in difference_lines(found.differences))
         raise NotComparableError(
@@ -132,10 +132,9 @@ def _compare(
 
 def _write(found: VersionComparison, request: CompareRequest, folder: Path | None) -> None:
     from nsysprof.files.output import output_error, write_whole
-    from nsysprof.report.compare import write_compare
-    from nsysprof.report.formats.junit import render_junit
+    from nsysprof.report.formats.data_formats import render_junit
     from nsysprof.report.formats.markdown import render_markdown
-    from nsysprof.report.reports.compare_report import compare_report
+    from nsysprof.report.pages.compare import compare_report, write_compare
 
     texts = {}
     if request.markdown is not None:

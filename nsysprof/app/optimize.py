@@ -42,8 +42,8 @@ from nsysprof.files.output import write_whole
 from nsysprof.files.plain_file import read_plain_text
 from nsysprof.files.result_folder import claim_folder
 from nsysprof.notes import Note, make_note
-from nsysprof.report.sections.wording import count_of
-from nsysprof.results.programs.optimization import BETWEEN, Attempt, Optimization, OptimizeStep, PredictedGain
+from nsysprof.report.wording import count_of
+from nsysprof.results.optimization import BETWEEN, Attempt, Optimization, OptimizeStep, PredictedGain
 
 if TYPE_CHECKING:
     from nsysprof.results.analysis import Analysis
@@ -334,8 +334,8 @@ class _Session:
         return judge_optimization(found)
 
     def write(self, found: Optimization) -> None:
-        from nsysprof.report.reports.optimize_report import optimize_report
-        from nsysprof.report.write import write_report
+        from nsysprof.report.figure_files import write_report
+        from nsysprof.report.pages.program import optimize_report
 
         write_whole(self.folder / RESULT, encode_json(found.to_json()))
         write_report(optimize_report(found), self.folder)

@@ -15,7 +15,7 @@ from nsysprof.analysis.sampling.judge_history import judge_history
 from nsysprof.attention.shape import SHAPE_COLUMNS
 from nsysprof.errors import NsysprofError, TraceError
 from nsysprof.files.json_file import decode_json
-from nsysprof.report.sections.bench_tables import shape_label
+from nsysprof.report.wording import shape_label
 from nsysprof.results.latency_history import CaseHistory, HistoryPoint
 from nsysprof.trace.sqlite.confine import ConfinedConnections
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from nsysprof.errors import OutputError
 from nsysprof.files.json_file import json_value
-from nsysprof.results.table_records import to_records
+from nsysprof.results.column_registry.csv_table import to_records
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from nsysprof.attention.shape import Shape
     from nsysprof.capture.sampling.bench_plan import BenchPlan
     from nsysprof.capture.sampling.bench_run import BenchRun
-    from nsysprof.results.programs.program_gain import ProgramGain
+    from nsysprof.results.optimization import ProgramGain
 
 SEARCHES = ("grid", "axes")
 _SAMPLE_SECONDS = 0.5

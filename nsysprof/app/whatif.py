@@ -13,7 +13,7 @@ from nsysprof.app.trace_analysis.analyze_trace import resolve
 from nsysprof.errors import UsageError
 
 if TYPE_CHECKING:
-    from nsysprof.results.findings.causes import WhatIf, WhatIfQuestion
+    from nsysprof.results.findings import WhatIf, WhatIfQuestion
 
 
 class Change(StrEnum):
@@ -96,7 +96,7 @@ def _with_a_rank_like_its_peers(
     from nsysprof.ranks.collective_waits.stragglers import replay_like_peers
     from nsysprof.ranks.identity import find_sources
     from nsysprof.ranks.read_arrivals import read_arrivals
-    from nsysprof.results.findings.causes import JOB, WhatIf, WhatIfAnswer
+    from nsysprof.results.findings import JOB, WhatIf, WhatIfAnswer
 
     rank = request.like_peers
     if questions or request.ranges:
@@ -135,7 +135,7 @@ def _with_a_rank_like_its_peers(
 
 
 def _questions(request: WhatIfRequest) -> tuple[WhatIfQuestion, ...]:
-    from nsysprof.results.findings.causes import WhatIfQuestion
+    from nsysprof.results.findings import WhatIfQuestion
 
     questions = [WhatIfQuestion(f"--{change}", _FIXED[change]) for change in request.changes]
     if request.policy is not None:
@@ -149,7 +149,7 @@ def _questions(request: WhatIfRequest) -> tuple[WhatIfQuestion, ...]:
 
 def _of_ranges(names: list[str], text: str, factor: float) -> WhatIfQuestion:
     """Return the question about work that is launched in ranges whose names contain a text."""
-    from nsysprof.results.findings.causes import WhatIfQuestion
+    from nsysprof.results.findings import WhatIfQuestion
 
     chosen = tuple((name, (factor,) * 3) for name in names if text in name)
     if not chosen:

@@ -1,22 +1,35 @@
-"""Define a case, which is one cell of the grid and the key of every measurement, and make the grid."""
+"""Define a case, which is one cell of the grid and the key of every measurement; make the grid and list its backends.
+
+Backends are also those that installed packages register as entry points of the group `nsysprof.backends`. A package
+names a callable (q, k, v, is_causal) -> out in its pyproject.toml, and the name becomes a backend:
+
+    [project.entry-points."nsysprof.backends"]
+    mine = "mypkg.kernels:attention"
+
+Reading the names imports neither the package nor torch. Only the measured process loads the callable.
+"""
 
 from __future__ import annotations
 
 import difflib
 import itertools
 import re
+import sys
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from msgspec import Meta
 from msgspec.structs import asdict
 
-from nsysprof.attention.backend_plugins import registered_backends
 from nsysprof.attention.choices import BACKENDS, DTYPES, PASSES
 from nsysprof.attention.shape import Shape, shape_of_row
 from nsysprof.errors import UsageError
 from nsysprof.files.json_file import explain_decoding
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 # One of our names, a plug-in's name, or the user's own `module:function`, as far as a range name can contain it.
 BACKEND_PATTERN = r"^[A-Za-z_][\w.]*(:[A-Za-z_]\w*)?$"
@@ -128,3 +141,28 @@ def check_sizes(name: str, sizes: Sequence[int]) -> None:
     for size in sizes:
         if size < 1:
             raise UsageError(f"--{name} {size} is not a valid size.", "Give positive integers.")
+
+
+GROUP = "nsysprof.backends"
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")  # what a range name can contain
+
+
+@cache
+def _points(_path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
+    """Return the entry points of the packages on this sys.path. They are cached: a command asks a dozen times."""
+    from importlib.metadata import entry_points  # only here: it loads a parser of e-mail
+
+    return tuple(entry_points(group=GROUP))
+
+
+def registered_backends() -> dict[str, EntryPoint]:
+    """Return every registered backend by name, sorted.
+
+    A name that a range name cannot contain is left out. Where two packages register the same name, the first on
+    sys.path counts, as in an import.
+    """
+    points_by_name: dict[str, EntryPoint] = {}
+    for point in _points(tuple(sys.path)):
+        if _NAME.fullmatch(point.name):
+            points_by_name.setdefault(point.name, point)
+    return dict(sorted(points_by_name.items()))

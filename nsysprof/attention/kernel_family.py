@@ -46,8 +46,8 @@ def kernel_family(names: Iterable[str]) -> str | None:
 def _marks_of(name: str) -> frozenset[str]:
     """Return the families of fused kernels, and the parts of unfused attention, that a name belongs to."""
     patterns = (*_FUSED, (_PRODUCT, _MATMUL), (_WEIGHTS, _SOFTMAX))
-    found = {mark for mark, pattern in patterns if pattern.search(name)}
-    return frozenset(found | {"cudnn"} if _is_cudnn(name) else found)
+    marks = {mark for mark, pattern in patterns if pattern.search(name)}
+    return frozenset(marks | {"cudnn"} if _is_cudnn(name) else marks)
 
 
 def _is_cudnn(name: str) -> bool:

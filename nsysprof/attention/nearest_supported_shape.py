@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from nsysprof.attention.attention_call import AttentionCall
 from nsysprof.attention.choices import DTYPES
-from nsysprof.attention.constraints import Constraint
+from nsysprof.attention.eligibility import Constraint
 from nsysprof.attention.shape import has_learned_mask
 from nsysprof.files.json_file import json_value
 
@@ -52,21 +52,21 @@ class Explanation:
 def explain_refusal(call: AttentionCall, check: Check) -> Explanation:
     """Return every constraint of a refused call, found by satisfying one after another, and the nearest that pass."""
     first = check(call)
-    found = list(first.constraints)
-    single = [passing for name in _ways(first) for passing in _nearest(call, name, found, check)]
+    constraints = list(first.constraints)
+    single = [passing for name in _ways(first) for passing in _nearest(call, name, constraints, check)]
     if single:
-        return Explanation(tuple(found), tuple(single))
+        return Explanation(tuple(constraints), tuple(single))
     current, verdict = call, first
     for _ in range(_ROUNDS):
         step = next((s for name in _ways(verdict) if (s := _step(current, verdict, name, check)) is not None), None)
         if step is None:
-            return Explanation(tuple(found), ())
+            return Explanation(tuple(constraints), ())
         current, verdict = step
         if verdict.eligible:
-            return Explanation(tuple(found), (current,))
-        known = {(constraint.property, constraint.relation) for constraint in found}
-        found += [each for each in verdict.constraints if (each.property, each.relation) not in known]
-    return Explanation(tuple(found), ())
+            return Explanation(tuple(constraints), (current,))
+        known = {(constraint.property, constraint.relation) for constraint in constraints}
+        constraints += [new for new in verdict.constraints if (new.property, new.relation) not in known]
+    return Explanation(tuple(constraints), ())
 
 
 def changes(call: AttentionCall, other: AttentionCall) -> dict[str, dict[str, Any]]:
@@ -87,7 +87,7 @@ def _ways(verdict: CallVerdict) -> list[str]:
 
 
 def _nearest(call: AttentionCall, name: str, constraints: list[Constraint], check: Check) -> list[AttentionCall]:
-    passing = (each for each in neighbours(call, name, constraints) if check(each).eligible)
+    passing = (neighbour for neighbour in neighbours(call, name, constraints) if check(neighbour).eligible)
     return list(islice(passing, None if name == "dtype" else 1))  # dtypes have no order, so all that pass are returned
 
 
@@ -96,11 +96,11 @@ def _step(
 ) -> tuple[AttentionCall, CallVerdict] | None:
     """Return the nearest neighbour that passes or fails for another reason, and torch's verdict on it."""
     before = {(constraint.property, constraint.relation) for constraint in refusal.constraints}
-    for each in neighbours(call, name, list(refusal.constraints)):
-        verdict = check(each)
+    for neighbour in neighbours(call, name, list(refusal.constraints)):
+        verdict = check(neighbour)
         after = {(constraint.property, constraint.relation) for constraint in verdict.constraints}
         if verdict.eligible or (after and not after & before):
-            return each, verdict
+            return neighbour, verdict
     return None
 
 

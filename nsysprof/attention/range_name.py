@@ -1,9 +1,14 @@
-"""Format and parse our NVTX range names by a strict grammar. Trace content is untrusted, so nothing is evaluated.
+"""Format and parse names of our NVTX ranges by strict grammars. Trace content is untrusted, so nothing is evaluated.
+
+A case of a grid, where each key appears at most once, and only where the grid varies that dimension (the keys are B, H,
+KV, D, dtype, causal, pass, K, mask and layout):
 
     RUN::<backend>::S<seq>[::<key>=<value>]...
 
-The keys are B, H, KV, D, dtype, causal, pass, K, mask and layout. Each appears at most once, and only where the grid
-varies that dimension.
+A call that `capture --attention` recorded, written by nsysprof.workload.program_start.attention_calls. Every key is
+optional; unknown keys make a name another's:
+
+    attention::<fwd|bwd>::<function>::B=2::H=32::KV=8::Q=1024::K=1024::D=128::dtype=bf16::causal=1::mask=none::at=FILE:LINE
 """
 
 from __future__ import annotations
@@ -11,7 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import Meta
 
@@ -94,3 +99,75 @@ def _is_value(key: str, value: str) -> bool:
     if key == "causal":
         return value in ("0", "1")
     return _SIZE.fullmatch(value) is not None
+
+
+RECORDED_PREFIX = "attention::"
+# Functions whose ranges hold more than attention.
+LAYERS = ("_native_multi_head_attention", "_transformer_encoder_layer_fwd")
+_RECORDED_SIZES = {
+    "B": "batch", "H": "heads", "KV": "kv_heads", "Q": "seq_q", "K": "seq_kv", "D": "head_dim", "DV": "head_dim_v",
+}  # fmt: skip
+_RECORDED_SIZE = re.compile(r"[0-9]{1,12}")
+_RECORDED_WORD = re.compile(r"[\w:,+]{1,40}")
+_RECORDED_FUNCTION = re.compile(r"\w{1,60}")
+_LONGEST_RECORDED = 512
+
+
+@dataclass(frozen=True)
+class AttentionRange:
+    """The attention call that the name of a range describes. A field is None where the name does not say it."""
+
+    function: str
+    # "fwd" or "bwd".
+    pass_: str
+    batch: int | None = None
+    heads: int | None = None
+    kv_heads: int | None = None
+    seq_q: int | None = None
+    seq_kv: int | None = None
+    head_dim: int | None = None
+    # Where the values' heads have another size.
+    head_dim_v: int | None = None
+    dtype: str | None = None
+    causal: bool | None = None
+    # none, bool or float with its axes, nested, varlen, cache, flex or bias.
+    mask: str | None = None
+    dropout: float = 0.0
+    layout: str | None = None
+    # FILE:LINE of the program; empty where no line of it called.
+    site: str = ""
+
+
+def parse_attention_range(name: str) -> AttentionRange | None:
+    """Return what a name says, or None for any other text."""
+    if len(name) > _LONGEST_RECORDED or not name.startswith(RECORDED_PREFIX):
+        return None
+    head, _, site = name.partition("::at=")
+    parts = head.split("::")
+    if len(parts) < 3:
+        return None
+    _, which, function, *words = parts
+    if which not in ("fwd", "bwd") or not _RECORDED_FUNCTION.fullmatch(function):
+        return None
+    facts: dict[str, Any] = {}
+    for word in words:
+        key, _, value = word.partition("=")
+        fact = _fact(key, value)
+        if fact is None or fact[0] in facts:
+            return None
+        facts[fact[0]] = fact[1]
+    return AttentionRange(function, which, site=site, **facts)
+
+
+def _fact(key: str, value: str) -> tuple[str, Any] | None:
+    """Return the field and the value of one word; None for one that is not of the grammar."""
+    if key in _RECORDED_SIZES:
+        return (_RECORDED_SIZES[key], int(value)) if _RECORDED_SIZE.fullmatch(value) else None
+    if key == "causal":
+        return ("causal", value == "1") if value in ("0", "1") else None
+    if key == "p":
+        try:
+            return ("dropout", float(value)) if 0 <= float(value) <= 1 else None
+        except ValueError:
+            return None
+    return (key, value) if key in ("dtype", "mask", "layout") and _RECORDED_WORD.fullmatch(value) else None

@@ -1,19 +1,25 @@
-"""Write the zip file of a bundle. The same files give the same bytes, so that its SHA-256 identifies the content."""
+"""Write the zip file of a bundle, and say beforehand how many bytes the tables of its trace can take.
+
+The same files give the same bytes, so that the SHA-256 of an archive identifies the content.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import lzma
 import shutil
+import sqlite3
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from threading import Event
 from typing import Any
 
+from nsysprof.bundle.allow_list import STRINGS, base_name
 from nsysprof.files.json_file import plain_json
 from nsysprof.files.written_by import VERSION
 from nsysprof.trace.inputs.bundle_format import CONTENTS, FORMAT_VERSION, MEMBER_NAME
+from nsysprof.trace.open import open_trace, quote
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the first date that a zip can store; when a bundle was made is private
 # Packing a trace of 87 MB took 67 s with preset 6 (15 MB) and 5 s with preset 1 (17 MB).
@@ -73,3 +79,33 @@ def _entry(member: str) -> zipfile.ZipInfo:
 def _sha256(path: Path) -> str:
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+# What SQLite stores with each row and each cell at most, besides the cell's value (bytes).
+_PER_ROW, _PER_CELL = 20, 9
+
+
+def most_bytes_of(trace: Path, tables: Collection[str], limit: int) -> int | None:
+    """Return at most how many bytes the rows of the tables take (bytes), with all strings that they may use.
+
+    None where these are more than the limit.
+
+    trace: a trace that sanitize_trace has written.
+    limit: what is still of use (bytes).
+    """
+    total_bytes = 0
+    with open_trace(trace) as opened:
+        for table, columns in opened.columns.items():
+            if base_name(table) in tables or table == STRINGS:
+                total_bytes += _most_bytes(opened.connection, table, columns, limit // _PER_ROW + 1)
+                if total_bytes > limit:
+                    return None
+    return total_bytes
+
+
+def _most_bytes(connection: sqlite3.Connection, table: str, columns: Collection[str], rows: int) -> int:
+    """Return at most how many bytes the first rows of a table take."""
+    cells = " + ".join(f"ifnull(length(CAST({quote(column)} AS BLOB)), 0)" for column in columns) or "0"
+    sql = f"SELECT count(*), total({cells}) FROM (SELECT * FROM {quote(table)} LIMIT {rows})"
+    count, values = connection.execute(sql).fetchone()
+    return int(count) * (_PER_ROW + _PER_CELL * len(columns)) + int(values)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from nsysprof.bundle.names.program_text import is_revealed_by
+from nsysprof.bundle.program_text import is_revealed_by
 
 REDACTED = "<redacted>"
 _URL = r"\b[A-Za-z][A-Za-z0-9+.-]{1,20}://[^\s\"'<>]+"
@@ -32,18 +32,18 @@ class Redactor:
 
     def redact(self, text: str) -> str:
         """Return the text with private parts replaced by numbered tokens, so that different paths stay different."""
-        text = self._urls.sub(lambda found: self._token("url", found.group()), text)
+        text = self._urls.sub(lambda match: self._token("url", match.group()), text)
         text = self._emails.sub("<email>", text)
-        text = self._paths.sub(lambda found: self._token("path", found.group()), text)
+        text = self._paths.sub(lambda match: self._token("path", match.group()), text)
         return self._without_secrets(text)
 
     def redact_to_names(self, text: str) -> str:
         """Return a text of our own JSON with each path cut to its last component, which names the program or file."""
         if re.fullmatch(r"/[^\n:]*/[^\n:]*|[A-Za-z]:[\\/][^\n:]+", text):  # the text is one path, which may have spaces
             return self._without_secrets(_last_component(text))
-        text = self._urls.sub(lambda found: self._token("url", found.group()), text)
+        text = self._urls.sub(lambda match: self._token("url", match.group()), text)
         text = self._emails.sub("<email>", text)
-        text = self._paths.sub(lambda found: _last_component(found.group()), text)
+        text = self._paths.sub(lambda match: _last_component(match.group()), text)
         return self._without_secrets(text)
 
     def redact_diagnostic(self, text: str) -> str:
@@ -64,11 +64,11 @@ class Redactor:
         return REDACTED
 
 
-def _redact_if_told(found: re.Match[str]) -> str:
-    text = found.string
-    before, secret = (part.encode("utf-8", "replace") for part in (text[: found.start()][-200:], found.group()))
-    whole = before + secret + text[found.end() :][:200].encode("utf-8", "replace")
-    return REDACTED if is_revealed_by(whole, len(before), len(before) + len(secret)) else found.group()
+def _redact_if_told(match: re.Match[str]) -> str:
+    text = match.string
+    before, secret = (part.encode("utf-8", "replace") for part in (text[: match.start()][-200:], match.group()))
+    whole = before + secret + text[match.end() :][:200].encode("utf-8", "replace")
+    return REDACTED if is_revealed_by(whole, len(before), len(before) + len(secret)) else match.group()
 
 
 def _last_component(path: str) -> str:

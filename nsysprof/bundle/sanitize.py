@@ -25,21 +25,24 @@ from nsysprof.bundle.allow_list import (
     keeps_metadata,
     sample_of,
 )
-from nsysprof.bundle.copy_inside import (
+from nsysprof.bundle.copied_rows import (
     CopiedColumn,
+    Crop,
+    Keep,
+    Renumbering,
+    collect_ids,
     copy_inside,
     detach_source,
     different_sets,
     open_target,
+    plan_crop,
     replace_ids,
 )
-from nsysprof.bundle.crop import Crop, Keep, plan_crop
-from nsysprof.bundle.names.name_tokens import NameTokens
-from nsysprof.bundle.names.public_names import is_public_kernel
+from nsysprof.bundle.name_tokens import NameTokens
+from nsysprof.bundle.public_names import is_public_kernel
 from nsysprof.bundle.redact import Redactor
-from nsysprof.bundle.renumber import Renumbering, collect_ids
 from nsysprof.bundle.secret_values import collect_secrets, machine_secrets
-from nsysprof.bundle.verification.verify import SecretLeakError, find_leaks
+from nsysprof.bundle.verify import SecretLeakError, find_leaks
 from nsysprof.errors import OutputError, TraceDamagedError
 from nsysprof.trace.columns import refuse_shared_pages
 from nsysprof.trace.inputs.bundle_format import LEFT_OUT
@@ -286,10 +289,10 @@ class _Rebuild:
         if len(uses) > 1 or not _NUMBERS.issuperset(kinds):
             return None
         asked = [column for column, kind in zip(columns, kinds, strict=True) if kind is not Kind.INT]
-        found = different_sets(self.source, table, asked)
-        if found is None:
+        values_by_column = different_sets(self.source, table, asked)
+        if values_by_column is None:
             return None
-        copied, ids = [], dict(zip(asked, found, strict=True))
+        copied, ids = [], dict(zip(asked, values_by_column, strict=True))
         for column, kind in zip(columns, kinds, strict=True):
             new = None
             if kind in (Kind.GLOBAL_ID, Kind.PROCESS_ID):
@@ -378,7 +381,7 @@ class _Rebuild:
 
     def _find_public_short_names(self) -> set[int]:
         """Return short names of kernels whose whole name is a library's; alone (`Kernel2`) they would look private."""
-        found: set[int] = set()
+        short_names: set[int] = set()
         for table in self.source_tables:
             present = {row[1] for row in self.source.execute(f"PRAGMA table_xinfo({quote(table)})") if row[6] == 0}
             if base_name(table) != "CUPTI_ACTIVITY_KIND_KERNEL" or not present >= {"demangledName", "shortName"}:
@@ -386,8 +389,8 @@ class _Rebuild:
             pairs = self.source.execute(
                 f"SELECT DISTINCT k.shortName, s.value FROM {quote(table)} k JOIN StringIds s ON s.id = k.demangledName"
             )
-            found |= {short for short, whole in pairs if isinstance(whole, str) and is_public_kernel(whole)}
-        return found
+            short_names |= {short for short, whole in pairs if isinstance(whole, str) and is_public_kernel(whole)}
+        return short_names
 
 
 def _copy_columns(
@@ -419,8 +422,8 @@ class _Known(dict[Any, Any]):
     def __missing__(self, cell: Any) -> Any:
         if len(self) >= _MOST_KNOWN:
             self.clear()
-        self[cell] = found = self._convert(cell)
-        return found
+        self[cell] = new = self._convert(cell)
+        return new
 
 
 def _keep_errors(table: str, columns: tuple[str, ...], row: tuple[Any, ...]) -> tuple[Any, ...]:

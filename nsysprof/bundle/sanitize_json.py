@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from nsysprof.bundle.members import ENVIRONMENT_KEYS, JSON_KEYS, MAPS, Member, Role
-from nsysprof.bundle.names.name_tokens import NameTokens
+from nsysprof.bundle.name_tokens import NameTokens
 from nsysprof.bundle.redact import REDACTED, Redactor
 from nsysprof.bundle.secret_values import CREDENTIAL, is_public
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from nsysprof.bundle.allow_list import PUBLIC_TEXT
-from nsysprof.bundle.names.program_text import is_program_word
+from nsysprof.bundle.program_text import is_program_word
 from nsysprof.errors import TraceDamagedError
 
 CREDENTIAL = re.compile(r"token|secret|passw|credential|api[-_]?key|private[-_]?key", re.IGNORECASE)
@@ -114,12 +114,12 @@ def is_public(value: str) -> bool:
 
 def machine_secrets() -> frozenset[str]:
     """Return user, host and folders of this machine, where the capture was probably made, and its credentials."""
-    found = {value for name, value in os.environ.items() if CREDENTIAL.search(name)}
+    values = {value for name, value in os.environ.items() if CREDENTIAL.search(name)}
     people = {socket.gethostname(), socket.gethostname().partition(".")[0]}
     with contextlib.suppress(KeyError, OSError, RuntimeError):  # the account has no name or no home
         people |= {getpass.getuser(), Path.home().name}
-        found.add(str(Path.home()))
-    return frozenset(value for value in found if not is_public(value)) | _names(people)
+        values.add(str(Path.home()))
+    return frozenset(value for value in values if not is_public(value)) | _names(people)
 
 
 def _names(values: Iterable[str]) -> frozenset[str]:
@@ -134,28 +134,28 @@ def _names(values: Iterable[str]) -> frozenset[str]:
 
 def collect_secrets(connection: sqlite3.Connection) -> frozenset[str]:
     """Return environment values, user, host, home and working directory that the trace itself records."""
-    found: set[str] = set()
+    values: set[str] = set()
     people: set[str] = set()
     for name, value in _rows(connection, "META_DATA_CAPTURE", "name", "value"):
         if name.rpartition(":")[2] in ("USER_NAME", "DEVICE_DISPLAY_NAME"):
             people.add(value)
-        found |= _from_capture(name.rpartition(":")[2], value)
+        values |= _from_capture(name.rpartition(":")[2], value)
     for table in ("META_DATA_EXPORT", "EXPORT_META_DATA"):
         for name, value in _rows(connection, table, "name", "value"):
             if name in ("EXPORT_HOST", "EXPORT_USER"):
                 people.add(value)
             if name in ("EXPORT_HOST", "EXPORT_USER") or (name.endswith(("_PATH", "_PATH_ABS")) and "/" in value):
-                found.add(value)
+                values.add(value)
     for name, value in _rows(connection, "TARGET_INFO_SYSTEM_ENV", "name", "value"):
         if name == "DeviceEnvironment":
-            found |= _environment_values(*value.split(";"))
+            values |= _environment_values(*value.split(";"))
         elif name.lower() in ("hostname", "username"):
             people.add(value)
-            found.add(value)
+            values.add(value)
     for _, value in _rows(connection, "StringIds", "id", "value"):
         if "\0" in value:  # the /proc/PID/environ of a process that ran at the same time
-            found |= _environment_values(*value.split("\0"))
-    return frozenset(value for value in _with_parts(found) if not is_public(value)) | _names(people)
+            values |= _environment_values(*value.split("\0"))
+    return frozenset(value for value in _with_parts(values) if not is_public(value)) | _names(people)
 
 
 def _from_capture(name: str, value: str) -> set[str]:
@@ -198,16 +198,16 @@ def _as_text(cell: object) -> str:
 
 def _environment_values(*variables: str) -> set[str]:
     """Return the values of `NAME=value` or `NAME="value"`, unquoted and unescaped; ignore anything else."""
-    found: set[str] = set()
+    values: set[str] = set()
     for variable in variables:
         value = variable.partition("=")[2]
         if not _ENVIRONMENT_ROW.match(variable) or _PUBLIC_VARIABLE.fullmatch(variable.partition("=")[0]):
             continue
         if len(value) >= 2 and value[0] == value[-1] == '"':
             value = value[1:-1]
-            found.add(re.sub(r"\\(.)", r"\1", value).strip())
-        found.add(value.strip())
-    return found
+            values.add(re.sub(r"\\(.)", r"\1", value).strip())
+        values.add(value.strip())
+    return values
 
 
 def _with_parts(values: Iterable[str]) -> Iterator[str]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from nsysprof.bundle.members import LEFT_BEHIND, MEMBERS, OTHER_FILE
-from nsysprof.bundle.names.name_tokens import NameTokens
+from nsysprof.bundle.name_tokens import NameTokens
 from nsysprof.bundle.sanitize_json import FileCleaner, private_values, public_values
 from nsysprof.bundle.secret_values import collect_secrets, machine_secrets
 from nsysprof.errors import TraceError, UsageError
@@ -170,25 +171,22 @@ def clean_texts(source: BundleSource, names: NameTokens, out: Path) -> tuple[dic
 
 def _with_secrets(source: BundleSource) -> BundleSource:
     """Return the source with every private value that its trace and this machine contain."""
-    found = source.secrets | machine_secrets()
+    secrets = source.secrets | machine_secrets()
     for path in source.traces:
         with open_trace(path) as trace:
             refuse_shared_pages(trace)
-            found |= collect_secrets(trace.connection)
+            secrets |= collect_secrets(trace.connection)
             source = _replace(source, public=source.public | _gpu_names(trace))
-    return _replace(source, secrets=found - source.public)
+    return _replace(source, secrets=secrets - source.public)
 
 
 def _replace(source: BundleSource, **changes: Any) -> BundleSource:
-    from dataclasses import replace
 
     return replace(source, **changes)
 
 
 def _gpu_names(trace: Trace) -> frozenset[str]:
     """Return the GPUs' names. Clouds put them into the environment, but every report names them too."""
-    import sqlite3
-
     names: set[str] = set()
     for table in ("TARGET_INFO_GPU", "TARGET_INFO_CUDA_GPU"):
         try:

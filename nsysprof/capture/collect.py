@@ -8,9 +8,7 @@ from typing import Any
 
 from nsysprof.attention.case import row_of_case
 from nsysprof.capture.plan import CapturePlan
-from nsysprof.results.block import OK, Block
-from nsysprof.results.named_times import named_times, steady_samples
-from nsysprof.results.samples import median_interval
+from nsysprof.results.samples import OK, Block, median_interval, named_times, steady_samples
 from nsysprof.workload.job import TRACED
 
 NOT_RUN = "not_run"

@@ -19,8 +19,8 @@ from nsysprof.errors import TraceError
 from nsysprof.notes import Note, make_note
 from nsysprof.nsight.counters import count_kernels
 from nsysprof.nsight.ncu import count_argv, explain_counters, read_report
+from nsysprof.results.checks import MissingSource
 from nsysprof.results.kernel_counters import CountedKernel, Run
-from nsysprof.results.missing_source import MissingSource
 from nsysprof.workload.job import COUNTED
 
 # Kernel replay saves the memory that a kernel may write, and needs as much again.

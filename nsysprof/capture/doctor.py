@@ -23,8 +23,7 @@ from nsysprof.nsight.find_tool import NCU, NSYS, find_tool, tool_version
 from nsysprof.nsight.ncu import probe_counters
 from nsysprof.nsight.nsys import explain_profile_failure, profile_argv, run_export
 from nsysprof.nsight.run_tool import run_tool
-from nsysprof.results.checks.machine_check import Check, State
-from nsysprof.results.checks.probe_result import ProbeResult, ProbeVerdict
+from nsysprof.results.checks import Check, ProbeResult, ProbeVerdict, State
 from nsysprof.units import format_bytes
 
 _TRY_S = 180.0

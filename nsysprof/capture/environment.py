@@ -12,7 +12,7 @@ from msgspec import Struct
 from nsysprof.environment import collect_gpus, collect_host
 from nsysprof.files.json_file import explain_decoding
 from nsysprof.notes import Note, make_note
-from nsysprof.results.checks.comparable_environment import comparable_hash
+from nsysprof.results.checks import comparable_hash
 
 # Throttle reasons that NVML also gives for a GPU that is not throttled.
 HARMLESS_CLOCK_REASONS = frozenset({"gpu_idle", "applications_clocks_setting"})

@@ -7,7 +7,7 @@ from typing import Any
 
 from nsysprof.environment import collect_gpus, collect_host
 from nsysprof.nsight.find_tool import tool_version
-from nsysprof.results.checks.comparable_environment import comparable_hash
+from nsysprof.results.checks import comparable_hash
 
 
 def collect_machine(nsys: Path | None) -> dict[str, Any]:

@@ -21,8 +21,8 @@ from nsysprof.files.output import write_whole
 from nsysprof.files.written_by import VERSION
 from nsysprof.notes import Note
 from nsysprof.nsight.run_tool import Step
+from nsysprof.results.checks import MissingSource
 from nsysprof.results.column_registry.csv_table import format_cell
-from nsysprof.results.missing_source import MissingSource
 
 # The version of the format. 1: the first.
 FORMAT_VERSION = 1

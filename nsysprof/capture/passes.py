@@ -13,7 +13,7 @@ from nsysprof.capture.manifest import TORCH_TRACE, Manifest, write_manifest, wri
 from nsysprof.capture.measured_process import WORK, run_supervised
 from nsysprof.capture.plan import CapturePlan
 from nsysprof.capture.sampling.bench_run import BenchRun
-from nsysprof.results.checks.recording_check import RecordingCheck
+from nsysprof.results.checks import RecordingCheck
 from nsysprof.workload.job import Job
 
 OnProgress = Callable[[str, CaseProgress], None]

@@ -35,10 +35,8 @@ from nsysprof.nsight.nsys import (
     recording_of,
     run_export,
 )
-from nsysprof.results.block import OK
-from nsysprof.results.checks.comparable_environment import comparable_hash
-from nsysprof.results.checks.recording_check import RecordingCheck
-from nsysprof.results.missing_source import MissingSource
+from nsysprof.results.checks import MissingSource, RecordingCheck, comparable_hash
+from nsysprof.results.samples import OK
 from nsysprof.workload.job import TIMED, TRACED
 
 

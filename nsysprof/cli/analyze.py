@@ -142,7 +142,7 @@ def analyze(
 def _to_json(result: TraceResult | RanksResult | SnapshotResult) -> dict[str, Any]:
     from nsysprof.app.trace_analysis.analyze_snapshot import SnapshotResult
     from nsysprof.app.trace_analysis.analyze_trace import TraceResult
-    from nsysprof.report.ranks import whole_ranks_json
+    from nsysprof.report.pages.ranks import whole_ranks_json
     from nsysprof.report.write import analysis_json
 
     if isinstance(result, TraceResult):
@@ -166,9 +166,9 @@ def _report(result: TraceResult | RanksResult | SnapshotResult) -> Report:
     from nsysprof.app.trace_analysis.analyze_snapshot import SnapshotResult
 
     if isinstance(result, SnapshotResult):
-        from nsysprof.report.reports.memory_report import memory_report
+        from nsysprof.report.pages.memory import memory_report
 
         return memory_report(result.memory)
-    from nsysprof.report.reports.ranks_report import ranks_report
+    from nsysprof.report.pages.ranks import ranks_report
 
     return ranks_report(result.analysis)

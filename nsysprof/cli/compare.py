@@ -124,7 +124,7 @@ def split_sides(sources: Sequence[str]) -> tuple[tuple[Path, ...], tuple[Path, .
 
 def _print_snapshots(result: CompareSnapshotsResult, as_json: bool) -> None:
     from nsysprof.cli.terminal.console import print_report
-    from nsysprof.report.reports.memory_report import memory_comparison_report
+    from nsysprof.report.pages.memory import memory_comparison_report
 
     if as_json:
         print_json({**result.comparison.to_json(), "folder": None if result.folder is None else str(result.folder)})
@@ -135,12 +135,12 @@ def _print_snapshots(result: CompareSnapshotsResult, as_json: bool) -> None:
 def _print(result: CompareResult, as_json: bool) -> None:
     found, out = result.comparison, result.folder
     if as_json:
-        from nsysprof.report.compare import comparison_json
+        from nsysprof.report.pages.compare import comparison_json
 
         print_json({**comparison_json(found), "folder": None if out is None else str(out)})
         return
     from nsysprof.cli.terminal.console import print_report
-    from nsysprof.report.reports.compare_report import compare_report
+    from nsysprof.report.pages.compare import compare_report
 
     print_report(compare_report(found))
     if out is not None:

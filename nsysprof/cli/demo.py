@@ -48,7 +48,7 @@ def demo(
 
 def _print(result: TraceResult, about: str, page: Path) -> None:
     from nsysprof.cli.terminal.console import print_report
-    from nsysprof.report.reports.analysis_report import demo_report
+    from nsysprof.report.pages.analysis import demo_report
 
     print_report(demo_report(result.analysis, about))
     typer.echo(f"\nThe page: {page}")

@@ -28,7 +28,7 @@ def doctor(as_json: options.Json = False) -> None:
         print_json(data)
     else:
         from nsysprof.cli.terminal.console import print_report
-        from nsysprof.report.reports.doctor_report import doctor_report
+        from nsysprof.report.pages.machine import doctor_report
 
         print_report(doctor_report(result.checks))
     if result.problems:

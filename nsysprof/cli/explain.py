@@ -95,7 +95,7 @@ def _print(result: ExplainResult, as_json: bool) -> None:
         print_json(data)
         return
     from nsysprof.cli.terminal.console import print_report
-    from nsysprof.report.reports.explain_report import explain_report
+    from nsysprof.report.pages.machine import explain_report
 
     print_report(explain_report(result.blocks, result.facts))
 

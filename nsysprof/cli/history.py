@@ -42,6 +42,6 @@ def _print(result: HistoryResult, as_json: bool) -> None:
         print_json({"format_version": _FORMAT_VERSION, "database": result.name, "cases": json_value(result.cases)})
         return
     from nsysprof.cli.terminal.console import print_report
-    from nsysprof.report.reports.history_report import history_report
+    from nsysprof.report.pages.history import history_report
 
     print_report(history_report(result.name, result.cases, {}))

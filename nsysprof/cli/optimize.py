@@ -112,7 +112,7 @@ def _print(result: OptimizeResult, as_json: bool) -> None:
         print_json({**result.optimization.to_json(), "folder": str(result.folder)})
         return
     from nsysprof.cli.terminal.console import print_report
-    from nsysprof.report.reports.optimize_report import optimize_report
+    from nsysprof.report.pages.program import optimize_report
 
     print_report(optimize_report(result.optimization))
     typer.echo(f"read {result.folder / 'report.html'}")

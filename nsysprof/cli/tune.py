@@ -151,7 +151,7 @@ def _print(result: TuneResult, as_json: bool) -> None:
         print_json({"folder": str(result.folder), **result.tuning.data})
         return
     from nsysprof.cli.terminal.console import print_report
-    from nsysprof.report.reports.tune_report import tuning_report, tuning_sections
+    from nsysprof.report.pages.tune import tuning_report, tuning_sections
 
     tuning = result.tuning
     sections = tuning_sections(tuning.winners, tuning.insights, price=None, policy=None, budget_note=result.told)

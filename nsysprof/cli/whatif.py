@@ -138,6 +138,6 @@ def _print(result: WhatIfResult, as_json: bool) -> None:
         print_json(found.to_json())
         return
     from nsysprof.cli.terminal.console import print_report
-    from nsysprof.report.reports.whatif_report import whatif_report
+    from nsysprof.report.pages.whatif import whatif_report
 
     print_report(whatif_report(found))

@@ -22,8 +22,8 @@ from nsysprof.ranks.partial import RANGE_COLUMNS, Detail, Leaf, Partial
 from nsysprof.ranks.power_file import power_of
 from nsysprof.ranks.rank_energy import COLUMNS
 from nsysprof.ranks.rank_source import RankSource
+from nsysprof.results.column_registry.csv_table import to_records
 from nsysprof.results.rank_results import Lanes, RankRow
-from nsysprof.results.table_records import to_records
 
 PARTS = "parts"
 _TEXTS = ("range", "style", "domain")

@@ -1,4 +1,4 @@
-"""Define a report as values, without formatting. `report/sections` composes it, `report/formats` renders it.
+"""Define a report as values, without formatting. `report/pages` composes it, `report/formats` renders it.
 
 Cells hold numbers in a unit, and texts are as recorded. Every format makes its own text and does its own escaping.
 """
@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 from nsysprof.notes import Note
-from nsysprof.results.gate_result import GateResult
+from nsysprof.results.checks import GateResult
 
 Value = int | float | str | bool | None
 

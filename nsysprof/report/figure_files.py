@@ -6,11 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nsysprof.files.json_file import plain_json
 from nsysprof.files.output import write_whole
-from nsysprof.report.document import Figure
-from nsysprof.report.figures.png import can_draw, png_bytes, svg_bytes
-from nsysprof.report.figures.style.dark import darken
+from nsysprof.report.document import Figure, Report
+from nsysprof.report.figures.png import can_draw, darken, png_bytes, svg_bytes
+from nsysprof.report.formats.data_formats import report_json
 from nsysprof.report.formats.escape import clean
+from nsysprof.report.formats.html import render_html
+from nsysprof.report.formats.markdown import render_markdown
 
 _LONGEST_ALT = 1000
 if TYPE_CHECKING:
@@ -33,7 +36,7 @@ def write_figures(
     """
     if not can_draw():
         return []
-    found = []
+    figures = []
     for name, make in draw.items():
         for stale in (out / f"{name}.png", out / f"{name}.svg"):
             stale.unlink(missing_ok=True)
@@ -47,11 +50,21 @@ def write_figures(
             write_whole(out / f"{name}.svg", svg_bytes(drawn))
         darken(drawn)
         alt = clean(alts[name](), _LONGEST_ALT)  # the description names ranges of the trace
-        found.append(Figure(f"{name}.png", alt, light, png_bytes(drawn)))
-    return found
+        figures.append(Figure(f"{name}.png", alt, light, png_bytes(drawn)))
+    return figures
 
 
 def figure_paths(figures: Sequence[Figure], out: Path, *, svg: bool = False) -> list[Path]:
     """Return the files of figures that were written into `out`."""
     paths = [out / figure.file for figure in figures]
     return [*paths, *(path.with_suffix(".svg") for path in paths if svg)]
+
+
+def write_report(report: Report, out: Path) -> list[Path]:
+    """Write report.md, report.html and report.json; return their paths."""
+    texts = {
+        "report.md": render_markdown(report),
+        "report.html": render_html(report),
+        "report.json": plain_json(report_json(report)),
+    }
+    return [write_whole(out / name, text.encode("utf-8", "replace")) for name, text in texts.items()]

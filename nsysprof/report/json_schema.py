@@ -9,15 +9,14 @@ import msgspec
 from nsysprof.notes import Note
 from nsysprof.results import allocator_memory, comparison
 from nsysprof.results.analysis import Coverage, Device, Totals, TraceInfo
+from nsysprof.results.checks import GateResult
 from nsysprof.results.column_registry import analysis_columns, case_columns, rank_columns
 from nsysprof.results.column_registry.column import Dtype, FileColumn, TableFile
-from nsysprof.results.findings.causes import DeviceIdle, Finding, Findings, WhatIf
-from nsysprof.results.gate_result import GateResult
+from nsysprof.results.findings import DeviceIdle, Finding, Findings, WhatIf
 from nsysprof.results.latency_history import CaseHistory, HistoryPoint
-from nsysprof.results.programs.optimization import Optimization
-from nsysprof.results.programs.policy_use import PolicyUse
-from nsysprof.results.programs.program_gain import ProgramGain
-from nsysprof.results.programs.program_runs import ProgramComparison
+from nsysprof.results.optimization import Optimization, ProgramGain
+from nsysprof.results.policy_use import PolicyUse
+from nsysprof.results.program_runs import ProgramComparison
 from nsysprof.results.rank_results import ClockFit, RankRow
 
 _DRAFT = "https://json-schema.org/draft/2020-12/schema"
@@ -79,7 +78,9 @@ def _of(title: str, properties: Schema, types: tuple[type, ...] = (), *, optiona
     if types:
         _, components = msgspec.json.schema_components(types, ref_template="#/$defs/{name}")
         # Docstrings are for readers of the code.
-        kept = {name: {k: v for k, v in each.items() if k != "description"} for name, each in components.items()}
+        kept = {
+            name: {k: v for k, v in component.items() if k != "description"} for name, component in components.items()
+        }
         schema["$defs"] = dict(sorted(kept.items()))
     return schema
 
@@ -138,7 +139,7 @@ def _analyze() -> Schema:
     schema = _of("nsysprof analyze --json, of one trace", properties, types, optional=("results",))
     # Where findings are known, findings.json says of which steps.
     of_steps = schema["$defs"]["Findings"]["properties"]
-    causes["properties"] |= {name: each for name, each in of_steps.items() if name != "items"}
+    causes["properties"] |= {name: field for name, field in of_steps.items() if name != "items"}
     return schema
 
 

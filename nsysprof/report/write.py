@@ -9,20 +9,21 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
+
 from nsysprof.files.json_file import json_value, plain_json
 from nsysprof.files.output import open_whole, output_error, write_whole
 from nsysprof.report.document import Figure, Report
-from nsysprof.report.figure_files import figure_paths, write_figures
+from nsysprof.report.figure_files import figure_paths, write_figures, write_report
+from nsysprof.report.figures.kernels import describe_kernels, draw_kernels
+from nsysprof.report.figures.memory import describe_memory, describe_vram, draw_memory, draw_vram
 from nsysprof.report.figures.png import can_draw
-from nsysprof.report.formats.html import render_html
-from nsysprof.report.formats.json import report_json
-from nsysprof.report.formats.markdown import render_markdown
-from nsysprof.report.formats.sarif import render_sarif
-from nsysprof.report.formats.timeline.timeline_data import timeline_data
-from nsysprof.report.reports.analysis_report import analysis_report
-from nsysprof.report.sections import figure_texts
-from nsysprof.results.analysis import Analysis, CaptureRecord, Device
-from nsysprof.results.checks.recording_cost import cost_table
+from nsysprof.report.figures.roofline import describe_roofline, describe_traffic, draw_roofline, draw_traffic
+from nsysprof.report.figures.timeline import describe_timeline, draw_timeline
+from nsysprof.report.formats.data_formats import render_sarif
+from nsysprof.report.formats.timeline_data import timeline_data
+from nsysprof.report.pages.analysis import analysis_report
+from nsysprof.results.analysis import Analysis, CaptureRecord, Device, cost_table
 from nsysprof.results.column_registry.analysis_columns import (
     API,
     ATTENTION,
@@ -47,12 +48,10 @@ from nsysprof.results.column_registry.analysis_columns import (
 )
 from nsysprof.results.column_registry.case_columns import CAPTURE_RESULTS
 from nsysprof.results.column_registry.column import TableFile
-from nsysprof.results.column_registry.csv_table import empty_table, render_csv_blocks
-from nsysprof.results.findings.causes import Idle
-from nsysprof.results.table_records import to_records
+from nsysprof.results.column_registry.csv_table import empty_table, render_csv_blocks, to_records
+from nsysprof.results.findings import Idle
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.figure import Figure as Drawn
 
 # The version of summary.json. 1: the first.
@@ -87,16 +86,6 @@ def write_analysis(
     return written, report
 
 
-def write_report(report: Report, out: Path) -> list[Path]:
-    """Write report.md, report.html and report.json; return their paths."""
-    texts = {
-        "report.md": render_markdown(report),
-        "report.html": render_html(report),
-        "report.json": plain_json(report_json(report)),
-    }
-    return [write_whole(out / name, text.encode("utf-8", "replace")) for name, text in texts.items()]
-
-
 def summary_json(analysis: Analysis) -> dict[str, Any]:
     """Return summary.json: totals and coverage of the trace. null is unknown, and a note says why."""
     peaks = analysis.totals.peak_vram_bytes
@@ -114,14 +103,14 @@ def summary_json(analysis: Analysis) -> dict[str, Any]:
 
 def findings_json(analysis: Analysis) -> dict[str, Any]:
     """Return findings.json: what to change, and why the GPU was idle; null where the trace does not show it."""
-    found, idle, memory = analysis.findings, analysis.idle, analysis.allocator
+    findings, idle, memory = analysis.findings, analysis.idle, analysis.allocator
     return {
         **(
             {"format_version": FORMAT_VERSION, "findings": None, "unknown_because": analysis.no_findings or _NO_WORK}
-            if found is None
-            else found.to_json()
+            if findings is None
+            else findings.to_json()
         ),
-        "memory_findings": None if memory is None else [asdict(each) for each in memory.findings],
+        "memory_findings": None if memory is None else [asdict(finding) for finding in memory.findings],
         "idle": None if idle is None else idle.to_json(),
     }
 
@@ -133,7 +122,7 @@ def _sarif(analysis: Analysis) -> dict[str, Any]:
 
 def _device_json(device: Device, idle: Idle | None) -> dict[str, Any]:
     """Return a device with its span from first to last work, and how much of that it was busy and idle."""
-    of_idle = {} if idle is None else {each.device_id: each for each in idle.devices}
+    of_idle = {} if idle is None else {device_idle.device_id: device_idle for device_idle in idle.devices}
     times = of_idle.get(device.device_id)
     return {
         **{name: value for name, value in asdict(device).items() if name != "uuid"},
@@ -197,8 +186,8 @@ def analysis_tables(analysis: Analysis, record: CaptureRecord | None) -> list[tu
 def _write_tables(analysis: Analysis, record: CaptureRecord | None, out: Path) -> list[Path]:
     text = plain_json(summary_json(analysis))
     written = [write_whole(out / "summary.json", text.encode("utf-8", "replace"))]
-    found = plain_json(findings_json(analysis))
-    written += [write_whole(out / "findings.json", found.encode("utf-8", "replace"))]
+    findings_text = plain_json(findings_json(analysis))
+    written += [write_whole(out / "findings.json", findings_text.encode("utf-8", "replace"))]
     sarif = plain_json(_sarif(analysis))
     written += [write_whole(out / "findings.sarif", sarif.encode("utf-8", "replace"))]
     for file, table in analysis_tables(analysis, record):
@@ -232,11 +221,6 @@ def _write_csv(table: pd.DataFrame, file: TableFile, path: Path) -> Path:
 def _write_figures(
     analysis: Analysis, record: CaptureRecord | None, out: Path, svg: bool, say: Callable[[str], None]
 ) -> list[Figure]:
-    from nsysprof.report.figures.kernels import draw_kernels
-    from nsysprof.report.figures.memory import draw_memory
-    from nsysprof.report.figures.roofline import draw_roofline, draw_traffic
-    from nsysprof.report.figures.timeline import draw_timeline
-    from nsysprof.report.figures.vram import draw_vram
 
     calls = _traced_calls(record)
     draw: dict[str, Callable[[], Drawn | None]] = {
@@ -248,12 +232,12 @@ def _write_figures(
         "traffic": lambda: None if record is None else draw_traffic(record),
     }
     alts: dict[str, Callable[[], str]] = {
-        "timeline": lambda: figure_texts.describe_timeline(analysis),
-        "kernels": lambda: figure_texts.describe_kernels(analysis),
-        "vram": lambda: figure_texts.describe_vram(analysis, record),
-        "memory": lambda: "" if analysis.allocator is None else figure_texts.describe_memory(analysis.allocator),
-        "roofline": lambda: "" if record is None else figure_texts.describe_roofline(record),
-        "traffic": lambda: "" if record is None else figure_texts.describe_traffic(record),
+        "timeline": lambda: describe_timeline(analysis),
+        "kernels": lambda: describe_kernels(analysis),
+        "vram": lambda: describe_vram(analysis, record),
+        "memory": lambda: "" if analysis.allocator is None else describe_memory(analysis.allocator),
+        "roofline": lambda: "" if record is None else describe_roofline(record),
+        "traffic": lambda: "" if record is None else describe_traffic(record),
     }
     order = ("roofline", "traffic", "timeline", "kernels", "vram", "memory")
     return write_figures({name: draw[name] for name in order}, alts, out, svg=svg, say=say)

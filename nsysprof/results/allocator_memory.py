@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nsysprof.notes import Note
-from nsysprof.results.table_records import to_records
+from nsysprof.results.column_registry.csv_table import to_records
 
 # The name of all owners that are not shown by name.
 OTHERS = "(others)"

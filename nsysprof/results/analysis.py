@@ -6,8 +6,8 @@ a Note says why.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -15,8 +15,7 @@ import pandas as pd
 
 from nsysprof.notes import Loss, Note
 from nsysprof.results.allocator_memory import AllocatorMemory
-from nsysprof.results.case_ranking import CaseRanking
-from nsysprof.results.checks.recording_cost import RangeCost
+from nsysprof.results.checks import MissingSource
 from nsysprof.results.column_registry.analysis_columns import (
     API,
     CAUSED_KERNELS,
@@ -26,11 +25,11 @@ from nsysprof.results.column_registry.analysis_columns import (
     RANGE_KERNELS,
     RANGE_TREE,
     RANGES,
+    RECORDING_COST,
 )
 from nsysprof.results.column_registry.case_columns import CAPTURE_RESULTS
 from nsysprof.results.event_rows import CallRows, WorkRows
-from nsysprof.results.findings.causes import Findings, Idle
-from nsysprof.results.missing_source import MissingSource
+from nsysprof.results.findings import Findings, Idle
 from nsysprof.results.step_times import StepTimes
 
 _Make = Callable[[], pd.DataFrame]
@@ -251,3 +250,85 @@ class CaptureRecord:
     def has_cases(self) -> bool:
         """Return whether there are cases. A capture of a program only adds an environment and notes."""
         return len(self.results) > 0
+
+
+# A range that recording slows by more than this share says little about the CPU.
+MOST_COST = 0.10
+# The name for the program's steps as a whole, where its output shows them and not its ranges.
+STEPS = "(all steps)"
+# The file in a recording whose program was compared with itself, recorded and not, in one run.
+COSTS = "recording_cost.json"
+# The findings about the CPU's time, which recording prolongs.
+HOST_FINDINGS = ("launch-bound", "host-bound", "small-copies")
+
+
+@dataclass(frozen=True)
+class RangeCost:
+    """The cost for one range (counters folded), from both runs. The first instance is left out as warm-up."""
+
+    range: str
+    instances: int
+    plain_instances: int
+    # The medians of the instances (ns).
+    wall_med_ns: int
+    plain_wall_med_ns: int
+    # The first median divided by the second, with its 95 % interval; None where there are too few instances.
+    slowdown: float
+    slowdown_low: float | None
+    slowdown_high: float | None
+    # Whether recording certainly made it slower by more than MOST_COST. Older files do not say it.
+    is_distorted: bool = False
+
+
+@dataclass(frozen=True)
+class CostsInOneRun:
+    """The content of the file COSTS: what recording cost each range, compared with unrecorded parts of the same run."""
+
+    format_version: int
+    costs: tuple[RangeCost, ...]
+
+
+def cost_table(costs: Sequence[RangeCost]) -> pd.DataFrame:
+    """Return the costs with the columns of recording_cost.csv."""
+    return pd.DataFrame([asdict(cost) for cost in costs], columns=list(RECORDING_COST.names))
+
+
+# Two medians of one process that differ by less than this (percent) count as equal. Intervals within one process say
+# nothing about the variation between processes: the same cuDNN kernel, called by two names in one capture, had medians
+# 0.5 % apart with intervals that did not overlap.
+LEAST_DIFFERENCE_PCT = 2
+
+
+@dataclass(frozen=True)
+class RankedCase:
+    """One timed case in a ranking."""
+
+    # The row of the case in the record's results.
+    position: int
+    backend: str
+    # The untraced latency (ns); the bounds are None where unknown.
+    median_ns: float
+    low_ns: float | None
+    high_ns: float | None
+    # Its median divided by the fastest one's.
+    times_best: float
+    # The kernel time of a call (ns); None without a trace of it.
+    kernel_ns: float | None
+    # Whether the CPU's dispatch determines its latency, and not its kernels.
+    is_launch_bound: bool
+
+
+@dataclass(frozen=True)
+class CaseRanking:
+    """The ranking of cases with equal work: one shape of the grid."""
+
+    # The dimensions that the grid varies and these cases share, by column of results.csv.
+    shape: Mapping[str, object]
+    # The rows of all cases that ran, in the grid's order.
+    positions: tuple[int, ...]
+    # The fastest case, then the cases that cannot be distinguished from it. Empty where none was timed.
+    fastest: tuple[RankedCase, ...]
+    # The others, the fastest first.
+    slower: tuple[RankedCase, ...]
+    # The timed cases that differ from the fastest only by the CPU's dispatch.
+    dispatch_bound: tuple[RankedCase, ...]

@@ -10,7 +10,7 @@ from typing import Any
 from nsysprof.attention.case import Case
 from nsysprof.notes import Loss, Note
 from nsysprof.results.allocator_memory import AllocatorMemory, MemoryComparison
-from nsysprof.results.gate_result import GateResult, Outcome
+from nsysprof.results.checks import GateResult, Outcome
 
 # The parts of a range's wall time. They add up to it exactly (ns).
 PARTS = ("before_ns", "kernels_ns", "copies_ns", "fills_ns", "graphs_ns", "gaps_ns", "after_ns")
@@ -370,6 +370,6 @@ class VersionComparison:
     @property
     def outcome(self) -> Outcome | None:
         """Return the worst outcome of the gate's rules; None without a gate."""
-        found = {result.outcome for result in self.gate}
+        outcomes = {result.outcome for result in self.gate}
         worst = (Outcome.REGRESSION, Outcome.INCONCLUSIVE, Outcome.PASS)
-        return next((outcome for outcome in worst if outcome in found), None)
+        return next((outcome for outcome in worst if outcome in outcomes), None)

@@ -56,8 +56,8 @@ class CallRows:
 
     def places(self, numbers: _Ints) -> _Rows:
         """Return the places by start of calls; -1 stays -1."""
-        found: _Rows = numbers.astype(np.int32) if self.order is None else self._place[numbers]
-        return found
+        places: _Rows = numbers.astype(np.int32) if self.order is None else self._place[numbers]
+        return places
 
     @cached_property
     def _place(self) -> _Rows:
@@ -112,12 +112,12 @@ class WorkRows:
 
     def variants_of(self, numbers: _Ints) -> _Ints:
         """Return the rows of `variants` of some work."""
-        found: _Ints = self.variant[numbers]
+        variants: _Ints = self.variant[numbers]
         late = np.flatnonzero(numbers >= self.kernels)
         if len(late):
-            found = found.astype(np.int32)
-            found[late] = self.late_variant[numbers[late] - self.kernels]
-        return found
+            variants = variants.astype(np.int32)
+            variants[late] = self.late_variant[numbers[late] - self.kernels]
+        return variants
 
     def times(self, low: int = 0, high: int | None = None) -> tuple[Int64s, Int64s]:
         """Return starts and ends (ns) from the place `low` to the place `high` by start."""
@@ -131,10 +131,10 @@ class WorkRows:
 
     def bytes_of(self, numbers: _Ints) -> Int64s:
         """Return the sizes of some work; 0 for kernels."""
-        found = np.zeros(len(numbers), dtype=np.int64)
+        sizes = np.zeros(len(numbers), dtype=np.int64)
         late = np.flatnonzero(numbers >= self.kernels)
-        found[late] = self.late_bytes[numbers[late] - self.kernels]
-        return found
+        sizes[late] = self.late_bytes[numbers[late] - self.kernels]
+        return sizes
 
     def table(self, low: int = 0, high: int | None = None) -> pd.DataFrame:
         """Return the work from the place `low` to the place `high` by start, with the columns of Timeline.gpu."""
@@ -150,15 +150,15 @@ class WorkRows:
 
 def _shared(variants: pd.DataFrame, variant: _Ints) -> dict[str, Any]:
     """Return the columns of `variants` for each of the events."""
-    found: dict[str, Any] = {}
+    columns: dict[str, Any] = {}
     rows = variant.astype(np.intp)  # numpy would convert narrow numbers again for each column
     for name, column in variants.items():
         if isinstance(column.dtype, pd.CategoricalDtype):
             codes = column.cat.codes.to_numpy()[rows]
-            found[str(name)] = pd.Categorical.from_codes(codes, dtype=column.dtype, validate=False)
+            columns[str(name)] = pd.Categorical.from_codes(codes, dtype=column.dtype, validate=False)
         else:
-            found[str(name)] = column.to_numpy()[rows]
-    return found
+            columns[str(name)] = column.to_numpy()[rows]
+    return columns
 
 
 def pieces(rows: CallRows | WorkRows) -> Iterator[tuple[int, int]]:

@@ -1,7 +1,14 @@
-"""Compute the interval of a median of samples: the raw timed values of one case in one process.
+"""Define blocks of timed calls and the named times of a case, and compute the interval of a median of samples.
 
-The interval covers the median of further calls in that process. Successive samples may be similar, because clocks and
-caches change slowly; they then count as fewer independent ones.
+Samples are the raw timed values of one case in one process. The interval covers the median of further calls in that
+process. Successive samples may be similar, because clocks and caches change slowly; they then count as fewer
+independent ones. Capture and bench share three named times:
+
+- cold GPU time: between two events around one call, after the caches were emptied. While they are being emptied the CPU
+  has time to launch the call, so launching does not count.
+- warm end-to-end time: between two events around one of many calls back to back, with warm caches. If the GPU waits for
+  the CPU to launch the call, that waiting counts.
+- graph time: the same call replayed as a CUDA graph, which the CPU launches as one call.
 """
 
 from __future__ import annotations
@@ -11,6 +18,9 @@ import statistics
 from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
 
 # Below this many standard errors, a correlation of neighbours may be chance.
 _CHANCE = 2.0
@@ -61,7 +71,7 @@ def correlated_error(values: Sequence[int]) -> tuple[float, float] | None:
     """
     n, mean = len(values), statistics.fmean(values)
     deviations = [value - mean for value in values]
-    squares = sum(each * each for each in deviations)
+    squares = sum(deviation * deviation for deviation in deviations)
     if squares == 0:
         return None
     lagged = sum(one * other for one, other in pairwise(deviations)) / squares
@@ -79,7 +89,113 @@ def correlated_error(values: Sequence[int]) -> tuple[float, float] | None:
 
 def student_t_975(freedom: float) -> float:
     """Return the 97.5th percentile of Student's t, for at least one degree of freedom, to within 2 %."""
-    place = min(max(1, bisect_left([each for each, _ in _T], freedom)), len(_T) - 1)
+    place = min(max(1, bisect_left([freedom_of_row for freedom_of_row, _ in _T], freedom)), len(_T) - 1)
     (low, first), (high, last) = _T[place - 1], _T[place]
     part = (1 / low - 1 / freedom) / (1 / low - 1 / high)
     return math.exp(math.log(first) + part * (math.log(last) - math.log(first)))
+
+
+# The statuses of a block that was measured. Every other status (see workload/worker.py) has a reason.
+OK = "ok"
+# With fewer blocks, halves of a cell mean nothing, and a tuning has barely begun to measure it.
+LEAST_BLOCKS = 4
+# The definition of "warm", which the measured process applies and every report states.
+WINDOW_S, WINDOWS, TOLERANCE = 1e-3, 3, 0.03
+WARMUP_RULE = (
+    "windows of calls of at least 1 ms each until the last three differ by less than 3 % from their median, "
+    "at most {seconds:g} s"
+)
+
+_LARGEST = 1 << 62
+Count = Annotated[int, Meta(ge=0, le=_LARGEST)]
+# The shortest time that counts as measured: the clock's tick.
+Duration = Annotated[int, Meta(ge=1, le=_LARGEST)]
+Text = Annotated[str, Meta(max_length=10_000)]
+
+
+class Block(Struct, frozen=True, omit_defaults=True):
+    """The samples of one case that one process took back to back, or the reason why there are none."""
+
+    # The index of the cell in the grid. A case that is measured against itself has several cells.
+    cell: Count
+    process: Count
+    # How many blocks of this cell the process had taken before.
+    round: Count
+    status: Annotated[str, Meta(max_length=40)]
+    reason: Text = ""
+    # When the first sample began (seconds since 1970, UTC).
+    started_ns: Count = 0
+    # The duration of each sample, and its start relative to the first one (ns).
+    values_ns: tuple[Duration, ...] = ()
+    offsets_ns: tuple[Count, ...] = ()
+    # Samples of the same call with the other cache state: warm where the plan empties caches before each sample, and
+    # emptied where it does not (ns).
+    other_caches_ns: tuple[Duration, ...] = ()
+    # What the clock measures without a call: the median time between two events with nothing between them (ns).
+    empty_ns: Count | None = None
+    # The SM clock of the GPU at the end of a sustained load (MHz).
+    sm_clock_mhz: Count | None = None
+    # Samples (ns) of the same call, replayed as a CUDA graph; empty when that was not measured, and graph_reason
+    # says why.
+    graph_ns: tuple[Duration, ...] = ()
+    graph_reason: Text = ""
+    # The CPU's time to launch a call divided by the time of a call, both back to back; None on the CPU.
+    launch_share: float | None = None
+    warmup_calls: Count = 0
+    # Whether the times became stable before the warm-up reached its time limit.
+    stable: bool = True
+    # The indices of the samples during which the GPU was throttled.
+    throttled: tuple[Count, ...] = ()
+    # How much torch's allocator held beyond what was there before: the peak allocated and the peak reserved (bytes);
+    # None on the CPU.
+    peak_bytes: Count | None = None
+    peak_reserved_bytes: Count | None = None
+    # The size of q, k and v in that allocator, and the peak beyond them (bytes).
+    input_bytes: Count | None = None
+    peak_beyond_inputs_bytes: int | None = None
+    # The error relative to the float64 reference by tensor, where this process measured it.
+    errors: dict[str, float] = {}
+
+
+# The first sample of a block sees cold caches and a low clock. It is left out where there are enough others.
+_LEAST_TO_DROP = 5
+
+
+def steady_samples(values_ns: Sequence[int]) -> Sequence[int]:
+    """Return the samples of a block, without the first one where at least four others are left."""
+    return values_ns[dropped_samples(len(values_ns)) :]
+
+
+def dropped_samples(count: int) -> int:
+    """Return how many samples at the beginning of a block of `count` do not count."""
+    return 1 if count >= _LEAST_TO_DROP else 0
+
+
+def named_times(blocks: Sequence[Block], *, flush: bool) -> dict[str, Any]:
+    """Return the times of one case by the names of their columns (ns), None where one was not measured.
+
+    flush: whether the plan empties the caches before each sample.
+    """
+    own, other = _median([block.values_ns for block in blocks]), _median([block.other_caches_ns for block in blocks])
+    empty = [block.empty_ns for block in blocks if block.empty_ns is not None]
+    return {
+        "cold_ns": own if flush else other,
+        "warm_ns": other if flush else own,
+        "event_over_graph": event_over_graph(blocks),
+        "empty_ns": statistics.median(empty) if empty else None,
+    }
+
+
+def event_over_graph(blocks: Sequence[Block]) -> float | None:
+    """Return the median sample between two events divided by the median graph replay, over blocks that have both."""
+    ratios = [
+        statistics.median(steady_samples(block.values_ns)) / statistics.median(steady_samples(block.graph_ns))
+        for block in blocks
+        if block.values_ns and block.graph_ns
+    ]
+    return float(statistics.median(ratios)) if ratios else None
+
+
+def _median(samples: Sequence[Sequence[int]]) -> float | None:
+    values = [value for sample in samples for value in steady_samples(sample)]
+    return float(statistics.median(values)) if values else None

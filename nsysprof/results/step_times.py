@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nsysprof.results.column_registry.analysis_columns import CAUSES, WORK_CATEGORIES, cause_column, work_column
-from nsysprof.results.findings.causes import TRACE
+from nsysprof.results.findings import TRACE
 
 OUTSIDE = "outside"
 

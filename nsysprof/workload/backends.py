@@ -11,8 +11,7 @@ from typing import Any, cast
 import torch
 import torch.nn.functional as F
 
-from nsysprof.attention.backend_plugins import registered_backends
-from nsysprof.attention.case import Case, is_callable_backend
+from nsysprof.attention.case import Case, is_callable_backend, registered_backends
 from nsysprof.workload.refusal import UnusableBackendError, WrongResultError
 
 Attention = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, bool], torch.Tensor]

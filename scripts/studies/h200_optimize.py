@@ -15,8 +15,8 @@ from nsysprof.analysis.attention_tuning.judge_optimization import judge_optimiza
 from nsysprof.analysis.attention_tuning.program_gain import MORE_SAMPLES
 from nsysprof.analysis.sampling.tune import launch_shares
 from nsysprof.report.formats.markdown import render_markdown
-from nsysprof.report.reports.optimize_report import WORTH_TELLING, optimize_report
-from nsysprof.results.programs.optimization import UNDECIDED, Optimization
+from nsysprof.report.pages.program import WORTH_TELLING, optimize_report
+from nsysprof.results.optimization import UNDECIDED, Optimization
 from scripts.hook_cost import longer_pct, mean_of_all, text_of_all, text_of_each
 from scripts.studies.tables import ANALYSIS, markdown, span
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from nsysprof.results.block import OK
+from nsysprof.results.samples import OK
 from nsysprof.units import format_ns, format_ratio
 from scripts.studies.tables import ANALYSIS, machine, markdown
 
@@ -174,7 +174,7 @@ def evaluate(name: str, made: Path, *, figures: bool) -> None:
     from nsysprof.app.measuring.bench import report_of, summarize
     from nsysprof.app.tuning.write_tuning import write_tuning
     from nsysprof.capture.sampling.bench_run import read_run
-    from nsysprof.report.bench import write_bench
+    from nsysprof.report.pages.bench import write_bench
 
     made.mkdir()
     (made / "samples.json").write_bytes(lzma.decompress((FOLDER / name / "samples.json.xz").read_bytes()))

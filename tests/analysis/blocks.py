@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from nsysprof.results.block import Block
+from nsysprof.results.samples import Block
 
 
 def make_blocks(

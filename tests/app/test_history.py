@@ -6,8 +6,7 @@ import pytest
 
 from nsysprof.app.history import HistoryRequest, history
 from nsysprof.errors import TraceError, UsageError
-from nsysprof.report.figures.history import draw_history
-from nsysprof.report.reports.history_report import history_report
+from nsysprof.report.pages.history import draw_history, history_report
 from tests.app.test_read_history import database
 
 

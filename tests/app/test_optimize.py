@@ -18,9 +18,9 @@ from nsysprof.attention.shape import Shape
 from nsysprof.capture.manifest import Manifest, Program, write_manifest
 from nsysprof.errors import UsageError
 from nsysprof.report.formats.markdown import render_markdown
-from nsysprof.report.reports.optimize_report import answer_lines, optimize_report
+from nsysprof.report.pages.program import answer_lines, optimize_report
 from nsysprof.results.comparison import LatencyChange, LatencyVerdict, SideOfCase
-from nsysprof.results.programs.optimization import (
+from nsysprof.results.optimization import (
     UNDECIDED,
     Attempt,
     AttentionUse,
@@ -29,7 +29,7 @@ from nsysprof.results.programs.optimization import (
     Suggestion,
     TunedUse,
 )
-from nsysprof.results.programs.program_runs import (
+from nsysprof.results.program_runs import (
     MemoryChange,
     MemoryKind,
     ProgramComparison,

@@ -3,7 +3,7 @@
 import pytest
 
 from nsysprof.attention.attention_call import AttentionCall
-from nsysprof.attention.constraints import parse_refusal
+from nsysprof.attention.eligibility import parse_refusal
 from nsysprof.attention.nearest_supported_shape import CallVerdict, changes, explain_refusal, neighbours
 
 ASKED = []

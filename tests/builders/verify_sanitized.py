@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from nsysprof.bundle.secret_values import collect_secrets
-from nsysprof.bundle.verification.verify import find_leaks
+from nsysprof.bundle.verify import find_leaks
 from nsysprof.trace.open import open_trace
 
 

@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 
 from nsysprof.app.bundle import BundleRequest, bundle
-from nsysprof.bundle.names.program_text import is_revealed_by, page_parts
-from nsysprof.bundle.verification.check import SecretLeakError
+from nsysprof.bundle.check import SecretLeakError
+from nsysprof.bundle.program_text import is_revealed_by, page_parts
 from tests.bundle.hostile import GLOBAL_TID, write_trace
 
 
 @pytest.fixture(autouse=True)
 def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """They take most of the time; their texts are those of the tables."""
-    for module in ("write", "ranks"):
+    for module in ("write", "pages.ranks"):
         monkeypatch.setattr(f"nsysprof.report.{module}._write_figures", lambda *_arguments, **_options: [])
 
 
@@ -109,7 +109,7 @@ def test_what_a_backend_of_ones_own_said_stays_behind(tmp_path: Path) -> None:
         },
     ]
     plan = {"cases": cases, "device": "cpu", "copies": 1}
-    from nsysprof.bundle.names.name_tokens import NameTokens
+    from nsysprof.bundle.name_tokens import NameTokens
     from nsysprof.bundle.sanitize_json import FileCleaner
 
     cleaned = FileCleaner((), NameTokens()).json("samples.json", {"plan": plan, "blocks": blocks})
@@ -180,7 +180,7 @@ def test_a_table_that_tells_secrets_and_cannot_be_read_refuses_the_bundle(tmp_pa
 
 
 def test_a_name_in_markdown_is_found_behind_its_backslashes(tmp_path: Path) -> None:
-    from nsysprof.bundle.verification.verify import find_leaks
+    from nsysprof.bundle.verify import find_leaks
     from nsysprof.report.formats.escape import escape_markdown
 
     (tmp_path / "report.md").write_text(escape_markdown("a zan_zibar@host.example b"))

@@ -17,8 +17,8 @@ from nsysprof.capture.sampling.bench_run import new_run
 from nsysprof.environment import collect_host
 from nsysprof.notes import Note, Severity
 from nsysprof.nsight.run_tool import Step
-from nsysprof.results.block import Block
-from nsysprof.results.checks.comparable_environment import COMPARABLE_FIELDS
+from nsysprof.results.checks import COMPARABLE_FIELDS
+from nsysprof.results.samples import Block
 from nsysprof.trace.inputs.bundle_format import MEMBER_NAME
 
 _CLOCK = dict.fromkeys(("sm_clock_mhz", "memory_clock_mhz", "temperature_c", "power_w"), 1) | {"throttle_reasons": []}

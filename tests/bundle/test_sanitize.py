@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 
 from nsysprof.bundle import sanitize
-from nsysprof.bundle.names.name_tokens import NameTokens
+from nsysprof.bundle.name_tokens import NameTokens
 from nsysprof.bundle.sanitize import SanitizeOptions, sanitize_trace
-from nsysprof.bundle.verification.verify import SecretLeakError
+from nsysprof.bundle.verify import SecretLeakError
 from nsysprof.errors import OutputError, TraceDamagedError, TraceForeignError
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.table_readers.collective_payloads import read_collective_payloads

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nsysprof.bundle.members import MEMBERS, Member, Role
-from nsysprof.bundle.names.name_tokens import NameTokens
+from nsysprof.bundle.name_tokens import NameTokens
 from nsysprof.bundle.sanitize_json import FileCleaner, private_values, public_values
 from nsysprof.bundle.secret_values import is_public
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nsysprof.bundle.names.name_tokens import NameTokens
+from nsysprof.bundle.name_tokens import NameTokens
 from nsysprof.bundle.source import BENCH, CAPTURE, TRACE, clean_texts, read_source
 from nsysprof.errors import TraceError, TraceForeignError, UsageError
 from tests.bundle.hostile import HOME, TOKEN, write_trace

@@ -1,7 +1,7 @@
 from nsysprof.attention.case import Case
 from nsysprof.capture.collect import CaseProgress, result_rows
 from nsysprof.capture.plan import plan_capture
-from nsysprof.results.block import Block
+from nsysprof.results.samples import Block
 
 
 def progress(profiler="torch"):

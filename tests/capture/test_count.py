@@ -17,8 +17,8 @@ from nsysprof.capture.folder import prepare_folder
 from nsysprof.capture.plan import CountingPlan, plan_capture
 from nsysprof.capture.run import run_capture
 from nsysprof.results.analysis import RESULT_COLUMNS
+from nsysprof.results.checks import MissingSource
 from nsysprof.results.kernel_counters import Run
-from nsysprof.results.missing_source import MissingSource
 
 NCU = Path(__file__).parent / "stand_in_ncu"
 

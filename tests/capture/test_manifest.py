@@ -17,7 +17,7 @@ from nsysprof.capture.manifest import (
 )
 from nsysprof.errors import TraceError
 from nsysprof.notes import Note, Severity, make_note
-from nsysprof.results.missing_source import MissingSource
+from nsysprof.results.checks import MissingSource
 
 REPOSITORY = Path(__file__).parents[2]
 OLD = Path(__file__).parent / "old_folders"

@@ -21,11 +21,11 @@ from typing import Any
 
 import pytest
 
-from nsysprof.bundle.names.name_tokens import NameTokens
-from nsysprof.bundle.names.program_text import page_parts
+from nsysprof.bundle.check import check_bundle
+from nsysprof.bundle.name_tokens import NameTokens
+from nsysprof.bundle.program_text import page_parts
 from nsysprof.bundle.source import read_source
-from nsysprof.bundle.verification.check import check_bundle
-from nsysprof.bundle.verification.verify import SecretLeakError
+from nsysprof.bundle.verify import SecretLeakError
 from nsysprof.cli import analyze as analyze_command
 from nsysprof.cli import bundle as bundle_command
 from nsysprof.errors import DataLossError, OutputError, UsageError
@@ -257,7 +257,7 @@ def write_bench(folder: Path, kind: str, backends: tuple[str, str]) -> Path:
     from nsysprof.attention.case import Case
     from nsysprof.capture.sampling.bench import BenchRun
     from nsysprof.capture.sampling.bench_plan import BenchPlan
-    from nsysprof.results.block import Block
+    from nsysprof.results.samples import Block
 
     cases = tuple(Case(backend, seq=seq, dtype="fp32") for backend in backends for seq in (64, 128))
     blocks = [

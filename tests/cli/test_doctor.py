@@ -8,7 +8,7 @@ import pytest
 from nsysprof.app.doctor import doctor
 from nsysprof.capture import doctor as checks
 from nsysprof.nsight import ncu
-from nsysprof.results.checks.machine_check import State
+from nsysprof.results.checks import State
 from tests.builders import run_command
 from tests.builders.published_schema import as_published
 

@@ -14,7 +14,7 @@ from nsysprof.ranks.partial_files import part_path
 from nsysprof.ranks.rank_energy import SHARED, UNKNOWN, energy_over_ranks
 from nsysprof.ranks.rank_source import RankSource
 from nsysprof.report.formats.console import render_console
-from nsysprof.report.reports.ranks_report import ranks_report
+from nsysprof.report.pages.ranks import ranks_report
 from nsysprof.results.power_samples import power_beside
 from nsysprof.results.rank_results import RanksAnalysis
 from nsysprof.trace.open import open_trace

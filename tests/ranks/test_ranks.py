@@ -22,7 +22,7 @@ from nsysprof.ranks.identity import drop_copies, find_sources, number_ranks
 from nsysprof.ranks.overview import overview
 from nsysprof.ranks.partial_files import read_detail, read_part
 from nsysprof.ranks.summarize import MOST_RANGES, OTHER_RANGES, RankSource, summarize_rank
-from nsysprof.report.sections.ranks_tables import straggler_lines
+from nsysprof.report.pages.ranks import straggler_lines
 from nsysprof.results.rank_results import RanksAnalysis
 from tests.builders.build_trace import TraceBuilder
 from tests.conftest import REPOSITORY

@@ -16,29 +16,26 @@ from nsysprof.app import demo as demo_use_case
 from nsysprof.app.trace_analysis.analyze_snapshot import read_memory
 from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
 from nsysprof.attention.attention_call import AttentionCall
-from nsysprof.attention.constraints import parse_refusal
-from nsysprof.attention.eligibility import EligibilityAnswer, Ran
+from nsysprof.attention.eligibility import EligibilityAnswer, Ran, parse_refusal
 from nsysprof.attention.shape import Shape
 from nsysprof.notes import Note, Severity
 from nsysprof.report.document import Figure, Report
-from nsysprof.report.formats.timeline.ranks_timeline import ranks_timeline_data
-from nsysprof.report.reports.analysis_report import analysis_report, capture_report, demo_report, first_report
-from nsysprof.report.reports.bench_report import BenchReport, bench_report
-from nsysprof.report.reports.bundle_report import Shared, bundle_report
-from nsysprof.report.reports.compare_report import compare_report
-from nsysprof.report.reports.doctor_report import doctor_report
-from nsysprof.report.reports.explain_report import explain_report
-from nsysprof.report.reports.history_report import history_report
-from nsysprof.report.reports.memory_report import memory_comparison_report, memory_report
-from nsysprof.report.reports.optimize_report import optimize_report
-from nsysprof.report.reports.program_report import program_report
-from nsysprof.report.reports.ranks_report import ranks_report
-from nsysprof.report.reports.recording_report import recording_report
-from nsysprof.report.reports.tune_report import tuning_report, tuning_sections
-from nsysprof.report.reports.whatif_report import whatif_report
+from nsysprof.report.formats.ranks_timeline import ranks_timeline_data
+from nsysprof.report.pages.analysis import analysis_report, capture_report, demo_report, first_report
+from nsysprof.report.pages.bench import BenchReport, bench_report
+from nsysprof.report.pages.bundle import Shared, bundle_report
+from nsysprof.report.pages.compare import compare_report
+from nsysprof.report.pages.history import history_report
+from nsysprof.report.pages.machine import doctor_report, explain_report
+from nsysprof.report.pages.memory import memory_comparison_report, memory_report
+from nsysprof.report.pages.program import optimize_report, program_report
+from nsysprof.report.pages.ranks import ranks_report
+from nsysprof.report.pages.recording import recording_report
+from nsysprof.report.pages.tune import tuning_report, tuning_sections
+from nsysprof.report.pages.whatif import whatif_report
 from nsysprof.results.allocator_memory import AllocatorMemory
 from nsysprof.results.analysis import Analysis
-from nsysprof.results.checks.machine_check import Check, State
+from nsysprof.results.checks import Check, GateFinding, GateResult, Outcome, State
 from nsysprof.results.comparison import (
     METRICS,
     PARTS,
@@ -52,11 +49,9 @@ from nsysprof.results.comparison import (
     SideOfCase,
     VersionComparison,
 )
-from nsysprof.results.findings.causes import Finding, Findings, WhatIf, WhatIfAnswer
-from nsysprof.results.gate_result import GateFinding, GateResult, Outcome
+from nsysprof.results.findings import Finding, Findings, WhatIf, WhatIfAnswer
 from nsysprof.results.latency_history import CaseHistory, HistoryPoint
-from nsysprof.results.programs.latency_windows import LatencyWindow, LatencyWindows
-from nsysprof.results.programs.optimization import (
+from nsysprof.results.optimization import (
     Attempt,
     AttentionUse,
     Optimization,
@@ -67,10 +62,10 @@ from nsysprof.results.programs.optimization import (
     Suggestion,
     TunedUse,
 )
-from nsysprof.results.programs.policy_use import PolicyUse
-from nsysprof.results.programs.program_runs import ProgramComparison, ProgramSideSummary, Sameness, ValueComparison
-from nsysprof.results.programs.recorded_part import ProcessPart, RecordResult
+from nsysprof.results.policy_use import PolicyUse
+from nsysprof.results.program_runs import ProgramComparison, ProgramSideSummary, Sameness, ValueComparison
 from nsysprof.results.rank_results import ClockFit, Lanes, RankCollectives, RankRow, RanksAnalysis
+from nsysprof.results.recorded_part import LatencyWindow, LatencyWindows, ProcessPart, RecordResult
 from tests.builders.allocator_snapshot import SnapshotBuilder, frames
 from tests.report import samples
 

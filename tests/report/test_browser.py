@@ -20,7 +20,7 @@ from tests.builders.training import training
 from tests.conftest import REPOSITORY
 from tests.report import fixed_results, samples
 from tests.report.browser import chromium, complaints, open_page
-from tests.report.formats.timeline.test_timeline_data import rows
+from tests.report.formats.test_timeline_data import rows
 
 pytestmark = pytest.mark.browser
 INJECTED = "</script><script>window.hacked=1</script><img src=x onerror=window.hacked=1>'\"{a|b}${x}"
@@ -327,8 +327,8 @@ def test_a_large_trace_stays_small_and_quick(page, tmp_path):
 
 
 def test_a_trace_beyond_the_limit_has_slices_and_counts_what_is_not_there(page, tmp_path, monkeypatch):
-    monkeypatch.setattr("nsysprof.report.formats.timeline.timeline_data.MOST_ROWS", 100)
-    monkeypatch.setattr("nsysprof.report.formats.timeline.timeline_data.MOST_CHOSEN_ROWS", 100)
+    monkeypatch.setattr("nsysprof.report.formats.timeline_data.MOST_ROWS", 100)
+    monkeypatch.setattr("nsysprof.report.formats.timeline_data.MOST_CHOSEN_ROWS", 100)
     made = samples.builder()
     for number in range(500):
         made.launch(100_000 + number * 300, 5000 + number, name="later")

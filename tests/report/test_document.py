@@ -19,12 +19,9 @@ from syrupy.assertion import SnapshotAssertion
 from nsysprof import __version__
 from nsysprof.report.document import Report
 from nsysprof.report.formats.console import render_console
-from nsysprof.report.formats.html import render_html
-from nsysprof.report.formats.json import report_json
-from nsysprof.report.formats.junit import render_junit
+from nsysprof.report.formats.data_formats import render_junit, render_sarif, report_json
+from nsysprof.report.formats.html import render_fragment, render_html
 from nsysprof.report.formats.markdown import render_markdown
-from nsysprof.report.formats.notebook import render_fragment
-from nsysprof.report.formats.sarif import render_sarif
 from tests.report import fixed_results
 
 TRACES = ("sdpa", "mp", "ddp_rank0")

@@ -10,18 +10,16 @@ from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
 from nsysprof.app.trace_analysis.capture_record import read_record
 from nsysprof.app.trace_analysis.join_counters import join_counters, read_counted
 from nsysprof.notes import Note, Severity
-from nsysprof.report.figures.roofline import draw_roofline, draw_traffic
-from nsysprof.report.figures.style.label_placement import place_labels
-from nsysprof.report.figures.style.scale import byte_ticks
+from nsysprof.report.figures.drawing_style import byte_ticks
+from nsysprof.report.figures.roofline import draw_roofline, draw_traffic, place_labels
 from nsysprof.report.formats.cell_text import cell_text
 from nsysprof.report.formats.console import render_console
 from nsysprof.report.formats.html import render_html
 from nsysprof.report.formats.markdown import render_markdown
-from nsysprof.report.reports.analysis_report import analysis_report
-from nsysprof.report.sections.case_tables import counter_table, limit_lines
-from nsysprof.report.sections.missing_sources import tier_of
-from nsysprof.report.sections.trace_tables import kernel_counter_table
-from nsysprof.results.missing_source import MissingSource
+from nsysprof.report.pages.analysis import analysis_report, tier_of
+from nsysprof.report.pages.cases import counter_table, limit_lines
+from nsysprof.report.pages.trace_tables import kernel_counter_table
+from nsysprof.results.checks import MissingSource
 from nsysprof.trace.inputs.resolve_input import resolve_input
 from tests.conftest import REPOSITORY
 from tests.report import samples

@@ -11,9 +11,8 @@ import msgspec
 
 from nsysprof.attention.attention_call import MASKS
 from nsysprof.attention.choices import DTYPES
-from nsysprof.attention.shape import Shape
-from nsysprof.attention.work_model import attention_flops
-from nsysprof.results.programs.captured_attention import CapturedUse
+from nsysprof.attention.shape import Shape, attention_flops
+from nsysprof.results.optimization import CapturedUse
 
 # Enough shapes are tuned to cover this share of the attention's time, but at most this many.
 _ENOUGH = 0.98

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import replace
 
 from nsysprof.results.comparison import LatencyVerdict
-from nsysprof.results.programs.optimization import (
+from nsysprof.results.optimization import (
     UNDECIDED,
     UNFUSED_ATTENTION,
     ChangingSite,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from nsysprof.attention.case import Case
-from nsysprof.results.block import Block
+from nsysprof.results.samples import Block
 
 if TYPE_CHECKING:
     from nsysprof.analysis.attention_tuning.choose_shapes import ChosenShapes

@@ -8,15 +8,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from nsysprof.analysis.attention_tuning.choose_shapes import known_shape, why_not
-from nsysprof.results.findings.causes import TRACE
-from nsysprof.results.programs.captured_attention import known_cells
-from nsysprof.results.programs.optimization import AttentionUse, PredictedGain
+from nsysprof.results.findings import TRACE
+from nsysprof.results.optimization import AttentionUse, PredictedGain, known_cells
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from nsysprof.results.analysis import Analysis
-    from nsysprof.results.findings.causes import Findings
+    from nsysprof.results.findings import Findings
 
 _PLAIN_FP32 = re.compile(r"sgemm|f32f32_f32f32|simt_sgemm|_ffma_", re.IGNORECASE)
 

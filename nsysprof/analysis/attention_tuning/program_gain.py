@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from nsysprof.attention.policy_file import AUTO
 from nsysprof.attention.shape import Shape, shape_of_row
-from nsysprof.results.programs.program_gain import ProgramGain, ShapeRatio
+from nsysprof.results.optimization import ProgramGain, ShapeRatio
 from nsysprof.units import format_ns
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from nsysprof.analysis.attention_tuning.choose_shapes import ChosenShapes
-    from nsysprof.results.programs.captured_attention import CapturedAttention
+    from nsysprof.results.optimization import CapturedAttention
 
 # What an undecided shape needs once it has all samples of a search.
 MORE_SAMPLES = "more samples than a search takes (--blocks)"

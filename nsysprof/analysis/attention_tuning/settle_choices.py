@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from nsysprof.analysis.attention_tuning.choose_shapes import ChosenShapes
-    from nsysprof.results.programs.captured_attention import CapturedAttention
+    from nsysprof.results.optimization import CapturedAttention
 
 # The reason for leaving a shape to torch when torch's own choice is already the best backend.
 OWN = "own choice"

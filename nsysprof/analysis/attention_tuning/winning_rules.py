@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from nsysprof.attention.policy_file import AUTO, PolicyFile, PolicyRule
 from nsysprof.attention.shape import Shape
-from nsysprof.results.programs.optimization import BETWEEN, AttentionUse, TunedUse
+from nsysprof.results.optimization import BETWEEN, AttentionUse, TunedUse
 
 _WINS = ("winner", BETWEEN)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nsysprof.attention.shape import has_learned_mask
-from nsysprof.results.programs.optimization import UNFUSED_ATTENTION, AttentionUse, PredictedGain, Suggestion
+from nsysprof.results.optimization import UNFUSED_ATTENTION, AttentionUse, PredictedGain, Suggestion
 
 if TYPE_CHECKING:
     from nsysprof.analysis.attention_tuning.program_attention import ProgramFacts

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nsysprof.results.checks.comparable_environment import COMPARABLE_FIELDS
+from nsysprof.results.checks import COMPARABLE_FIELDS
 from nsysprof.results.comparison import Difference
 
 # More facts that must match. They come from the trace and from the method of measuring.

@@ -13,8 +13,8 @@ from nsysprof.analysis.comparison.compare_turns import METHOD as TURNS
 from nsysprof.analysis.comparison.compare_turns import compare_in_turn
 from nsysprof.attention.case import Case
 from nsysprof.results.comparison import LatencyChange, Measured
-from nsysprof.results.programs.policy_use import add_uses
-from nsysprof.results.programs.program_runs import (
+from nsysprof.results.policy_use import add_uses
+from nsysprof.results.program_runs import (
     OK,
     MemoryChange,
     MemoryKind,

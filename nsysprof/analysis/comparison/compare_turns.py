@@ -24,7 +24,7 @@ from nsysprof.analysis.sampling.student_t import nct_sf, t_isf
 from nsysprof.arrays import Floats
 from nsysprof.attention.case import Case
 from nsysprof.results.comparison import LatencyChange, LatencyComparison, LatencyVerdict, Measured
-from nsysprof.results.named_times import steady_samples
+from nsysprof.results.samples import steady_samples
 
 # A bench in turn that stops early does so only where every case is decided at this level. Then all interim tests
 # together rarely call an unchanged case different.

@@ -13,7 +13,7 @@ from nsysprof.analysis.sampling.rank_tests import average_ranks
 from nsysprof.arrays import Floats
 from nsysprof.attention.case import Case
 from nsysprof.results.comparison import Measured
-from nsysprof.results.named_times import steady_samples
+from nsysprof.results.samples import steady_samples
 
 # How much two runs may differ beyond their processes (another hour, another board) where each side is one run
 # (percent): for times of the GPU, and for times that the CPU determines. On H200s, 1.8 % was seen, and 5 % (once 36 %)

@@ -9,8 +9,8 @@ import pandas as pd
 
 from nsysprof.analysis.traffic.launch_bound import is_launch_bound
 from nsysprof.attention.shape import SHAPE_COLUMNS, varied_columns
-from nsysprof.results.case_ranking import LEAST_DIFFERENCE_PCT, CaseRanking, RankedCase
-from nsysprof.results.device_limits.roof import known
+from nsysprof.results.analysis import LEAST_DIFFERENCE_PCT, CaseRanking, RankedCase
+from nsysprof.results.roof import known
 
 # All columns of a case except the backend. Cases that differ in any of these do different work and are never compared.
 SAME_WORK = SHAPE_COLUMNS

@@ -11,8 +11,7 @@ import pandas as pd
 
 from nsysprof.analysis.ranges.open_range import innermost_codes
 from nsysprof.attention.attention_call import MASKS
-from nsysprof.attention.attention_range import PREFIX, parse_attention_range
-from nsysprof.attention.range_name import parse_range
+from nsysprof.attention.range_name import RECORDED_PREFIX, parse_attention_range, parse_range
 from nsysprof.attention.shape import Shape
 from nsysprof.trace.schema import Int64s
 
@@ -75,7 +74,7 @@ def causal_of(kernels: Iterable[str]) -> list[bool | None]:
 def _call_of(name: str, sizes: str) -> CallInTrace | None:
     match = _SIZES.match(sizes)
     if match is None:
-        return _recorded_call(name) if name.startswith(PREFIX) else _call_of_our_range(name)
+        return _recorded_call(name) if name.startswith(RECORDED_PREFIX) else _call_of_our_range(name)
     q, k = tuple(map(int, match.groups()[:4])), tuple(map(int, match.groups()[4:]))
     if _LENGTH_FIRST.fullmatch(name):
         q, k = (q[0], q[2], q[1], q[3]), (k[0], k[2], k[1], k[3])

@@ -24,8 +24,7 @@ from nsysprof.analysis.replay.execution_graph import ExecutionGraph, count_perio
 from nsysprof.analysis.replay.replay import ReplayChange, combine, no_change, replay
 from nsysprof.analysis.steps.find_steps import Steps, is_grid
 from nsysprof.attention.policy_file import PolicyFile
-from nsysprof.results.findings.causes import LEAST_SHARE, Finding, Findings
-from nsysprof.results.findings.stack_samples import StackSamples
+from nsysprof.results.findings import LEAST_SHARE, Finding, Findings, StackSamples
 from nsysprof.trace.schema import Int64s, Tables
 from nsysprof.units import format_ns
 

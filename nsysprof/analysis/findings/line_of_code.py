@@ -15,7 +15,7 @@ from nsysprof.analysis.idle_time.intervals_within import union_of_groups
 from nsysprof.analysis.kernel_names.variant_names import kernel_names
 from nsysprof.analysis.ranges.open_range import innermost_ranges
 from nsysprof.arrays import rows_by_key
-from nsysprof.results.findings.stack_samples import StackSamples
+from nsysprof.results.findings import StackSamples
 from nsysprof.trace.schema import Bools, Int64s, Tables
 
 # Process and thread of a globalTid.

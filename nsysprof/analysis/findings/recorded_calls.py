@@ -12,8 +12,8 @@ from nsysprof.analysis.attribution.gpu_time import kernels_and_graphs
 from nsysprof.analysis.attribution.graph_work import RESOLVED, find_graph_work
 from nsysprof.analysis.kernel_names.variant_names import kernel_names
 from nsysprof.analysis.ranges.open_range import open_ranges
-from nsysprof.attention.attention_range import LAYERS, PREFIX, AttentionRange, parse_attention_range
 from nsysprof.attention.kernel_family import kernel_family, operator_family
+from nsysprof.attention.range_name import LAYERS, RECORDED_PREFIX, AttentionRange, parse_attention_range
 from nsysprof.results.column_registry.analysis_columns import ATTENTION
 from nsysprof.results.column_registry.column import Dtype
 from nsysprof.trace.schema import Bools, Int64s, Ints, Tables
@@ -46,7 +46,7 @@ def list_calls(tables: Tables, launch: Ints, ranges: pd.DataFrame) -> RecordedCa
     chosen = np.zeros(0, dtype=bool)
     if len(ranges):  # torch's profiler records each such range twice, in both styles
         codes, names = pd.factorize(ranges["name"])
-        of_attention = np.array([str(name).startswith(PREFIX) for name in names], dtype=np.bool_)
+        of_attention = np.array([str(name).startswith(RECORDED_PREFIX) for name in names], dtype=np.bool_)
         chosen = of_attention[codes] & (ranges["style"] == "PushPop").to_numpy(dtype=bool)
     parsed = {name: parse_attention_range(str(name)) for name in ranges["name"][chosen].unique()}
     own = ranges[chosen][[parsed[name] is not None for name in ranges["name"][chosen]]].reset_index(drop=True)

@@ -21,7 +21,7 @@ from nsysprof.analysis.steps.find_steps import find_steps
 from nsysprof.arrays import Floats
 from nsysprof.attention.policy_file import PolicyFile
 from nsysprof.errors import UsageError
-from nsysprof.results.findings.causes import WhatIf, WhatIfAnswer, WhatIfQuestion
+from nsysprof.results.findings import WhatIf, WhatIfAnswer, WhatIfQuestion
 from nsysprof.trace.schema import Bools, Tables
 
 _MOST_NAMED = 500  # letters

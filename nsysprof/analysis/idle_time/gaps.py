@@ -8,7 +8,7 @@ import numpy as np
 
 from nsysprof.analysis.attribution.start_order import go_through
 from nsysprof.arrays import compiled, find_rows
-from nsysprof.results.findings.causes import DeviceIdle
+from nsysprof.results.findings import DeviceIdle
 from nsysprof.trace.growing_column import GrowingColumn
 from nsysprof.trace.schema import MIGRATION, Bools, Int64s, Rows, Work
 

@@ -20,7 +20,7 @@ from nsysprof.analysis.kernel_names.variant_names import Texts, kernel_names
 from nsysprof.notes import Note, make_note
 from nsysprof.results.column_registry.analysis_columns import CAUSES, IDLE_INSTANCES
 from nsysprof.results.column_registry.csv_table import empty_table
-from nsysprof.results.findings.causes import IDLE_COLUMNS, Idle
+from nsysprof.results.findings import IDLE_COLUMNS, Idle
 from nsysprof.trace.schema import Int64s, Tables
 
 _NO_CALLS = "no CUDA API calls were recorded"

@@ -11,8 +11,8 @@ import pandas as pd
 from nsysprof.analysis.attribution.range_names import name_families
 from nsysprof.analysis.comparison.median_ratio import LEAST_INSTANCES, ratio_of_medians
 from nsysprof.analysis.sampling.series_ratio import ratio_within_run
-from nsysprof.results.checks.recording_cost import HOST_FINDINGS, MOST_COST, STEPS, RangeCost
-from nsysprof.results.findings.causes import Findings
+from nsysprof.results.analysis import HOST_FINDINGS, MOST_COST, STEPS, RangeCost
+from nsysprof.results.findings import Findings
 from nsysprof.trace.schema import Int64s
 
 # The start and the duration (ns) of each instance of a range.

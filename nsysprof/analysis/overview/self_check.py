@@ -14,7 +14,7 @@ from nsysprof.analysis.overview.graph_replays import find_short_replays, judge_s
 from nsysprof.analysis.overview.health import judge_lost_launches
 from nsysprof.analysis.overview.recording import inspect_recording
 from nsysprof.notes import Loss, Remark, make_loss, make_note, split_losses
-from nsysprof.results.checks.recording_check import CudaProcess, Lost, RecordedProcess, RecordingCheck, WatchedGpu
+from nsysprof.results.checks import CudaProcess, Lost, RecordedProcess, RecordingCheck, WatchedGpu
 from nsysprof.trace.schema import GRAPH, PID_MASK, Bools, RecordedKinds, Tables
 
 # NVML's share of busy time is coarse. A difference below this (s) is not held against a recording.

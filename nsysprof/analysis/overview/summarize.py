@@ -59,8 +59,7 @@ from nsysprof.results.analysis import (
     TraceRows,
 )
 from nsysprof.results.column_registry.analysis_columns import RANGE_INSTANCES, RANGE_TREE, RANGES
-from nsysprof.results.findings.causes import Findings, Idle
-from nsysprof.results.findings.stack_samples import StackSamples
+from nsysprof.results.findings import Findings, Idle, StackSamples
 from nsysprof.results.power_samples import GpuEnergy
 from nsysprof.results.step_times import StepTimes
 from nsysprof.trace.gpu_metrics_schema import GpuMetrics

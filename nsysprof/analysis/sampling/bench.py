@@ -23,13 +23,11 @@ from nsysprof.analysis.sampling.successive_halving import is_far_behind
 from nsysprof.analysis.sampling.variance_shrinkage import Prior
 from nsysprof.arrays import Floats
 from nsysprof.attention.case import Case, row_of_case
-from nsysprof.attention.shape import SHAPE_COLUMNS
-from nsysprof.attention.work_model import attention_flops, least_bytes
+from nsysprof.attention.shape import SHAPE_COLUMNS, attention_flops, least_bytes
 from nsysprof.notes import Note, make_note
-from nsysprof.results.block import LEAST_BLOCKS, OK, Block
-from nsysprof.results.device_limits.datasheet import Peak, find_peak
-from nsysprof.results.device_limits.roof import MOST_PCT
-from nsysprof.results.named_times import dropped_samples, named_times
+from nsysprof.results.device_limits import Peak, find_peak
+from nsysprof.results.roof import MOST_PCT
+from nsysprof.results.samples import LEAST_BLOCKS, OK, Block, dropped_samples, named_times
 
 _TOP_STATUS = ("wrong", "ineligible", "out_of_memory", "timeout", "crashed", "error")
 _FEW_PAIRS = 5

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from nsysprof.results.comparison import LatencyChange, LatencyVerdict
-from nsysprof.results.programs.optimization import PredictedGain, Prediction
-from nsysprof.results.programs.program_runs import ProgramComparison, Sameness
+from nsysprof.results.optimization import PredictedGain, Prediction
+from nsysprof.results.program_runs import ProgramComparison, Sameness
 
 
 def is_better(found: ProgramComparison) -> bool:

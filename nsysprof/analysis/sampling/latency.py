@@ -17,9 +17,7 @@ from nsysprof.analysis.sampling.rank_tests import kendall_p, theil_sen_slope
 from nsysprof.analysis.sampling.student_t import t_isf
 from nsysprof.analysis.sampling.variance_shrinkage import NO_PRIOR, Prior
 from nsysprof.arrays import Floats
-from nsysprof.results.block import OK, Block
-from nsysprof.results.named_times import steady_samples
-from nsysprof.results.samples import median_interval
+from nsysprof.results.samples import OK, Block, median_interval, steady_samples
 
 METHOD = (
     "median of all samples but the first of each block; its 95 % interval is a t interval of the processes' log "

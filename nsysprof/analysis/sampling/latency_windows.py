@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from nsysprof.analysis.comparison.median_ratio import ratio_with_interval
-from nsysprof.results.programs.latency_windows import LatencyWindow, LatencyWindows, Ratio
+from nsysprof.results.recorded_part import LatencyWindow, LatencyWindows, Ratio
 from nsysprof.results.samples import median_interval
 
 

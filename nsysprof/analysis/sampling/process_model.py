@@ -20,8 +20,7 @@ import numpy as np
 from nsysprof.analysis.sampling.student_t import t_isf, t_sf
 from nsysprof.analysis.sampling.variance_shrinkage import Prior, fit_prior
 from nsysprof.arrays import Floats
-from nsysprof.results.block import OK, Block
-from nsysprof.results.named_times import steady_samples
+from nsysprof.results.samples import OK, Block, steady_samples
 
 # A turn is one round of one process. The value is the log of the block's median (log ns).
 Turns = Mapping[tuple[int, int], float]

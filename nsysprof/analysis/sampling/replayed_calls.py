@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from nsysprof.attention.case import Case
 from nsysprof.attention.shape import Shape
-from nsysprof.results.block import OK, Block
-from nsysprof.results.device_limits.launch_bound import CAPTURED_SHARE, LAUNCH_BOUND_SHARE
+from nsysprof.results.device_limits import CAPTURED_SHARE, LAUNCH_BOUND_SHARE
+from nsysprof.results.samples import OK, Block
 
 METHOD = (
     f"A call of which launching takes {100 * CAPTURED_SHARE:.0f} % or more is also captured into a CUDA graph, forward "

@@ -14,7 +14,7 @@ from nsysprof.analysis.sampling.significance import INTERIM_ALPHA, CaseVerdict, 
 from nsysprof.analysis.sampling.successive_halving import unsettled
 from nsysprof.attention.case import Case
 from nsysprof.attention.shape import SHAPE_COLUMNS, Shape, shape_of_row, varied_columns
-from nsysprof.results.block import OK, Block
+from nsysprof.results.samples import OK, Block
 
 # With fewer processes, a pair that was measured again could not be tested.
 LEAST_AGAIN = 2

@@ -18,7 +18,7 @@ from nsysprof.analysis.steps.find_periods import find_periods, share_of_kernels
 from nsysprof.analysis.steps.step_bounds import bound_steps, mark_slow_steps
 from nsysprof.arrays import Floats, compiled, count_codes, find_places
 from nsysprof.attention.range_name import parse_range
-from nsysprof.results.findings.causes import STEP, TRACE
+from nsysprof.results.findings import STEP, TRACE
 from nsysprof.trace.schema import PID_MASK, Bools, Int64s, Ints, Tables
 
 _LEAST_INSTANCES = 3

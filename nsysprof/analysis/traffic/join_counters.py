@@ -14,8 +14,8 @@ from nsysprof.results.column_registry.analysis_columns import KERNEL_COUNTERS
 from nsysprof.results.column_registry.case_columns import CAPTURE_RESULTS
 from nsysprof.results.column_registry.column import Dtype
 from nsysprof.results.column_registry.csv_table import pandas_dtype
-from nsysprof.results.device_limits.roof import known
 from nsysprof.results.kernel_counters import COUNTED_COLUMNS, CountedKernel, Run
+from nsysprof.results.roof import known
 
 KERNEL_COUNTER_COLUMNS = tuple(column.name for column in KERNEL_COUNTERS)
 _UTILISATION = ("l2_pct", "sm_pct", "tensor_pct", "fma_pct", "occupancy_pct")

@@ -5,9 +5,8 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
-from nsysprof.results.block import Block
-from nsysprof.results.device_limits.launch_bound import LAUNCH_BOUND_SHARE
-from nsysprof.results.named_times import event_over_graph, steady_samples
+from nsysprof.results.device_limits import LAUNCH_BOUND_SHARE
+from nsysprof.results.samples import Block, event_over_graph, steady_samples
 
 # Where a flush of the L2 cache hides the launching, samples scatter by less than this share of their mean.
 _SCATTER = 0.1

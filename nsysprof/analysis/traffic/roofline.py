@@ -11,11 +11,12 @@ import pandas as pd
 
 from nsysprof.analysis.traffic.launch_bound import is_launch_bound
 from nsysprof.attention.case import Case, case_of_row
-from nsysprof.attention.work_model import attention_flops, least_bytes
+from nsysprof.attention.shape import attention_flops, least_bytes
 from nsysprof.results.column_registry.case_columns import CAPTURE_RESULTS
 from nsysprof.results.column_registry.column import Dtype
 from nsysprof.results.column_registry.csv_table import pandas_dtype
-from nsysprof.results.device_limits.roof import (
+from nsysprof.results.kernel_counters import Run
+from nsysprof.results.roof import (
     COMPUTE,
     COUNTED,
     FEW_WARPS_PCT,
@@ -31,7 +32,6 @@ from nsysprof.results.device_limits.roof import (
     known,
     sampled_of,
 )
-from nsysprof.results.kernel_counters import Run
 from nsysprof.units import format_bytes, format_ns, format_rate
 
 ROOFLINE_COLUMNS = (

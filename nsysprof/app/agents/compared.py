@@ -20,7 +20,7 @@ _HOW_TO_SEE_MORE = (
 def overview_answer(found: VersionComparison) -> dict[str, Any]:
     """Return the verdict in sentences, how the step changed, and the first rows of each part."""
     from nsysprof.files.json_file import json_value
-    from nsysprof.report.sections.compare_tables import open_questions, step_line, verdict_line, wall_line
+    from nsysprof.report.pages.compare import open_questions, step_line, verdict_line, wall_line
 
     rows = {name: make(found, "") for name, make in _PARTS.items()}
     shown = {name: each[: _OVERVIEW[name]] for name, each in rows.items()}

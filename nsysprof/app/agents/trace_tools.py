@@ -52,7 +52,7 @@ class TraceTools:
         Times are ns.
         """
         from nsysprof.report.write import summary_json
-        from nsysprof.results.table_records import to_records
+        from nsysprof.results.column_registry.csv_table import to_records
 
         analysis = self._analysis(trace)
         tree = analysis.range_tree
@@ -223,6 +223,6 @@ class TraceTools:
 
 def _page_of(name: str, table: pd.DataFrame, offset: int, limit: int) -> dict[str, Any]:
     """Return some rows of a table, how many there are in all, and where the next ones begin."""
-    from nsysprof.results.table_records import to_records
+    from nsysprof.results.column_registry.csv_table import to_records
 
     return page(name, lambda first, last: to_records(table.iloc[first:last]), len(table), offset, limit)

@@ -12,19 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 from nsysprof.app.progress import Say
 from nsysprof.bundle.allow_list import NSYS_TABLE, SAMPLED, UNREAD, base_name
-from nsysprof.bundle.archive import pack_trace, write_archive
-from nsysprof.bundle.names.name_tokens import NameTokens
+from nsysprof.bundle.archive import most_bytes_of, pack_trace, write_archive
+from nsysprof.bundle.check import originals_of_traces
+from nsysprof.bundle.name_tokens import NameTokens
 from nsysprof.bundle.sanitize import SanitizeOptions, SanitizeReport, join_reports, sanitize_trace
 from nsysprof.bundle.source import BENCH, BundleSource, clean_texts
-from nsysprof.bundle.table_bytes import most_bytes_of
-from nsysprof.bundle.verification.check import originals_of_traces
 from nsysprof.errors import OutputError, UsageError
 from nsysprof.trace.inputs.bundle_format import MAX_MEMBERS, REPORT_FOLDER
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from nsysprof.bundle.verification.leak_corpus import Originals
+    from nsysprof.bundle.leak_corpus import Originals
     from nsysprof.notes import Note
     from nsysprof.results.analysis import Analysis, CaptureRecord
     from nsysprof.results.rank_results import RanksAnalysis
@@ -328,7 +327,7 @@ def _analyze(shared: _Shared, stage: Stage, built: Built, say: Say) -> None:
 def _report_ranks(shared: _Shared, stage: Stage, built: Built, say: Say) -> None:
     """Write the report of the ranks of a job, as `analyze` does."""
     from nsysprof.capture.manifest import MANIFEST, read_manifest
-    from nsysprof.report.ranks import write_ranks
+    from nsysprof.report.pages.ranks import write_ranks
 
     assert shared.ranks is not None
     _take_traces(shared, stage, built)
@@ -352,7 +351,7 @@ def _report_bench(stage: Stage, built: Built) -> None:
     from nsysprof.app.measuring.bench import report_of, summarize
     from nsysprof.app.tuning.write_tuning import write_tuning
     from nsysprof.capture.sampling.bench_run import SAMPLES, read_run
-    from nsysprof.report.bench import write_bench
+    from nsysprof.report.pages.bench import write_bench
 
     run = read_run(built.folder / SAMPLES)
     results = summarize(run)

@@ -20,14 +20,14 @@ from nsysprof.capture.sampling.bench_run import SAMPLES, BenchRun, read_capture_
 from nsysprof.errors import TraceError
 from nsysprof.files.folder_state import require_whole
 from nsysprof.notes import Note, make_note
-from nsysprof.results.block import OK
 from nsysprof.results.comparison import Input, Measured, StepWalls
+from nsysprof.results.samples import OK
 from nsysprof.trace.inputs.resolve_input import PACKED, REPORTS, own_trace
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from nsysprof.results.findings.causes import Findings
+    from nsysprof.results.findings import Findings
     from nsysprof.results.step_times import StepTimes
 
 _MOST_BYTES = 1 << 30  # the most bytes of unpacked samples

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nsysprof.results.block import LEAST_BLOCKS
+from nsysprof.results.samples import LEAST_BLOCKS
 
 # With fewer blocks of its best backends, a tuning has barely begun to measure them.
 LEAST_TUNING_BLOCKS = LEAST_BLOCKS

@@ -16,13 +16,13 @@ from nsysprof.errors import CaptureFailedError, InterruptedCaptureError, Nsyspro
 from nsysprof.files.folder_kinds import BENCH
 from nsysprof.files.json_file import json_value
 from nsysprof.files.result_folder import claim_folder
-from nsysprof.results.block import WARMUP_RULE
+from nsysprof.results.samples import WARMUP_RULE
 
 if TYPE_CHECKING:
     from nsysprof.analysis.sampling.bench import BenchResults, SelfCheck
     from nsysprof.capture.sampling.bench_plan import BenchPlan
     from nsysprof.capture.sampling.bench_run import BenchRun
-    from nsysprof.report.reports.bench_report import BenchReport
+    from nsysprof.report.pages.bench import BenchReport
 
 
 def plan_bench(request: BenchRequest) -> BenchPlan:
@@ -69,7 +69,7 @@ def bench(request: BenchRequest, progress: Progress = SILENT) -> BenchResult:
     from nsysprof.capture.folder import remove_work
     from nsysprof.capture.sampling.bench import prepare_bench_folder, run_bench
     from nsysprof.capture.sampling.bench_run import new_run
-    from nsysprof.report.bench import write_bench
+    from nsysprof.report.pages.bench import write_bench
 
     plan, folder = plan_bench(request), request.out or dated_bench_folder("bench")
     if request.db is not None:
@@ -130,7 +130,7 @@ def report_of(run: BenchRun, results: BenchResults, folder: Path, command: str) 
 
     command: the command line that the user typed.
     """
-    from nsysprof.report.reports.bench_report import BenchReport
+    from nsysprof.report.pages.bench import BenchReport
 
     return BenchReport(
         title=folder.resolve().name,
@@ -149,7 +149,7 @@ def report_of(run: BenchRun, results: BenchResults, folder: Path, command: str) 
 def method_lines(plan: BenchPlan, results: BenchResults) -> list[str]:
     """Return how the run was measured and judged, one text per line."""
     from nsysprof.analysis.sampling import latency, significance
-    from nsysprof.attention.work_model import CONVENTION
+    from nsysprof.attention.shape import CONVENTION
 
     caches = "caches emptied before each sample by writing four times the L2's size" if plan.flush else "caches warm"
     clock = (
@@ -267,7 +267,7 @@ class BenchResult:
 
     def to_json(self) -> dict[str, Any]:
         """Return what `--json` prints."""
-        from nsysprof.results.table_records import to_records
+        from nsysprof.results.column_registry.csv_table import to_records
 
         return {
             "folder": str(self.folder),

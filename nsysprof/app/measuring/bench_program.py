@@ -25,13 +25,13 @@ from nsysprof.files.output import write_whole
 from nsysprof.files.result_folder import claim_folder
 from nsysprof.files.written_by import VERSION
 from nsysprof.notes import Note, make_note
-from nsysprof.results.programs.program_runs import OK, ProgramComparison, TimedRun
+from nsysprof.results.program_runs import OK, ProgramComparison, TimedRun
 
 if TYPE_CHECKING:
     from nsysprof.analysis.comparison.gate.gate_spec import GateRule
     from nsysprof.capture.user_program.time_program import TimedProgram
-    from nsysprof.results.gate_result import GateResult
-    from nsysprof.results.programs.program_runs import ValueComparison
+    from nsysprof.results.checks import GateResult
+    from nsysprof.results.program_runs import ValueComparison
 
 RUNS = "runs.json"
 COMPARISON = "comparison.json"
@@ -265,7 +265,7 @@ def conclude(runs: Sequence[TimedRun], request: ProgramBenchRequest, notes: Sequ
 
 def _values_gate(values: ValueComparison) -> GateResult:
     """Return the gate's result for the values. Different values are a regression, however fast the candidate is."""
-    from nsysprof.results.gate_result import GateFinding, GateResult, Outcome
+    from nsysprof.results.checks import GateFinding, GateResult, Outcome
 
     outcome = {"equal": Outcome.PASS, "different": Outcome.REGRESSION}.get(values.verdict, Outcome.INCONCLUSIVE)
     rule = f"values within {values.tolerance_pct:g} %"
@@ -330,8 +330,8 @@ def _prepare(folder: Path) -> None:
 
 
 def _write(found: ProgramComparison, session: _Session, folder: Path) -> None:
-    from nsysprof.report.reports.program_report import program_report
-    from nsysprof.report.write import write_report
+    from nsysprof.report.figure_files import write_report
+    from nsysprof.report.pages.program import program_report
 
     write_runs(folder, session.request, session.runs)
     write_whole(folder / COMPARISON, encode_json(found.to_json()))

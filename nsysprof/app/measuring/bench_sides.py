@@ -83,8 +83,8 @@ def bench_sides(request: SidesRequest, progress: Progress = SILENT) -> SidesResu
     from nsysprof.capture.folder import remove_work
     from nsysprof.capture.sampling.bench import prepare_bench_folder, run_in_turn
     from nsysprof.capture.sampling.bench_run import new_run
-    from nsysprof.report.bench import write_bench
-    from nsysprof.report.compare import write_compare
+    from nsysprof.report.pages.bench import write_bench
+    from nsysprof.report.pages.compare import write_compare
 
     own = turns_of_sides(request)
     _check(request)
@@ -131,8 +131,8 @@ def turns_of_sides(request: SidesRequest) -> BenchRequest:
 def _is_decided(request: SidesRequest, folders: Mapping[str, Path]) -> bool:
     """Return whether both folders decide every case, at the significance level of an interim test."""
     from nsysprof.analysis.comparison.compare_turns import EARLY_ALPHA
+    from nsysprof.results.checks import Outcome
     from nsysprof.results.comparison import LatencyVerdict
-    from nsysprof.results.gate_result import Outcome
 
     sides = (folders[BASELINE],), (folders[CANDIDATE],)
     found = look_early(CompareRequest(*sides, request.fail_on, margin_pct=request.margin_pct), EARLY_ALPHA)

@@ -100,7 +100,7 @@ class CaptureResult:
 
     def to_json(self) -> dict[str, Any]:
         """Return what `--json` prints."""
-        from nsysprof.results.table_records import to_records
+        from nsysprof.results.column_registry.csv_table import to_records
 
         cases = to_records(self.results)
         return {"folder": str(self.folder), "cases": cases, "notes": json_value(self.manifest.notes)}
@@ -177,7 +177,7 @@ def _keep_costs(captured: Captured, folder: Path) -> None:
     from nsysprof.analysis.overview.recording_cost import cost_of
     from nsysprof.files.json_file import encode_json
     from nsysprof.files.output import write_whole
-    from nsysprof.results.checks.recording_cost import COSTS, CostsInOneRun
+    from nsysprof.results.analysis import COSTS, CostsInOneRun
 
     plan, outcomes = captured.progress.plan, captured.progress.outcomes
     costs = [

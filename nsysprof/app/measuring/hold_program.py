@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from nsysprof.capture.live.held_program import HeldProgram
     from nsysprof.capture.user_program.program_plan import ProgramPlan
     from nsysprof.capture.user_program.streamed import Ended
-    from nsysprof.results.programs.recorded_part import RecordResult
+    from nsysprof.results.recorded_part import RecordResult
 
 _SIGNALLED_S = 10  # the length (s) of a recording that a signal requested, unless --duration is given
 

@@ -27,8 +27,7 @@ from nsysprof.files.folder_state import read_state
 from nsysprof.files.output import output_error
 from nsysprof.files.result_folder import claim_folder
 from nsysprof.notes import Note, Remarks, make_note
-from nsysprof.results.programs.latency_windows import LatencyWindows
-from nsysprof.results.programs.recorded_part import ProcessPart, RecordResult
+from nsysprof.results.recorded_part import LatencyWindows, ProcessPart, RecordResult
 
 if TYPE_CHECKING:
     from nsysprof.capture.live.held_program import HeldProgram
@@ -209,7 +208,7 @@ def _keep_costs(part: RecordedPart) -> list[Note]:
     from nsysprof.app.trace_analysis.join_recording_cost import cost_notes
     from nsysprof.files.json_file import encode_json
     from nsysprof.files.output import write_whole
-    from nsysprof.results.checks.recording_cost import COSTS, STEPS, CostsInOneRun
+    from nsysprof.results.analysis import COSTS, STEPS, CostsInOneRun
 
     costs = compare_walls(part.ranges.recorded, part.ranges.plain, in_one_run=True)
     if not costs:

@@ -13,7 +13,7 @@ from nsysprof.app.progress import SILENT, Progress
 from nsysprof.errors import DataLossError, InterruptedCaptureError, NsysprofError, UsageError
 from nsysprof.files.folder_exchange import remove_path
 from nsysprof.files.output import output_error
-from nsysprof.results.programs.recorded_part import RecordResult
+from nsysprof.results.recorded_part import RecordResult
 
 
 def record_windows(

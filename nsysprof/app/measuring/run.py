@@ -12,7 +12,7 @@ from nsysprof.attention.policy_file import PolicyFile, read_policy
 from nsysprof.errors import NsysprofError, UsageError
 
 if TYPE_CHECKING:
-    from nsysprof.results.programs.policy_use import PolicyUse
+    from nsysprof.results.policy_use import PolicyUse
 
 
 def check_run(request: RunRequest) -> PolicyFile:

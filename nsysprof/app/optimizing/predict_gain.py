@@ -13,15 +13,15 @@ import msgspec
 from nsysprof.analysis.attention_tuning.choose_shapes import known_shape
 from nsysprof.app.progress import Progress
 from nsysprof.app.trace_analysis.analyze_trace import resolve
-from nsysprof.attention.attention_range import parse_attention_range
+from nsysprof.attention.range_name import parse_attention_range
 from nsysprof.attention.shape import Shape
 from nsysprof.errors import NsysprofError
-from nsysprof.results.findings.causes import TRACE
-from nsysprof.results.programs.optimization import PredictedGain
+from nsysprof.results.findings import TRACE
+from nsysprof.results.optimization import PredictedGain
 
 if TYPE_CHECKING:
-    from nsysprof.results.findings.causes import WhatIf
-    from nsysprof.results.programs.program_gain import ShapeRatio
+    from nsysprof.results.findings import WhatIf
+    from nsysprof.results.optimization import ShapeRatio
 
 _Factors = tuple[float, float, float]
 _BY = "a replay of the trace with the times that tuning measured"
@@ -51,7 +51,7 @@ def predict_gain(
             with open_trace(path, identity_of(source, path)) as trace:
                 from nsysprof.analysis.findings.what_if import ask
                 from nsysprof.analysis.overview.trace_overview import attribute
-                from nsysprof.results.findings.causes import WhatIfQuestion
+                from nsysprof.results.findings import WhatIfQuestion
                 from nsysprof.trace.tables import read_tables
 
                 tables = read_tables(trace, progress=progress.say)

@@ -11,7 +11,7 @@ from nsysprof.analysis.attention_tuning.worth_trying import allocates_in_loops, 
 from nsysprof.app.measuring.bench_program import ProgramSide, parse_program_side
 from nsysprof.app.optimizing.tune_uses import TunedProgram
 from nsysprof.capture.user_program.time_program import ATTN_IMPLEMENTATION
-from nsysprof.results.programs.optimization import UNFUSED_ATTENTION, PredictedGain
+from nsysprof.results.optimization import UNFUSED_ATTENTION, PredictedGain
 
 # The variables of torch's allocator; a newer torch reads the first of them before the second.
 _ALLOCATOR = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")

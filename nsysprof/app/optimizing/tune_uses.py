@@ -14,12 +14,12 @@ from nsysprof.app.tuning.write_tuning import POLICY
 from nsysprof.attention.policy_file import PolicyFile, read_policy, write_policy
 from nsysprof.attention.shape import Shape, shape_of_row
 from nsysprof.errors import InterruptedCaptureError, NsysprofError
-from nsysprof.results.programs.optimization import AttentionUse, TunedUse
+from nsysprof.results.optimization import AttentionUse, TunedUse
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from nsysprof.results.programs.program_gain import ProgramGain, ShapeRatio
+    from nsysprof.results.optimization import ProgramGain, ShapeRatio
 
 # The shortest search (s): the measured process has to import torch first.
 LEAST_TUNING_S = 15.0

@@ -79,7 +79,7 @@ def _analyze_into(
     )
     with _keep_going(folder, len(sources)), _crew(sources, request) as crew:
         from nsysprof.ranks.engine import plan_tasks, prepare_parts  # while the workers start
-        from nsysprof.report.ranks import write_ranks
+        from nsysprof.report.pages.ranks import write_ranks
 
         tasks = plan_tasks(sources, folder)
         there = prepare_parts(folder, tasks, fresh=not claimed.goes_on)

@@ -58,7 +58,7 @@ def read_memory(
 
 def analyze_snapshot(request: SnapshotRequest, progress: Progress = SILENT) -> SnapshotResult:
     """Read one snapshot, and write its tables, its figure and a report."""
-    from nsysprof.report.memory import write_memory
+    from nsysprof.report.pages.memory import write_memory
 
     with claim_folder(request.out, ANALYSIS, force=request.force) as claimed:
         progress.say(f"read {request.source.name}")
@@ -71,7 +71,7 @@ def analyze_snapshot(request: SnapshotRequest, progress: Progress = SILENT) -> S
 def compare_snapshots(request: CompareSnapshotsRequest, progress: Progress = SILENT) -> CompareSnapshotsResult:
     """Compare the owners of two peaks, and write the folder if the request names one."""
     from nsysprof.analysis.comparison.compare_owners import compare_owners
-    from nsysprof.report.memory import write_memory_comparison
+    from nsysprof.report.pages.memory import write_memory_comparison
 
     sides = []
     for path in (request.baseline, request.candidate):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from nsysprof.attention.policy_file import PolicyFile
     from nsysprof.report.document import Report
     from nsysprof.results.analysis import Analysis, CaptureRecord
-    from nsysprof.results.findings.stack_samples import StackSamples
+    from nsysprof.results.findings import StackSamples
     from nsysprof.results.power_samples import GpuEnergy
     from nsysprof.trace.open import Trace
 

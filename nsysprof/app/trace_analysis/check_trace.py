@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from nsysprof.notes import make_loss, split_losses
-from nsysprof.results.checks.recording_check import NOT_WATCHED, Lost, RecordingCheck, WatchedGpu
+from nsysprof.results.checks import NOT_WATCHED, Lost, RecordingCheck, WatchedGpu
 
 _UPDATE_NSYS = "nsys is probably older than the driver: use a newer nsys (nsys --version, nvidia-smi)."
 

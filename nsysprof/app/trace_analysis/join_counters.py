@@ -112,8 +112,8 @@ def join_counters(
     from nsysprof.analysis.traffic.join_counters import counted_table, fill_counters, of_this_gpu, with_kernel_counters
     from nsysprof.analysis.traffic.roofline import fill_roofline
     from nsysprof.notes import make_note
-    from nsysprof.results.device_limits.roof import roof_of
-    from nsysprof.results.missing_source import MissingSource
+    from nsysprof.results.checks import MissingSource
+    from nsysprof.results.roof import roof_of
     from nsysprof.trace.table_readers.symbols import read_symbols
 
     environment = record.environment if record is not None else {}

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from nsysprof.notes import Note
-    from nsysprof.results.analysis import Analysis
-    from nsysprof.results.checks.recording_cost import RangeCost
+    from nsysprof.results.analysis import Analysis, RangeCost
 
 
 def join_recording_cost(analysis: Analysis, source: Path, trace: Path) -> Analysis:
@@ -40,7 +39,7 @@ def _costs_of(source: Path, trace: Path) -> tuple[RangeCost, ...] | None:
     from nsysprof.analysis.overview.recording_cost import judge_cost
     from nsysprof.capture.self_check.ranges_alone import RANGES_ALONE
     from nsysprof.files.json_file import read_json
-    from nsysprof.results.checks.recording_cost import COSTS, CostsInOneRun
+    from nsysprof.results.analysis import COSTS, CostsInOneRun
 
     if (source / RANGES_ALONE).is_file():
         return read_costs(trace, source / RANGES_ALONE)

@@ -13,7 +13,7 @@ from msgspec import Meta, field
 from nsysprof.files.json_file import FileHeader, read_json
 
 if TYPE_CHECKING:
-    from nsysprof.results.findings.stack_samples import StackSamples
+    from nsysprof.results.findings import StackSamples
 
 _LARGEST_BYTES = 512 << 20
 _LONGEST_FUNCTION = 160
@@ -64,7 +64,7 @@ def _read_native(trace: Path) -> StackSamples | None:
         return None
     import numpy as np
 
-    from nsysprof.results.findings.stack_samples import StackSamples
+    from nsysprof.results.findings import StackSamples
 
     lines: dict[str, int] = {}
     of_stack = [_function_of(stack.frames) for stack in found.stacks]
@@ -100,7 +100,7 @@ def _read_samples(source: Path, trace: Path) -> StackSamples | None:
     import numpy as np
 
     from nsysprof.app.trace_analysis.join_memory import session_start_ns
-    from nsysprof.results.findings.stack_samples import StackSamples
+    from nsysprof.results.findings import StackSamples
 
     start_ns = session_start_ns(trace)
     if start_ns is None:

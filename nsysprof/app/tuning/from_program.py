@@ -12,7 +12,7 @@ from nsysprof.app.tuning.read_attention import read_captured_attention
 from nsysprof.attention.case import Case, make_case
 from nsysprof.attention.policy_file import AUTO
 from nsysprof.errors import UsageError
-from nsysprof.results.programs.captured_attention import CapturedAttention
+from nsysprof.results.optimization import CapturedAttention
 
 if TYPE_CHECKING:
     pass

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nsysprof.errors import TraceError, UsageError
-from nsysprof.results.programs.captured_attention import CapturedAttention, CapturedUse, known_cells
+from nsysprof.results.optimization import CapturedAttention, CapturedUse, known_cells
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from nsysprof.app.measuring.bench import method_lines
 from nsysprof.files.json_file import json_value
-from nsysprof.results.table_records import to_records
+from nsysprof.results.column_registry.csv_table import to_records
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from nsysprof.attention.shape import Shape
     from nsysprof.capture.sampling.bench_run import BenchRun
     from nsysprof.report.document import Figure
-    from nsysprof.results.programs.program_gain import ProgramGain
+    from nsysprof.results.optimization import ProgramGain
 
 POLICY = "policy.json"
 
@@ -55,9 +55,8 @@ def write_tuning(
     from nsysprof.analysis.sampling.tune import OPEN, UNKNOWN, choose_backends, failed_shapes, find_winners, insights
     from nsysprof.app.tuning.find_policy import write_choices
     from nsysprof.files.output import write_whole
-    from nsysprof.report.bench import write_bench
-    from nsysprof.report.reports.bench_report import BenchReport
-    from nsysprof.report.reports.tune_report import tuning_sections
+    from nsysprof.report.pages.bench import BenchReport, write_bench
+    from nsysprof.report.pages.tune import tuning_sections
     from nsysprof.results.column_registry.case_columns import WINNERS
     from nsysprof.results.column_registry.csv_table import render_csv
 
@@ -103,8 +102,7 @@ def write_tuning(
 
 def _draw(winners: pd.DataFrame, folder: Path) -> list[Figure]:
     from nsysprof.report.figure_files import write_figures
-    from nsysprof.report.figures.winners import draw_winners
-    from nsysprof.report.sections.figure_texts import describe_winners
+    from nsysprof.report.figures.benches import describe_winners, draw_winners
 
     draw, alts = {"winners": lambda: draw_winners(winners)}, {"winners": lambda: describe_winners(winners)}
     return write_figures(draw, alts, folder)

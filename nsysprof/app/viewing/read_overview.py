@@ -10,7 +10,7 @@ import msgspec
 
 from nsysprof.errors import NsysprofError
 from nsysprof.files.json_file import read_json
-from nsysprof.report.formats.view_page import ViewFinding
+from nsysprof.report.formats.html import ViewFinding
 
 # How many findings of each trace the list shows.
 _FIRST_FINDINGS = 3

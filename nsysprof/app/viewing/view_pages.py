@@ -25,11 +25,11 @@ from nsysprof.app.viewing.view_inputs import HISTORY, ViewInput
 from nsysprof.app.viewing.view_jobs import Jobs, ViewJob, Work
 from nsysprof.errors import NotComparableError, NsysprofError
 from nsysprof.files.json_file import encode_json
-from nsysprof.report.formats import view_page
+from nsysprof.report.formats import html
 from nsysprof.report.formats.escape import clean
 
 if TYPE_CHECKING:
-    from nsysprof.report.formats.view_page import ViewRow
+    from nsysprof.report.formats.html import ViewRow
 
 _REPORT = "report.html"
 _LARGEST_REPORT = 1 << 28
@@ -67,14 +67,14 @@ class ViewPages:
         try:
             return self._respond(path, query)
         except NsysprofError as error:
-            return _page(view_page.render_error("nsysprof view", error.text, error.next_step), HTTPStatus.NOT_FOUND)
+            return _page(html.render_error("nsysprof view", error.text, error.next_step), HTTPStatus.NOT_FOUND)
         except OSError as error:
             text = f"A file of this page cannot be read: {error.strerror}."
-            return _page(view_page.render_error("nsysprof view", text, ""), HTTPStatus.NOT_FOUND)
+            return _page(html.render_error("nsysprof view", text, ""), HTTPStatus.NOT_FOUND)
 
     def _respond(self, path: str, query: dict[str, str]) -> Answer:
         fixed: dict[str, Callable[[], Answer]] = {
-            "": lambda: _page(view_page.render_list(self.rows())),
+            "": lambda: _page(html.render_list(self.rows())),
             "state": lambda: self._state(query.get("job", "")),
             "all": self._analyze_all,
             "compare": lambda: self._chosen(query),
@@ -92,7 +92,7 @@ class ViewPages:
         files = _FILES.fullmatch(first)
         if files is not None and slash and self._has(int(files[1])):
             return self._files(int(files[1]), unquote(rest, errors="surrogateescape"))
-        error = view_page.render_error("nsysprof view", "There is no such page.", "Go back to the list of traces.")
+        error = html.render_error("nsysprof view", "There is no such page.", "Go back to the list of traces.")
         return _page(error, HTTPStatus.NOT_FOUND)
 
     def _analyze_all(self) -> Answer:
@@ -111,13 +111,11 @@ class ViewPages:
         job = self.jobs.of(f"report-{number}")
         error = one.error or (None if job is None else job.error)
         if error is not None:
-            return view_page.ViewRow(
-                number, one.name, one.kind, None, "failed", error=error.text, next_step=error.next_step
-            )
+            return html.ViewRow(number, one.name, one.kind, None, "failed", error=error.text, next_step=error.next_step)
         folder = one.path if one.report is not None else None if job is None else job.result
         state = "ready" if folder is not None else "new" if job is None else "at work"
         seen = read_overview(folder)
-        return view_page.ViewRow(
+        return html.ViewRow(
             number, one.name, one.kind, _size(one.path), state, "" if job is None else job.step,
             seen.busy_pct, seen.kernels, seen.findings,
             is_comparable=is_comparable, has_trace=one.kind in ("trace", "capture"),
@@ -152,7 +150,7 @@ class ViewPages:
         return analyze(request, progress).folder
 
     def _develop(self, number: int, out: Path, progress: Progress) -> Path:
-        from nsysprof.report.history import write_history
+        from nsysprof.report.pages.history import write_history
 
         one = self.inputs[number]
         cases = read_history(one.path)
@@ -164,12 +162,12 @@ class ViewPages:
         one = self.inputs[number]
         job = self._start_report(number)
         if job is not None and not job.is_over:
-            return _page(view_page.render_wait(one.name, f"report-{number}", job.step))
+            return _page(html.render_wait(one.name, f"report-{number}", job.step))
         if job is not None and job.error is not None:
             return _failed(one.name, job.error)
         page = _read_report(one.path if job is None or job.result is None else job.result)
-        page = view_page.add_links(page, number, has_trace=one.kind in ("trace", "capture"))
-        return _page(page, policy=view_page.report_policy())
+        page = html.add_links(page, number, has_trace=one.kind in ("trace", "capture"))
+        return _page(page, policy=html.report_policy())
 
     def _files(self, number: int, name: str) -> Answer:
         one = self.inputs[number]
@@ -183,13 +181,13 @@ class ViewPages:
             kind = "image/png" if found[name].suffix == ".png" else "text/plain; charset=utf-8"
             return Answer(found[name], kind, headers={"Content-Security-Policy": "sandbox; default-src 'none'"})
         if name:
-            error = view_page.render_error(one.name, "There is no such file.", "", link="./", link_text="All files")
+            error = html.render_error(one.name, "There is no such file.", "", link="./", link_text="All files")
             return _page(error, HTTPStatus.NOT_FOUND)
         listed = [
-            view_page.ListedFile(clean(each), quote(each.encode("utf-8", "surrogateescape")), path.stat().st_size)
+            html.ListedFile(clean(each), quote(each.encode("utf-8", "surrogateescape")), path.stat().st_size)
             for each, path in found.items()
         ]
-        return _page(view_page.render_files(one.name, listed))
+        return _page(html.render_files(one.name, listed))
 
     def _chosen(self, query: dict[str, str]) -> Answer:
         sides = query.get("baseline", ""), query.get("candidate", "")
@@ -202,7 +200,7 @@ class ViewPages:
         title = f"{self.inputs[old].name} against {self.inputs[new].name}"
         job = self.jobs.start(key, partial(self._compare, old, new, self._scratch / key, anyway))
         if not job.is_over:
-            return _page(view_page.render_wait(title, key, job.step))
+            return _page(html.render_wait(title, key, job.step))
         if job.error is not None:
             refused = isinstance(job.error, NotComparableError) and not anyway
             return _failed(title, job.error, link=f"{key}-anyway" if refused else "")
@@ -210,7 +208,7 @@ class ViewPages:
         page = _read_report(job.result).replace(
             "<body>", '<body>\n<nav aria-label="View"><a href="./">All traces</a></nav>', 1
         )
-        return _page(page, policy=view_page.report_policy())
+        return _page(page, policy=html.report_policy())
 
     def _compare(self, old: int, new: int, out: Path, anyway: bool, progress: Progress) -> Path:
         request = CompareRequest(
@@ -225,11 +223,11 @@ class ViewPages:
         work: Work = partial(self._export, number)
         job = self.jobs.start(key, work)
         if not job.is_over:
-            return _page(view_page.render_wait(one.name, key, job.step))
+            return _page(html.render_wait(one.name, key, job.step))
         if job.error is not None:
             return _failed(one.name, job.error)
         trace = f"trace-{number}"
-        page = view_page.render_ui(one.name, trace) if self._ui else view_page.render_ui_from_network(one.name, trace)
+        page = html.render_ui(one.name, trace) if self._ui else html.render_ui_from_network(one.name, trace)
         return _page(page)
 
     def _export(self, number: int, progress: Progress) -> Path:
@@ -266,13 +264,13 @@ def _read_report(folder: Path) -> str:
 
 
 def _page(text: str, status: HTTPStatus = HTTPStatus.OK, *, policy: str = "") -> Answer:
-    headers = {"Content-Security-Policy": policy or view_page.page_policy()}
+    headers = {"Content-Security-Policy": policy or html.page_policy()}
     return Answer(text.encode("utf-8", "replace"), "text/html; charset=utf-8", status, headers)
 
 
 def _failed(title: str, error: NsysprofError, *, link: str = "") -> Answer:
     words = "Compare them anyway" if link else ""
-    page = view_page.render_error(title, error.text, error.next_step, link=link, link_text=words)
+    page = html.render_error(title, error.text, error.next_step, link=link, link_text=words)
     return _page(page, HTTPStatus.UNPROCESSABLE_ENTITY)
 
 

@@ -27,7 +27,7 @@ from nsysprof.capture.sampling.bench_plan import order_blocks
 from nsysprof.capture.sampling.bench_run import BenchRun
 from nsysprof.environment import collect_gpus, collect_host
 from nsysprof.files.output import output_error
-from nsysprof.results.block import OK, Block
+from nsysprof.results.samples import OK, Block
 from nsysprof.workload.job import TIMED, Job
 
 _SAVE_EVERY_S = 2.0

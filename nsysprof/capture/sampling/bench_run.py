@@ -15,7 +15,7 @@ from nsysprof.capture.sampling.bench_plan import BenchPlan
 from nsysprof.files.json_file import FileHeader, read_json
 from nsysprof.files.output import write_whole
 from nsysprof.files.written_by import VERSION
-from nsysprof.results.block import OK, Block, Duration
+from nsysprof.results.samples import OK, Block, Duration
 
 # The version of samples.json. 1: two forms, one for bench and tune, and one for captures (values by range). 2: one
 # form.

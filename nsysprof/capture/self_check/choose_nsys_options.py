@@ -9,7 +9,7 @@ from typing import Any
 from nsysprof.capture.self_check.probe import choose_options, run_ladder
 from nsysprof.capture.self_check.probe_cache import probe_key, read_probes, write_probes
 from nsysprof.notes import Note, make_note
-from nsysprof.results.checks.probe_result import ProbeResult, ProbeVerdict
+from nsysprof.results.checks import ProbeResult, ProbeVerdict
 
 
 def settle_options(

@@ -13,7 +13,7 @@ from types import TracebackType
 
 from nsysprof.capture.self_check.marked_processes import PROC, MarkedProcesses
 from nsysprof.capture.self_check.nsys_tools import NsysTools, name_of
-from nsysprof.results.checks.recording_check import CudaProcess, WatchedGpu
+from nsysprof.results.checks import CudaProcess, WatchedGpu
 
 # An environment variable that every process of the program inherits. Its value distinguishes captures.
 MARK = "NSYSPROF_WATCHED"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nsysprof.results.checks.recording_check import Lost
+from nsysprof.results.checks import Lost
 
 MEMORY_USAGE = "--cuda-memory-usage=true"
 WITH_RANGES = "--trace=cuda,nvtx"

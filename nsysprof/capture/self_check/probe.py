@@ -22,7 +22,7 @@ from nsysprof.nsight.nsys import (
     run_export,
 )
 from nsysprof.nsight.run_tool import run_tool
-from nsysprof.results.checks.probe_result import ProbeResult, ProbeVerdict
+from nsysprof.results.checks import ProbeResult, ProbeVerdict
 
 _PROGRAM = Path(__file__).parents[2] / "workload" / "probe_program.py"
 _TRY_S = 120.0

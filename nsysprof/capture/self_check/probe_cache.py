@@ -11,7 +11,7 @@ from nsysprof.errors import NsysprofError
 from nsysprof.files.json_file import FileHeader, encode_json, read_json
 from nsysprof.files.output import write_whole
 from nsysprof.files.written_by import VERSION
-from nsysprof.results.checks.probe_result import ProbeResult
+from nsysprof.results.checks import ProbeResult
 
 _FORMAT = 1
 

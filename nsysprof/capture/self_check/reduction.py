@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from nsysprof.capture.plan import METRICS_HZ
 from nsysprof.capture.self_check.known_losses import MEMORY_USAGE, NODE_TRACE, WITHOUT_XLA, XLA_DOMAIN, find_known
 from nsysprof.capture.user_program.program_plan import software_trace
-from nsysprof.results.checks.recording_check import Lost
+from nsysprof.results.checks import Lost
 
 # A program that took no longer than this (s) is recorded again without asking.
 SHORT_S = 120.0

@@ -9,7 +9,7 @@ from nsysprof.errors import NsysprofError
 from nsysprof.notes import split_losses
 from nsysprof.nsight.nsys import run_export
 from nsysprof.nsight.run_tool import Step
-from nsysprof.results.checks.recording_check import RecordingCheck, WatchedGpu
+from nsysprof.results.checks import RecordingCheck, WatchedGpu
 
 
 def export_recording(

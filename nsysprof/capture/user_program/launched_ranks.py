@@ -36,7 +36,7 @@ from nsysprof.capture.user_program.streamed import Ended, Streams, run_streamed
 from nsysprof.errors import NsysprofError, ToolFailedError
 from nsysprof.notes import Loss, Note, Remarks, make_loss, make_note, split_losses
 from nsysprof.nsight.run_tool import Step
-from nsysprof.results.checks.recording_check import NOT_WATCHED, CudaProcess, Lost, RecordingCheck, WatchedGpu
+from nsysprof.results.checks import NOT_WATCHED, CudaProcess, Lost, RecordingCheck, WatchedGpu
 
 _FINISH_S = 120.0  # how long nsys may take to write the report of a worker that the launcher killed (s)
 _POLL_S = 0.5

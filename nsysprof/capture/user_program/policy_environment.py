@@ -15,7 +15,7 @@ from pathlib import Path
 from msgspec import DecodeError, json
 
 from nsysprof.capture.user_program.program_hook import HOOK_FOLDER
-from nsysprof.results.programs.policy_use import PolicyUse, add_uses
+from nsysprof.results.policy_use import PolicyUse, add_uses
 
 # The same names as in nsysprof.workload.applied_policy.from_environment, which works inside the program.
 POLICY, REPORT = "NSYSPROF_POLICY", "NSYSPROF_POLICY_REPORT"

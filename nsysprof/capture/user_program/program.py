@@ -40,8 +40,7 @@ from nsysprof.errors import NsysprofError
 from nsysprof.files.folder_exchange import remove_path
 from nsysprof.notes import Note, make_note
 from nsysprof.nsight.nsys import gpu_metrics_options, knows_software_trace, merge_options
-from nsysprof.results.checks.recording_check import RecordingCheck
-from nsysprof.results.missing_source import MissingSource
+from nsysprof.results.checks import MissingSource, RecordingCheck
 from nsysprof.results.power_samples import POWER_FILE
 from nsysprof.units import format_bytes
 

@@ -17,7 +17,7 @@ from nsysprof.capture.user_program.record_program import Say, Watchers
 from nsysprof.capture.user_program.streamed import Ended
 from nsysprof.errors import NsysprofError
 from nsysprof.notes import Loss, Note
-from nsysprof.results.checks.recording_check import CudaProcess, RecordingCheck, WatchedGpu
+from nsysprof.results.checks import CudaProcess, RecordingCheck, WatchedGpu
 
 Inspect = Callable[[Path, WatchedGpu], RecordingCheck]
 Compare = Callable[[Path, Path], Sequence[Note]]

@@ -23,7 +23,7 @@ from nsysprof.files.json_file import decode_json, encode_json
 from nsysprof.files.output import output_error, write_whole
 from nsysprof.notes import Note, make_note
 from nsysprof.nsight.run_tool import Step
-from nsysprof.results.missing_source import MissingSource
+from nsysprof.results.checks import MissingSource
 from nsysprof.results.power_samples import power_beside
 
 _CLAIM, _RECORD = ".claim", ".json"

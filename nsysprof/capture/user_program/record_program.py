@@ -24,7 +24,7 @@ from nsysprof.notes import Note, make_note
 from nsysprof.nsight.nsys import explain_profile_failure, import_again, profile_argv, recording_of
 from nsysprof.nsight.nsys_session import stop_recording
 from nsysprof.nsight.run_tool import Step
-from nsysprof.results.missing_source import MissingSource
+from nsysprof.results.checks import MissingSource
 from nsysprof.units import format_bytes
 
 Say = Callable[[str], None]

@@ -21,8 +21,8 @@ from msgspec import DecodeError, json
 
 from nsysprof.capture.user_program.policy_environment import POLICY, REPORT, read_uses
 from nsysprof.capture.user_program.program_hook import HOOK_FOLDER
-from nsysprof.results.programs.policy_use import add_uses
-from nsysprof.results.programs.program_runs import FAILED, OK, TIMED_OUT, StepSource, TimedRun
+from nsysprof.results.policy_use import add_uses
+from nsysprof.results.program_runs import FAILED, OK, TIMED_OUT, StepSource, TimedRun
 
 # The same names as in nsysprof.workload.program_start.step_watch, which works inside the program.
 STEPS, RANGE = "NSYSPROF_STEPS_FOLDER", "NSYSPROF_STEP_RANGE"

@@ -25,8 +25,7 @@ from nsysprof.capture.user_program.streamed import Ended, Streams, run_streamed
 from nsysprof.errors import NsysprofError, ToolFailedError
 from nsysprof.notes import Note, make_note
 from nsysprof.nsight.run_tool import Step
-from nsysprof.results.checks.recording_check import NOT_WATCHED, WatchedGpu
-from nsysprof.results.missing_source import MissingSource
+from nsysprof.results.checks import NOT_WATCHED, MissingSource, WatchedGpu
 
 # The same names as in nsysprof.workload.program_start.torch_recorder, which is not imported because it imports torch.
 _FOLDER, _SCHEDULE = "NSYSPROF_TORCH_FOLDER", "NSYSPROF_TORCH_SCHEDULE"

@@ -238,7 +238,7 @@ def _print_program(result: ProgramBenchResult, as_json: bool) -> None:
         print_json({**found.to_json(), "folder": str(result.folder)})
     else:
         from nsysprof.cli.terminal.console import print_report
-        from nsysprof.report.reports.program_report import program_report
+        from nsysprof.report.pages.program import program_report
 
         print_report(program_report(found))
         typer.echo(f"read {result.folder / 'report.md'}")
@@ -263,12 +263,12 @@ def _bench_sides(sides: SidesRequest, *, dry_run: bool, as_json: bool) -> None:
 def _print_sides(result: SidesResult, as_json: bool) -> None:
     found = result.comparison
     if as_json:
-        from nsysprof.report.compare import comparison_json
+        from nsysprof.report.pages.compare import comparison_json
 
         print_json({**comparison_json(found), "folder": str(result.folder), "seed": result.seed})
     else:
         from nsysprof.cli.terminal.console import print_report
-        from nsysprof.report.reports.compare_report import compare_report
+        from nsysprof.report.pages.compare import compare_report
 
         print_report(compare_report(found))
         typer.echo(f"seed {result.seed}; read {result.folder / 'report.md'}")
@@ -299,7 +299,7 @@ def _print(result: BenchResult, as_json: bool) -> None:
         return
     from nsysprof.app.measuring.bench import report_of
     from nsysprof.cli.terminal.console import print_report
-    from nsysprof.report.reports.bench_report import bench_report
+    from nsysprof.report.pages.bench import bench_report
 
     report = bench_report(report_of(result.run, results, result.folder, command=""))
     print_report(report)

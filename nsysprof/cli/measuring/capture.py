@@ -253,7 +253,7 @@ def _print_result(result: CaptureResult, as_json: bool) -> None:
         print_json(result.to_json())
         return
     from nsysprof.cli.terminal.console import print_report
-    from nsysprof.report.reports.analysis_report import capture_report
+    from nsysprof.report.pages.analysis import capture_report
 
     report = capture_report(result.results, manifest.environment, manifest.notes)
     print_report(report)

@@ -94,7 +94,7 @@ def _show(result: RecordResult, *, as_json: bool) -> None:
 
 
 def _print(result: RecordResult) -> None:
-    from nsysprof.report.reports.recording_report import recording_report
+    from nsysprof.report.pages.recording import recording_report
 
     print_report(recording_report(result))
     typer.echo(f"recording in {result.folder}; next: nsysprof analyze {result.folder}")

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
-from nsysprof.report.figures.style.palette import INK, SOFT, new_figure, quieten
-from nsysprof.report.figures.style.scale import NS_PER_S, label_seconds
+from nsysprof.report.figures.drawing_style import INK, NS_PER_S, SOFT, label_seconds, new_figure, quieten
 from nsysprof.report.formats.escape import clean, escape_mathtext
+from nsysprof.report.wording import MOST_NAMED, sentence_of
 from nsysprof.results.comparison import PARTS, LatencyChange, LatencyVerdict, VersionComparison
+from nsysprof.units import format_ns
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,9 +33,9 @@ _MOST_ROWS = 60
 _NAME = 46
 
 
-def draw_ratios(found: VersionComparison) -> Figure | None:
+def draw_ratios(comparison: VersionComparison) -> Figure | None:
     """Draw one row per case, slowest first, with the margin shaded. Return None without a case on both sides."""
-    known = [change for change in found.latency.changes if change.verdict is not None]
+    known = [change for change in comparison.latency.changes if change.verdict is not None]
     if not known:
         return None
     known.sort(key=lambda change: -(change.ratio or 1))
@@ -99,9 +101,9 @@ def _legend(figure: Figure, shown: list[LatencyChange], margin: float) -> None:
     figure.legend(handles=handles, loc="outside upper left", ncols=5, fontsize=9, frameon=False)
 
 
-def draw_parts(found: VersionComparison) -> Figure | None:
+def draw_parts(comparison: VersionComparison) -> Figure | None:
     """Draw one bar per range, with its parts stacked by sign. Return None where nothing changed."""
-    known = [change for change in found.ranges if change.parts is not None and any(change.parts.values())]
+    known = [change for change in comparison.ranges if change.parts is not None and any(change.parts.values())]
     if not known:
         return None
     known.sort(key=lambda change: -abs(change.wall_change_ns or 0))
@@ -132,3 +134,31 @@ def draw_parts(found: VersionComparison) -> Figure | None:
     axes.grid(axis="x", color=SOFT, linewidth=0.5)
     figure.legend(loc="outside upper left", ncols=4, fontsize=9, frameon=False)
     return figure
+
+
+def describe_ratios(comparison: VersionComparison) -> str:
+    """Return how many cases became slower and faster, and the largest change of each kind."""
+    changes = [change for change in comparison.latency.changes if change.verdict is not None]
+    verdicts = pd.Series([change.verdict.value for change in changes if change.verdict is not None], dtype=object)
+    counts = [f"{count} {name}" for name, count in verdicts.value_counts().items()]
+    text = f"Latency of {len(changes)} cases, candidate over baseline: {', '.join(counts)}."
+    measured = sorted((change.ratio, change.case) for change in changes if change.ratio is not None)
+    ends = dict.fromkeys((measured[-1], measured[0])) if measured else ()
+    return f"{text} {sentence_of([f'{case} {ratio:.3f}' for ratio, case in ends])}".rstrip()
+
+
+def describe_parts(comparison: VersionComparison) -> str:
+    """Return the ranges whose wall time changed most, and the part that changed most in each."""
+    shown = [change for change in comparison.ranges if change.parts is not None and any(change.parts.values())]
+    shown.sort(key=lambda change: -abs(change.wall_change_ns or 0))
+    said = []
+    for change in shown[:MOST_NAMED]:
+        part, size = max((change.parts or {}).items(), key=lambda part_and_size: abs(part_and_size[1]))
+        wall = _signed(change.wall_change_ns or 0)
+        said.append(f"{change.label} {wall}, most of it {part.removesuffix('_ns')} {_signed(size)}")
+    more = f", and {len(shown) - MOST_NAMED} more" if len(shown) > MOST_NAMED else ""
+    return f"Change of the wall time of ranges by its parts: {'; '.join(said)}{more}."
+
+
+def _signed(value_ns: float) -> str:
+    return ("+" if value_ns > 0 else "") + format_ns(value_ns)

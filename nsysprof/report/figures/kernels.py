@@ -7,11 +7,18 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from nsysprof.attention.range_name import parse_range
-from nsysprof.report.figures.style.palette import CATEGORY_COLORS, INK, legend_of_categories, new_figure, quieten
-from nsysprof.report.figures.style.scale import NS_PER_S, label_seconds
+from nsysprof.report.figures.drawing_style import (
+    CATEGORY_COLORS,
+    INK,
+    NS_PER_S,
+    label_seconds,
+    legend_of_categories,
+    new_figure,
+    quieten,
+)
+from nsysprof.report.formats.cell_text import shorten_names
 from nsysprof.report.formats.escape import clean, escape_mathtext
-from nsysprof.report.formats.short_names import shorten_names
-from nsysprof.report.sections.vocabulary import words_for
+from nsysprof.report.wording import MOST_NAMED, words_for
 from nsysprof.results.analysis import Analysis
 from nsysprof.units import format_ns
 
@@ -40,8 +47,8 @@ def _by_range(analysis: Analysis, calls: dict[str, int]) -> pd.DataFrame | None:
     if len(ours) == 0:
         return None
     table = ours.groupby(["range", "category"], sort=False)[["total_ns", "instances"]].sum().reset_index()
-    each = table["range"].map(lambda name: calls.get(name, 1))
-    table["total_ns"], table["instances"] = table["total_ns"] / each, table["instances"] / each
+    calls_of_range = table["range"].map(lambda name: calls.get(name, 1))
+    table["total_ns"], table["instances"] = table["total_ns"] / calls_of_range, table["instances"] / calls_of_range
     for field in ("backend", "seq", "variant"):
         table[field] = [getattr(parsed[name], field) for name in table["range"]]
     return table
@@ -57,8 +64,8 @@ def _draw_ranges(analysis: Analysis, table: pd.DataFrame, per_call: bool) -> Fig
     for panel, seq in zip(axes, sizes, strict=True):
         used |= _stack(panel, table[table["seq"] == seq], words.works)
         panel.set_title(f"S={seq}", fontsize=10, loc="left", color=INK)
-    each = " per call" if per_call else " in the range"
-    axes[-1].set_xlabel(f"{words.work} time{each}, summed (each S has its own scale)", fontsize=10, color=INK)
+    unit = " per call" if per_call else " in the range"
+    axes[-1].set_xlabel(f"{words.work} time{unit}, summed (each S has its own scale)", fontsize=10, color=INK)
     legend_of_categories(figure, used)
     return figure
 
@@ -106,3 +113,27 @@ def _draw_top(analysis: Analysis) -> Figure:
     quieten(axes)
     legend_of_categories(figure, set(top["category"]))
     return figure
+
+
+def describe_kernels(analysis: Analysis) -> str:
+    """Return the time of the kernels by category, and the longest of them."""
+    words, kernels = words_for(analysis.trace), analysis.kernels
+    total, count = int(kernels["total_ns"].sum()), int(kernels["instances"].sum())
+    text = f"{count:,} {words.works} take {format_ns(total)}. {categories_line(analysis)}"
+    if len(kernels):
+        first = kernels.sort_values("total_ns", ascending=False, kind="stable").iloc[0]
+        time, times = format_ns(int(first["total_ns"])), f"{int(first['instances']):,}"
+        text += f" {first['label']} takes the most time: {time} in {times} runs."
+    return text
+
+
+def categories_line(analysis: Analysis) -> str:
+    """Return the categories of kernels with the most time, with their shares of it."""
+    total = float(analysis.kernels["total_ns"].sum())
+    if total <= 0:
+        return ""
+    sums = analysis.kernels.groupby("category")["total_ns"].sum().sort_values(ascending=False, kind="stable")
+    parts = [
+        f"{name} {format_ns(float(time))} ({100 * time / total:.1f} %)" for name, time in sums.head(MOST_NAMED).items()
+    ]
+    return f"By kind: {', '.join(parts)}."

@@ -41,15 +41,15 @@ class BusyShares:
         np.add.at(change, np.repeat(np.arange(self._bins), self._last), -width)
         busy = self._inside + self._begins
         busy += self._ends
-        found: Floats = np.clip((busy + np.cumsum(change)[:-1]) / width, 0, 1)
-        return found
+        shares: Floats = np.clip((busy + np.cumsum(change)[:-1]) / width, 0, 1)
+        return shares
 
 
 def busy_shares(start: npt.NDArray[np.int64], end: npt.NDArray[np.int64], span: float, bins: int) -> Floats:
     """Return the share (0 to 1) of each of `bins` slices of [0, span] that intervals cover: their sum, at most 1."""
-    found = BusyShares(span, bins)
-    found.add(start, end)
-    return found.shares()
+    occupancy = BusyShares(span, bins)
+    occupancy.add(start, end)
+    return occupancy.shares()
 
 
 def resample_shares(share: npt.NDArray[np.float32], start_ns: int, slice_ns: int, edges: Floats) -> Floats:
@@ -59,12 +59,12 @@ def resample_shares(share: npt.NDArray[np.float32], start_ns: int, slice_ns: int
     """
     whole = np.concatenate(([0.0], np.cumsum(np.asarray(share, dtype=float)))) * slice_ns
     at = np.interp(edges, start_ns + slice_ns * np.arange(len(share) + 1.0), whole)
-    found: Floats = np.clip(np.diff(at) / np.diff(edges), 0, 1)
-    return found
+    shares: Floats = np.clip(np.diff(at) / np.diff(edges), 0, 1)
+    return shares
 
 
 def category_shares(busy: Mapping[str, BusyShares]) -> dict[str, Floats]:
     """Return the shares (0 to 1) of each slice by category. Where work overlaps they are reduced to a sum of 1."""
-    found = {category: each.shares() for category, each in busy.items()}
-    total = np.maximum(1.0, np.sum(list(found.values()), axis=0)) if found else 1.0
-    return {category: share / total for category, share in found.items()}
+    shares = {category: busy_in_category.shares() for category, busy_in_category in busy.items()}
+    total = np.maximum(1.0, np.sum(list(shares.values()), axis=0)) if shares else 1.0
+    return {category: share / total for category, share in shares.items()}

@@ -1,4 +1,4 @@
-"""Save figures as files that are byte-identical whenever the data is the same."""
+"""Save figures as files that are byte-identical whenever the data is the same, and turn them into dark variants."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import io
 import warnings
 from functools import cache
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -60,3 +63,75 @@ def _installed_fonts() -> tuple[str, ...]:
 
     names = set(get_font_names())
     return tuple(font for font in _OTHER_FONTS if font in names)
+
+
+# The background and the text colour of a dark page; see templates/report.css.
+_PAPER, _INK = np.array([0x14, 0x17, 0x1B]) / 255, np.array([0xDF, 0xE5, 0xEC]) / 255
+# A colour with less saturation than this counts as grey.
+_GREY = 0.26
+
+Colors = npt.NDArray[np.float64]
+
+
+def darken(figure: Figure) -> None:
+    """Change the colours of a figure in place. Its layout stays as it was when it was last drawn."""
+    from matplotlib.collections import Collection
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+    from matplotlib.text import Text
+
+    figure.set_layout_engine("none")
+    on_pictures = {text for axes in figure.axes if axes.images for text in axes.texts}
+    for artist in figure.findobj(include_self=True):
+        match artist:
+            case Text():
+                if artist not in on_pictures:
+                    artist.set_color(_one(artist.get_color()))
+            case Line2D():
+                # All colours are read first, because a marker without its own colour has the line's.
+                line, face, edge = artist.get_color(), artist.get_markerfacecolor(), artist.get_markeredgecolor()
+                artist.set_color(_one(line))
+                artist.set_markerfacecolor(_one(face))
+                artist.set_markeredgecolor(_one(edge))
+            case Patch():
+                artist.set_facecolor(_one(artist.get_facecolor()))
+                artist.set_edgecolor(_one(artist.get_edgecolor()))
+            case Collection():
+                if artist.get_array() is None:  # anything with a colour map keeps it
+                    artist.set_facecolor([_one(color) for color in np.asarray(artist.get_facecolor())])
+                    artist.set_edgecolor([_one(color) for color in np.asarray(artist.get_edgecolor())])
+            case _:
+                continue
+    for axes in figure.axes:
+        for image in axes.images:
+            pixels = np.asarray(image.get_array())
+            if pixels.ndim == 3:  # colours, and not values of a colour map
+                image.set_data(dark_colors(pixels.astype(float), smoothly=True))
+
+
+def _one(color: Any) -> Any:
+    """Return the dark variant of one colour. Values such as "none" stay."""
+    from matplotlib.colors import to_rgba
+
+    if isinstance(color, str) and color in ("none", "auto"):
+        return color
+    return tuple(dark_colors(np.array([to_rgba(color)]))[0])
+
+
+def dark_colors(colors: Colors, *, smoothly: bool = False) -> Colors:
+    """Return the dark variants of colours.
+
+    colors: shape (..., 3 or 4), from 0 to 1; the last of four is the opacity.
+    smoothly: whether this is a picture, in which colours blend into greys.
+    """
+    if colors.size == 0:
+        return colors
+    rgb = colors[..., :3]
+    high, low = rgb.max(axis=-1), rgb.min(axis=-1)
+    saturation = (high - low) / np.maximum(high, 1e-9)
+    grey = 1 - saturation if smoothly else (saturation <= _GREY).astype(float)
+    light = rgb.mean(axis=-1)[..., None]
+    turned = _INK + (_PAPER - _INK) * light
+    dark: Colors = colors.copy()
+    dark[..., :3] = grey[..., None] * turned + (1 - grey[..., None]) * rgb
+    return dark

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from nsysprof.report.figures.drawing_style import CATEGORY_COLORS, INK, NS_PER_S, label_seconds, new_figure
 from nsysprof.report.figures.occupancy import resample_shares
-from nsysprof.report.figures.style.palette import CATEGORY_COLORS, INK, new_figure
-from nsysprof.report.figures.style.scale import NS_PER_S, label_seconds
 from nsysprof.report.formats.escape import clean, escape_mathtext
+from nsysprof.report.wording import sentence_of
 from nsysprof.results.rank_results import RanksAnalysis
 from nsysprof.units import format_ns
 
@@ -27,12 +27,12 @@ _SLICES = 1200
 _IDLE, _COMPUTE, _COMM = "#eef1f5", CATEGORY_COLORS["attention"], CATEGORY_COLORS["copy"]
 
 
-def draw_heatmap(found: RanksAnalysis) -> Figure | None:
+def draw_heatmap(job: RanksAnalysis) -> Figure | None:
     """Draw how each rank's own time in each range differs from the usual one.
 
     Return None where there are not at least two ranks and one range.
     """
-    table, titles = _deviations(found.rank_ranges)
+    table, titles = _deviations(job.rank_ranges)
     if table is None or table.shape[0] < 2 or table.shape[1] == 0:
         return None
     ranks = [int(rank) for rank in table.index]
@@ -41,7 +41,7 @@ def draw_heatmap(found: RanksAnalysis) -> Figure | None:
     limit = max(5.0, min(_SPAN_PCT, float(np.nanmax(np.abs(table.to_numpy())))))
     image = axes.imshow(table.to_numpy(), aspect="auto", cmap="PuOr_r", vmin=-limit, vmax=limit)
     axes.set_xticks(range(len(titles)), titles, rotation=40, ha="right", rotation_mode="anchor", fontsize=8)
-    _label_ranks(axes, ranks, found)
+    _label_ranks(axes, ranks, job)
     if len(ranks) * len(titles) <= 160:
         for (row, column), percent in np.ndenumerate(table.to_numpy()):
             if np.isfinite(percent):
@@ -85,24 +85,24 @@ def _deviations(rank_ranges: pd.DataFrame) -> tuple[pd.DataFrame | None, list[st
     return percent, titles
 
 
-def draw_timeline(found: RanksAnalysis) -> Figure | None:
+def draw_timeline(job: RanksAnalysis) -> Figure | None:
     """Draw when each rank computed and communicated, on the reference's clock. Return None without such ranks."""
     from matplotlib.colors import to_rgb
     from matplotlib.patches import Patch
 
-    offsets = {fit.rank: fit.offset_ns for fit in found.clocks if fit.offset_ns is not None}
-    ranks = [rank for rank in sorted(offsets) if rank in found.lanes]
+    offsets = {fit.rank: fit.offset_ns for fit in job.clocks if fit.offset_ns is not None}
+    ranks = [rank for rank in sorted(offsets) if rank in job.lanes]
     if not ranks:
         return None
-    begins = [found.lanes[rank].start_ns + offsets[rank] for rank in ranks]
-    ends = [start + found.lanes[rank].slice_ns * len(found.lanes[rank].compute)
+    begins = [job.lanes[rank].start_ns + offsets[rank] for rank in ranks]
+    ends = [start + job.lanes[rank].slice_ns * len(job.lanes[rank].compute)
             for rank, start in zip(ranks, begins, strict=True)]  # fmt: skip
     edges = np.linspace(min(begins), max(ends), _SLICES + 1)
     colors = {name: np.array(to_rgb(color)) for name, color in
               (("idle", _IDLE), ("compute", _COMPUTE), ("comm", _COMM))}  # fmt: skip
     pixels = np.empty((len(ranks) * 2, _SLICES, 3))
     for row, rank in enumerate(ranks):
-        lane = found.lanes[rank]
+        lane = job.lanes[rank]
         for half, name in enumerate(("compute", "comm")):
             share = resample_shares(getattr(lane, name), lane.start_ns, lane.slice_ns, edges - offsets[rank])[:, None]
             pixels[2 * row + half] = share * colors[name] + (1 - share) * colors["idle"]
@@ -113,12 +113,12 @@ def draw_timeline(found: RanksAnalysis) -> Figure | None:
     for line in range(1, len(ranks) if len(ranks) <= _MOST_LABELS else 0):
         axes.axhline(line - 0.5, color="white", linewidth=1.5)
     label_seconds(axes.xaxis)
-    _label_ranks(axes, ranks, found)
+    _label_ranks(axes, ranks, job)
     axes.set_ylabel("rank", fontsize=10)
-    left_out = len(found.read) - len(ranks)
+    left_out = len(job.read) - len(ranks)
     more = f"; {left_out} ranks without a common clock left out" if left_out else ""
     axes.set_xlabel(
-        f"time on the clock of rank {_reference(found)}; a slice is {format_ns(span / _SLICES)}{more}", fontsize=9
+        f"time on the clock of rank {_reference(job)}; a slice is {format_ns(span / _SLICES)}{more}", fontsize=9
     )
     handles = [Patch(color=_COMPUTE, label="computes (upper half)"), Patch(color=_COMM, label="NCCL (lower half)"),
                Patch(color=_IDLE, label="neither")]  # fmt: skip
@@ -126,20 +126,36 @@ def draw_timeline(found: RanksAnalysis) -> Figure | None:
     return figure
 
 
-def _reference(found: RanksAnalysis) -> int:
-    return next((fit.rank for fit in found.clocks if fit.how == "reference"), 0)
+def _reference(job: RanksAnalysis) -> int:
+    return next((fit.rank for fit in job.clocks if fit.how == "reference"), 0)
 
 
-def _label_ranks(axes: Axes, ranks: list[int], found: RanksAnalysis) -> None:
+def _label_ranks(axes: Axes, ranks: list[int], job: RanksAnalysis) -> None:
     """Label the ranks: all of them or, of many, some and all that stand out."""
-    slow = set(found.stragglers["rank"].tolist())
+    slow = set(job.stragglers["rank"].tolist())
     step = max(1, -(-len(ranks) // _MOST_LABELS))
     shown, labels = [], []
     for row, rank in enumerate(ranks):
-        mark = " straggler ▸" if rank in slow else " outlier ▸" if rank in found.outliers else ""
+        mark = " straggler ▸" if rank in slow else " outlier ▸" if rank in job.outliers else ""
         if mark or row % step == 0:
             shown.append(row)
             labels.append(f"{rank}{mark}")
     axes.set_yticks(shown, labels, fontsize=8 if step == 1 else 7)
     axes.tick_params(length=2)
     axes.spines[:].set_visible(False)
+
+
+def describe_heatmap(job: RanksAnalysis) -> str:
+    """Return whether ranks differ, and which one delays the others."""
+    text = f"How far the time of each of {len(job.read)} ranks in each range lies from the usual rank's."
+    if job.imbalance_pct is not None:
+        text += f" The imbalance is {job.imbalance_pct:.1f} %."
+    slow = [f"rank {rank}" for rank in dict.fromkeys(job.stragglers["rank"].tolist())]
+    return f"{text} {sentence_of(slow, 'The others wait for ')}".rstrip()
+
+
+def describe_ranks_timeline(job: RanksAnalysis) -> str:
+    """Return how many ranks are shown, and which one delays the others."""
+    slow = [f"rank {rank}" for rank in dict.fromkeys(job.stragglers["rank"].tolist())]
+    text = f"Timeline of {len(job.lanes)} ranks on one clock, with computation and communication."
+    return f"{text} {sentence_of(slow, 'The others wait for ')}".rstrip()

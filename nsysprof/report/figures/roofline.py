@@ -1,17 +1,21 @@
-"""Draw roofline.png and traffic.png: each case against what the device can reach, and its bytes against the least."""
+"""Draw roofline.png and traffic.png: each case against what the device can reach, and its bytes against the least.
+
+Labels are placed by our own code, because libraries move them by random steps, and the same data must give the same
+file.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from nsysprof.report.figures.style.label_placement import place_labels
-from nsysprof.report.figures.style.palette import BACKEND_COLORS, INK, SOFT, new_figure, quieten
-from nsysprof.report.figures.style.scale import byte_ticks
+from nsysprof.report.figures.drawing_style import BACKEND_COLORS, INK, SOFT, byte_ticks, new_figure, quieten
 from nsysprof.report.formats.escape import clean, escape_mathtext
 from nsysprof.results.analysis import CaptureRecord
-from nsysprof.results.device_limits.roof import COUNTED, LAUNCH, SAMPLED, Roof, known, roof_of, sampled_of
+from nsysprof.results.roof import COUNTED, LAUNCH, SAMPLED, Roof, known, roof_of, sampled_of
+from nsysprof.units import format_factor, format_rate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -84,20 +88,22 @@ def _draw_roof(axes: Axes, roof: Roof, dtype: str, peak: float) -> None:
     clock = roof.clock_mhz.get(dtype)
     at = f" at {clock:,} MHz" if clock else ""
     lines = [(roof.bytes_per_s, peak, "-", INK)]
-    told = [f"measured: {peak / 1e12:,.0f} TFLOP/s{at}, DRAM {roof.bytes_per_s / 1e12:.2f} TB/s"]
+    ceilings = [f"measured: {peak / 1e12:,.0f} TFLOP/s{at}, DRAM {roof.bytes_per_s / 1e12:.2f} TB/s"]
     if roof.datasheet is not None:
         top = roof.datasheet.flops[dtype]
         lines.append((roof.datasheet.bytes_per_s, top, ":", "#6b7683"))
-        told.append(f"datasheet (dotted): {top / 1e12:,.0f} TFLOP/s, {roof.datasheet.bytes_per_s / 1e12:.2f} TB/s")
+        ceilings.append(f"datasheet (dotted): {top / 1e12:,.0f} TFLOP/s, {roof.datasheet.bytes_per_s / 1e12:.2f} TB/s")
     for rate, top, style, color in lines:
         x = [low, top / rate, high]
-        axes.plot(x, [min(top, each * rate) for each in x], linestyle=style, color=color, linewidth=1.2, zorder=1)
+        axes.plot(
+            x, [min(top, intensity * rate) for intensity in x], linestyle=style, color=color, linewidth=1.2, zorder=1
+        )
     if roof.l2_bytes_per_s is not None:
         x = [low, peak / roof.l2_bytes_per_s]
-        y = [each * roof.l2_bytes_per_s for each in x]
+        y = [intensity * roof.l2_bytes_per_s for intensity in x]
         axes.plot(x, y, linestyle="--", color="#56B4E9", linewidth=1.0, zorder=1)
-        told.append(f"L2 (dashed): {roof.l2_bytes_per_s / 1e12:.2f} TB/s")
-    text = "\n".join(told)
+        ceilings.append(f"L2 (dashed): {roof.l2_bytes_per_s / 1e12:.2f} TB/s")
+    text = "\n".join(ceilings)
     axes.annotate(text, (0.99, 0.015), xycoords="axes fraction", fontsize=7.5, ha="right", va="bottom", color=INK)
 
 
@@ -228,3 +234,84 @@ def _draw_traffic(axes: Axes, rows: pd.DataFrame, backends: list[str], floor: fl
     quieten(axes)
     axes.grid(axis="y", color=SOFT, linewidth=0.5)
     axes.annotate("at the bottom: less", (0.99, 0.01), xycoords="axes fraction", fontsize=7.5, ha="right", color=INK)
+
+
+_AROUND = (
+    (5, 3),
+    (5, -9),
+    (-5, 3),
+    (-5, -9),
+    (0, 7),
+    (0, -13),
+    (12, 8),
+    (-12, 8),
+    (12, -14),
+    (-12, -14),
+    (22, 0),
+    (-22, 0),
+)
+_POINT_PX = 5.0
+
+Box = tuple[float, float, float, float]
+
+
+def place_labels(axes: Axes, points: Sequence[tuple[float, float]], labels: Sequence[str], **style: Any) -> None:
+    """Write each label at the first free place around its point. A label without a free place is left out.
+
+    axes: the axes, with their final limits.
+    points: the points in data coordinates.
+    """
+    figure = axes.figure
+    figure.canvas.draw()
+    scale = figure.dpi / 72
+    pixels = [tuple(axes.transData.transform(point)) for point in points]
+    taken: list[Box] = [
+        (x - _POINT_PX * scale, y - _POINT_PX * scale, x + _POINT_PX * scale, y + _POINT_PX * scale) for x, y in pixels
+    ]
+    frame = axes.get_window_extent()
+    for point, own, label in zip(points, list(taken), labels, strict=True):
+        for dx, dy in _AROUND:
+            side = "left" if dx > 0 else "right" if dx < 0 else "center"
+            text = axes.annotate(label, point, (dx, dy), textcoords="offset points", ha=side, **style)
+            extent = text.get_window_extent()
+            box = (extent.x0, extent.y0, extent.x1, extent.y1)
+            inside = box[0] >= frame.x0 and box[2] <= frame.x1 and box[1] >= frame.y0 and box[3] <= frame.y1
+            if inside and not any(_meet(box, other) for other in taken if other is not own):
+                taken.append(box)
+                break
+            text.remove()
+
+
+def _meet(a: Box, b: Box) -> bool:
+    return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]
+
+
+def describe_roofline(record: CaptureRecord) -> str:
+    """Return the highest and the lowest rate of the cases, and what limits how many of them."""
+    points = record.results[record.results["flops_per_s"].notna() & record.results["dram_bytes"].notna()]
+    ordered = points.sort_values("flops_per_s", ascending=False, kind="stable")
+    text = f"Roofline of {len(points)} cases"
+    if len(ordered):
+        ends = [ordered.iloc[0], *([ordered.iloc[-1]] if len(ordered) > 1 else [])]
+        rates = [f"{row['range']} at {format_rate(known(row['flops_per_s']), 'FLOP/s')}" for row in ends]
+        text += f", from {' down to '.join(rates)}"
+    limits = points["limiter"].dropna().value_counts()
+    counts = [f"{count} {name}" for name, count in limits.items()]
+    return text + (f"; {', '.join(counts)}." if counts else ".")
+
+
+def describe_traffic(record: CaptureRecord) -> str:
+    """Return which cases move the most and the fewest bytes relative to the least that they need."""
+    rows = record.results[record.results["dram_bytes"].notna() & (record.results["least_bytes"] > 0)]
+    ratio = (rows["dram_bytes"].astype(float) / rows["least_bytes"].astype(float)).sort_values(kind="stable")
+    text = f"DRAM traffic of {len(rows)} cases against the least that their inputs and outputs need"
+    if not len(ratio):
+        return f"{text}."
+    ends = dict.fromkeys(((ratio.index[0], float(ratio.iloc[0])), (ratio.index[-1], float(ratio.iloc[-1]))))
+    names = [f"{rows['range'].loc[place]} {_least(times)}" for place, times in ends]
+    return f"{text}: from {' to '.join(names)}."
+
+
+def _least(times: float) -> str:
+    """Return a factor as text; one that would round to zero is written as less than 0.01x."""
+    return format_factor(times) if times >= 0.01 else "less than 0.01x" if times > 0 else "none"

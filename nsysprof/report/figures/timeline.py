@@ -1,22 +1,40 @@
-"""Draw timeline.png: a typical step of a program, or one panel per backend of a grid on one time scale."""
+"""Draw timeline.png: a typical step of a program, or one panel per backend of a grid on one time scale.
+
+The height of a lane shows which share of each slice of time is busy. A kernel that is longer than a slice fills its
+lane; a thousand short ones with pauses between them do not.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
+from nsysprof.arrays import Floats, Int64s
 from nsysprof.attention.range_name import parse_range
-from nsysprof.report.figures.style.palette import INK, legend_of_categories, new_figure, quieten
-from nsysprof.report.figures.style.scale import NS_PER_S, byte_scale, label_seconds
-from nsysprof.report.figures.timeline_lanes import Panel, draw_lanes, draw_overview, list_lanes, span_of
-from nsysprof.report.formats.escape import clean
-from nsysprof.report.sections.range_labels import range_label
-from nsysprof.report.sections.vocabulary import words_for
+from nsysprof.report.figures.drawing_style import (
+    API,
+    CATEGORY_COLORS,
+    INK,
+    NS_PER_S,
+    RANGE,
+    byte_scale,
+    label_seconds,
+    legend_of_categories,
+    new_figure,
+    quieten,
+)
+from nsysprof.report.figures.kernels import categories_line
+from nsysprof.report.figures.occupancy import BusyShares, busy_shares, category_shares
+from nsysprof.report.formats.escape import clean, escape_mathtext
+from nsysprof.report.pages.range_rows import range_label
+from nsysprof.report.wording import words_for
 from nsysprof.results.analysis import Analysis
-from nsysprof.results.findings.causes import STEP
+from nsysprof.results.event_rows import CallRows, WorkRows, pieces
+from nsysprof.results.findings import STEP
 from nsysprof.units import format_ns
 
 if TYPE_CHECKING:
@@ -60,11 +78,11 @@ def draw_timeline(analysis: Analysis, calls: dict[str, int] | None = None) -> Fi
         seen |= draw_lanes(axes[index * step], panel, rows, span)
         if has_memory:
             _draw_memory(axes[index * step + 1], analysis, panel)
-        for each in axes[index * step : index * step + step]:
-            each.set_xlim(0, span / NS_PER_S)
+        for lane in axes[index * step : index * step + step]:
+            lane.set_xlim(0, span / NS_PER_S)
     label_seconds(axes[-1].xaxis)
-    for each in axes[:-1]:
-        each.tick_params(labelbottom=False)
+    for lane in axes[:-1]:
+        lane.tick_params(labelbottom=False)
     axes[-1].set_xlabel(f"time since the start of the {panels[0].what}", fontsize=10, color=INK)
     legend_of_categories(figure, seen)
     return figure
@@ -107,16 +125,16 @@ def _counts(analysis: Analysis) -> dict[str, Row]:
 
 
 def _title(analysis: Analysis, row: Row, calls: int | None, counts: dict[str, Row]) -> str:
-    words, found = words_for(analysis.trace), counts.get(row["name"], {})
+    words, count_by_name = words_for(analysis.trace), counts.get(row["name"], {})
     text = f"{row['backend']}, S={row['seq']}" + (f", {row['variant']}" if row["variant"] else "")
-    launches, kernels = found.get("launch_count"), found.get("kernel_count")
+    launches, kernels = count_by_name.get("launch_count"), count_by_name.get("kernel_count")
     if launches is None or kernels is None or launches is pd.NA or kernels is pd.NA:
         return text
     if calls:
-        each = (row["end_ns"] - row["start_ns"]) / calls
+        call_ns = (row["end_ns"] - row["start_ns"]) / calls
         works = f"{words.works}" if kernels != calls else words.work
-        return f"{text}: {kernels / calls:g} {works} a call, {format_ns(each)} a call under the profiler"
-    instances = int(found["instances"])
+        return f"{text}: {kernels / calls:g} {works} a call, {format_ns(call_ns)} a call under the profiler"
+    instances = int(count_by_name["instances"])
     if instances > 1:
         return f"{text}: {kernels / instances:g} {words.works} each of {instances:,} times; this is the first"
     return f"{text}: {launches:,} {words.launches}, {kernels:,} {words.works}"
@@ -170,3 +188,234 @@ def _few_ticks() -> Any:
     from matplotlib.ticker import MaxNLocator
 
     return MaxNLocator(2)
+
+
+_MAX_STREAMS, _MAX_LEVELS = 4, 3
+# About one slice per pixel of the file.
+_BINS = 1200
+_HEIGHT = 0.8
+# A range is labelled where there is room for at least this many letters, and a lane has room for about this many.
+_FEWEST_LETTERS, _LETTERS = 5, 110
+# Before and behind a label; in parts of the lane.
+_GAP = 0.004
+_PID_OF_TID = ~0xFFFFFF
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A window of the trace, [start_ns, end_ns), of one process or, with None, of all processes."""
+
+    title: str
+    start_ns: int
+    end_ns: int
+    global_pid: int | None
+    # What the window shows: "range", "step" or "trace".
+    what: str
+
+
+@dataclass(frozen=True)
+class FigureLane:
+    """Rows that are drawn in one lane."""
+
+    label: str
+    # "range", "api" or "work".
+    kind: str
+    rows: pd.DataFrame
+
+
+def span_of(analysis: Analysis) -> tuple[int, int]:
+    """Return when the first work or range starts and the last one ends (ns); without these, the first and last call.
+
+    A program may call CUDA for seconds before and after without anything worth looking at.
+    """
+    timeline = analysis.timeline
+    nvtx = timeline.nvtx
+    spans = [] if nvtx.empty else [(int(nvtx["start_ns"].min()), int(nvtx["end_ns"].max()))]
+    spans += _spans(timeline.work)
+    spans = spans or _spans(timeline.calls)
+    return min(start for start, _ in spans), max(end for _, end in spans)
+
+
+def _spans(rows: CallRows | WorkRows) -> list[tuple[int, int]]:
+    times = (rows.times(*piece) for piece in pieces(rows))
+    return [(int(start.min()), int(end.max())) for start, end in times]
+
+
+def list_lanes(analysis: Analysis, panel: Panel) -> list[FigureLane]:
+    """Return the lanes of a window from top to bottom."""
+    timeline = analysis.timeline
+
+    def of_process(table: pd.DataFrame, pid: pd.Series) -> pd.DataFrame:
+        return table if panel.global_pid is None or table.empty else table[pid == panel.global_pid]
+
+    lanes = []
+    nvtx = timeline.nvtx
+    nvtx = nvtx[(nvtx["start_ns"] < panel.end_ns) & (nvtx["end_ns"] > panel.start_ns)]
+    nvtx = of_process(nvtx, nvtx["global_pid"])
+    for level in range(_MAX_LEVELS if panel.what == "step" else 1):
+        mine = nvtx[nvtx["level"] == level] if len(nvtx) else nvtx
+        # A process-wide range hides its push/pop twin: drawing both on one lane would show neither.
+        mine = mine.drop_duplicates("name") if panel.global_pid is not None else mine
+        if len(mine):
+            lanes.append(FigureLane("" if level else "NVTX", "range", mine))
+    api = _window(timeline.calls, panel)
+    api = of_process(api, api["global_tid"] & _PID_OF_TID)
+    if len(api) and analysis.trace.work_kind == "kernel":
+        lanes.append(FigureLane("CUDA API", "api", api))
+    gpu = _window(timeline.work, panel)
+    gpu = of_process(gpu, gpu["global_pid"])
+    busiest = (gpu["end_ns"] - gpu["start_ns"]).groupby(gpu["stream"], observed=True).sum().nlargest(_MAX_STREAMS)
+    label = "thread" if analysis.trace.work_kind == "operator" else ""
+    for stream in busiest.index:
+        name = f"{label} {str(stream).rpartition(' ')[2]}" if label else str(stream)
+        lanes.append(FigureLane(name, "work", gpu[gpu["stream"] == stream]))
+    return lanes or [FigureLane("no GPU work", "work", gpu)]
+
+
+def _window(rows: CallRows | WorkRows, panel: Panel) -> pd.DataFrame:
+    """Return the rows in the window, which are a small part of a large trace."""
+    blocks = [rows.table(0, 0)]
+    for low, high in pieces(rows):
+        start, end = rows.times(low, high)
+        inside = (start < panel.end_ns) & (end > panel.start_ns)
+        if inside.any():
+            blocks.append(rows.table(low, high)[inside])
+    return pd.concat(blocks[1:], ignore_index=True) if len(blocks) > 1 else blocks[0]
+
+
+def draw_lanes(axes: Axes, panel: Panel, lanes: Sequence[FigureLane], span_ns: int) -> set[str]:
+    """Draw lanes, each with how busy it is at its end, and return the categories that were drawn.
+
+    span_ns: the length of the time axis; the panel may end earlier.
+    """
+    seen: set[str] = set()
+    for index, lane in enumerate(lanes):
+        y = len(lanes) - 1 - index
+        start, end = _clipped(lane.rows, panel.start_ns, panel.end_ns)
+        length = panel.end_ns - panel.start_ns
+        if lane.kind == "work":
+            busy_by: dict[str, BusyShares] = {}
+            codes, names = pd.factorize(lane.rows["category"].astype(object))
+            _add_up(busy_by, [str(name) for name in names], codes, start, end, length)
+            seen |= _stack(axes, y - _HEIGHT / 2, busy_by, length)
+        else:
+            share = busy_shares(start, end, length, _BINS)
+            _fill(axes, y - _HEIGHT / 2, [(RANGE if lane.kind == "range" else API, share)], length)
+        if lane.kind == "range":
+            _range_labels(axes, lane.rows, start, end, y, span_ns)
+        else:
+            busy = _percent(busy_shares(start, end, length, _BINS))
+            _beside(axes, busy, y)
+    axes.set_yticks(range(len(lanes)), [clean(lane.label, 18) for lane in reversed(lanes)])
+    axes.set_ylim(-0.5, len(lanes) - 0.5)
+    axes.set_title(escape_mathtext(panel.title), fontsize=10, loc="left", color=INK)
+    _beside(axes, "busy", len(lanes) - 0.4)
+    quieten(axes)
+    return seen
+
+
+def _beside(axes: Axes, text: str, y: float) -> None:
+    """Write a text at the right end of a lane."""
+    place: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "va": "center", "annotation_clip": False}
+    axes.annotate(text, (1.005, y), fontsize=8, color=INK, **place)
+
+
+def _percent(shares: Floats) -> str:
+    """Return the busy share of all slices together, as text. A small share is never shown as none."""
+    busy = 100 * float(shares.mean())
+    if 0 < busy < 0.1:
+        return "<0.1 %"
+    return f"{busy:.1f} %" if busy < 10 else f"{busy:.0f} %"
+
+
+def draw_overview(axes: Axes, analysis: Analysis, panels: Sequence[Panel], whole: tuple[int, int]) -> set[str]:
+    """Draw the whole run in one lane, with the windows of the panels marked, and return the categories drawn."""
+    from matplotlib.ticker import EngFormatter
+
+    work, span = analysis.timeline.work, whole[1] - whole[0]
+    busy: dict[str, BusyShares] = {}
+    category, names = pd.factorize(work.variants["category"].astype(object))
+    for piece in pieces(work):
+        times = _cut(*work.times(*piece), *whole)
+        _add_up(busy, [str(name) for name in names], category[work.variants_at(*piece)], *times, span)
+    seen = _stack(axes, 0.0, busy, span, height=1.0)
+    for panel in panels:
+        left, right = ((edge - whole[0]) / NS_PER_S for edge in (panel.start_ns, panel.end_ns))
+        axes.axvspan(left, right, facecolor="none", edgecolor=INK, linewidth=1.2, zorder=4, clip_on=False)
+    axes.set_xlim(0, span / NS_PER_S)
+    axes.set_ylim(0, 1)
+    axes.set_yticks([0.5], ["whole run"])
+    marked = "framed: shown below" if len(panels) == 1 else "framed: those shown below"
+    axes.set_title(f"the GPU over the whole run ({marked})", fontsize=10, loc="left", color=INK)
+    axes.xaxis.set_major_formatter(EngFormatter(unit="s"))
+    quieten(axes)
+    axes.tick_params(labelbottom=True, labelsize=8)
+    return seen
+
+
+def _clipped(rows: pd.DataFrame, low_ns: int, high_ns: int) -> tuple[Int64s, Int64s]:
+    """Return starts and ends since `low_ns`, cut to the window."""
+    start, end = (rows[column].to_numpy(dtype=np.int64) for column in ("start_ns", "end_ns"))
+    return _cut(start, end, low_ns, high_ns)
+
+
+def _cut(start: Int64s, end: Int64s, low_ns: int, high_ns: int) -> tuple[Int64s, Int64s]:
+    return np.maximum(start, low_ns) - low_ns, np.minimum(end, high_ns) - low_ns
+
+
+def _add_up(
+    busy: dict[str, BusyShares], names: list[str], category: Int64s, start: Int64s, end: Int64s, span_ns: int
+) -> None:
+    """Add work to the shares of its categories, which are in the order of their first work."""
+    codes, present = pd.factorize(category)
+    for code, number in enumerate(present):
+        mine = codes == code
+        busy.setdefault(names[number], BusyShares(span_ns, _BINS)).add(start[mine], end[mine])
+
+
+def _stack(
+    axes: Axes, low: float, busy: dict[str, BusyShares], span_ns: int, *, height: float = _HEIGHT
+) -> set[str]:  # fmt: skip
+    """Draw the share of each category on top of each other, and return the categories."""
+    shares = category_shares(busy)
+    order = sorted(shares, key=_rank)
+    _fill(axes, low, [(CATEGORY_COLORS.get(name, "#999999"), shares[name]) for name in order], span_ns, height)
+    return set(shares)
+
+
+def _rank(category: str) -> int:
+    known = list(CATEGORY_COLORS)
+    return known.index(category) if category in known else len(known)
+
+
+def _fill(axes: Axes, low: float, shares: Sequence[tuple[str, Floats]], span_ns: int, height: float = _HEIGHT) -> None:
+    edges = np.linspace(0, span_ns, _BINS + 1) / NS_PER_S
+    bottom = np.full(_BINS + 1, low)
+    for color, share in shares:
+        top = bottom + height * np.append(share, share[-1:])
+        axes.fill_between(edges, bottom, top, step="post", color=color, linewidth=0)
+        bottom = top
+
+
+def _range_labels(axes: Axes, rows: pd.DataFrame, start: Int64s, end: Int64s, y: int, span_ns: int) -> None:
+    """Label the ranges that have room for it, and separate them from those before."""
+    for name, low, high in zip(rows["name"], start.tolist(), end.tolist(), strict=True):
+        room = int(_LETTERS * ((high - low) / span_ns - 2 * _GAP))
+        if room < _FEWEST_LETTERS:
+            continue
+        axes.vlines([low / NS_PER_S], y - _HEIGHT / 2, y + _HEIGHT / 2, color="white", linewidth=1)
+        text = escape_mathtext(clean(str(name), room))
+        axes.text((low + _GAP * span_ns) / NS_PER_S, y, text, fontsize=8, va="center", clip_on=True, color=INK)
+
+
+def describe_timeline(analysis: Analysis) -> str:
+    """Return how busy the GPU is over the trace, and with what."""
+    words, totals = words_for(analysis.trace), analysis.totals
+    text = f"Timeline of ranges, API calls and {words.works}."
+    if totals.gpu_busy_ns is not None and totals.gpu_span_ns:
+        share = 100 * totals.gpu_busy_ns / totals.gpu_span_ns
+        text += f" The {words.device} is busy for {format_ns(totals.gpu_busy_ns)} of {format_ns(totals.gpu_span_ns)}"
+        text += f" ({share:.1f} %) from its first to its last work."
+    else:
+        text += f" The trace does not show how busy the {words.device} is."
+    return f"{text} {categories_line(analysis)}".rstrip()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nsysprof.report.document import Bars, Cell, Column, StackedBar, Unit
-from nsysprof.report.figures.style.palette import CATEGORY_COLORS, IDLE_COLORS
+from nsysprof.report.figures.drawing_style import CATEGORY_COLORS, IDLE_COLORS
 from nsysprof.report.formats.cell_text import cell_text
 
 _UNKNOWN_COLOR = "#999999"
@@ -65,7 +65,7 @@ def color_of(name: str) -> str:
 
 def show_segments(bar: StackedBar) -> list[ShownSegment]:
     """Return the parts of a stacked bar, with their positions."""
-    found, x, total = [], 0.0, bar.total or 1.0
+    segments, x, total = [], 0.0, bar.total or 1.0
     for segment in bar.segments:
         width, color = 100 * segment.value / total, color_of(segment.color)
         short = segment.color.replace("-", " ")
@@ -73,34 +73,34 @@ def show_segments(bar: StackedBar) -> list[ShownSegment]:
         text = f"{_value(segment.value, bar.unit)} ({_percent(width)})"
         tight = width <= _LETTER_PCT_OF_PHONE * len(short)
         shape = (round(x, 3), round(width, 3), color, _ink_on(color))
-        found.append(ShownSegment(*shape, inside, segment.label, text, tight))
+        segments.append(ShownSegment(*shape, inside, segment.label, text, tight))
         x += width
-    return found
+    return segments
 
 
 def bar_lines(bar: StackedBar) -> list[str]:
     """Return the bar as one sentence, for formats without pictures."""
-    parts = [f"{each.label} {each.text}" for each in show_segments(bar)]
+    parts = [f"{segment.label} {segment.text}" for segment in show_segments(bar)]
     return [f"{bar.title} ({_value(bar.total, bar.unit)}): {', '.join(parts)}."] if parts else []
 
 
 def show_bars(bars: Bars) -> list[ShownBar]:
     """Return the bars with their positions, in an area of 100 percent by 96 pixels. Very long ones are cut."""
     top, room = _top(bars), 100 / max(1, len(bars.values))
-    found = []
+    shown_bars = []
     for at, (label, value, span) in enumerate(zip(bars.labels, bars.values, bars.spans, strict=True)):
         height = round(min(value, top) / top * _HEIGHT, 2)
         is_cut = value > top
         mark = bars.marks.get(at, "")
         kind = "slow" if mark else "faint" if at in bars.faint else "usual"
-        said = [each for each in (mark, "warm-up" if at in bars.faint else "", "cut" if is_cut else "") if each]
+        said = [remark for remark in (mark, "warm-up" if at in bars.faint else "", "cut" if is_cut else "") if remark]
         text = f"{label}: {_value(value, bars.unit)}" + (f" ({', '.join(said)})" if said else "")
         sign = "▲" if mark else "↑" if is_cut else ""
         place = f"{span[0]} {span[1]}"
-        found.append(
+        shown_bars.append(
             ShownBar(round(at * room, 3), round(0.84 * room, 3), _HEIGHT - height, height, kind, sign, text, place)
         )
-    return found
+    return shown_bars
 
 
 def usual_line(bars: Bars) -> tuple[float, str]:
@@ -119,7 +119,7 @@ def describe_bars(bars: Bars) -> str:
 
 def describe_segments(bar: StackedBar, shown: Sequence[ShownSegment]) -> str:
     """Return a description of a stacked bar, for readers who cannot see it."""
-    return f"{bar.title}: " + ", ".join(f"{each.label} {each.text}" for each in shown)
+    return f"{bar.title}: " + ", ".join(f"{segment.label} {segment.text}" for segment in shown)
 
 
 def _top(bars: Bars) -> float:

@@ -22,7 +22,7 @@ def clean(text: str, limit: int = 0) -> str:
 def escape_markdown(text: str) -> str:
     """Return a text that GitHub shows literally, inside a table cell too."""
     escaped = re.sub(r"([\\`*_{}\[\]<>|#~$!@&])", r"\\\1", clean(text))
-    return _ALIVE.sub(lambda found: ":\u200b//" if found.group() == "://" else f"{found.group()}\u200b", escaped)
+    return _ALIVE.sub(lambda match: ":\u200b//" if match.group() == "://" else f"{match.group()}\u200b", escaped)
 
 
 def escape_mathtext(text: str) -> str:

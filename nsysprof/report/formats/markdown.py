@@ -22,10 +22,9 @@ from nsysprof.report.document import (
     Unit,
 )
 from nsysprof.report.formats.bars import bar_lines
-from nsysprof.report.formats.cell_text import cell_text
+from nsysprof.report.formats.cell_text import cell_text, shorten_names
 from nsysprof.report.formats.escape import clean, escape_markdown
-from nsysprof.report.formats.short_names import shorten_names
-from nsysprof.results.gate_result import Outcome
+from nsysprof.results.checks import Outcome
 
 _NAME_WIDTH, _CELL_WIDTH = 90, 300
 _LINE, _NOTE = 1000, 600

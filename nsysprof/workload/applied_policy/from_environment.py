@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from nsysprof.results.programs.policy_use import PolicyUse
+from nsysprof.results.policy_use import PolicyUse
 
 POLICY = "NSYSPROF_POLICY"
 REPORT = "NSYSPROF_POLICY_REPORT"

@@ -18,8 +18,14 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from nsysprof.attention.attention_call import AttentionCall
 from nsysprof.attention.choices import BACKENDS
-from nsysprof.attention.constraints import Constraint, parse_refusal, plain_text
-from nsysprof.attention.eligibility import EligibilityAnswer, EligibilityQuestion, Ran
+from nsysprof.attention.eligibility import (
+    Constraint,
+    EligibilityAnswer,
+    EligibilityQuestion,
+    Ran,
+    parse_refusal,
+    plain_text,
+)
 from nsysprof.attention.nearest_supported_shape import CallVerdict, explain_refusal
 from nsysprof.attention.shape import has_learned_mask
 from nsysprof.environment import collect_host

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 
 from nsysprof.attention.case import Case
-from nsysprof.results.device_limits.launch_bound import CAPTURED_SHARE
+from nsysprof.results.device_limits import CAPTURED_SHARE
 from nsysprof.workload.job import TRACED, Job
 from nsysprof.workload.measuring.memory import PeakMemory, release_memory
 from nsysprof.workload.measuring.prepared_call import prepared

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import torch
 
-from nsysprof.results.block import TOLERANCE, WINDOW_S, WINDOWS
+from nsysprof.results.samples import TOLERANCE, WINDOW_S, WINDOWS
 
 Call = Callable[[], object]
 

@@ -7,7 +7,7 @@ import pytest
 from nsysprof.analysis.attention_tuning.judge_optimization import judge_optimization
 from nsysprof.attention.shape import Shape
 from nsysprof.results.comparison import LatencyChange, LatencyVerdict, SideOfCase
-from nsysprof.results.programs.optimization import (
+from nsysprof.results.optimization import (
     UNFUSED_ATTENTION,
     Attempt,
     AttentionUse,
@@ -17,7 +17,7 @@ from nsysprof.results.programs.optimization import (
     Suggestion,
     TunedUse,
 )
-from nsysprof.results.programs.program_runs import MemoryChange, MemoryKind, ProgramComparison, ProgramSideSummary
+from nsysprof.results.program_runs import MemoryChange, MemoryKind, ProgramComparison, ProgramSideSummary
 
 USE = AttentionUse("train.py:8", Shape(seq=64), 3, "flash", 5, 12.0)
 FUSE = Suggestion(UNFUSED_ATTENTION, "Fuse it.")

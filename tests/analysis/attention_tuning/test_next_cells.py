@@ -2,7 +2,7 @@
 
 from nsysprof.analysis.attention_tuning.next_cells import cells_by_share
 from nsysprof.attention.case import make_case
-from nsysprof.results.block import Block
+from nsysprof.results.samples import Block
 from tests.analysis.attention_tuning.test_program_gain import program
 
 

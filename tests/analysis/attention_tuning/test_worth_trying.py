@@ -7,7 +7,7 @@ import pytest
 from nsysprof.analysis.attention_tuning.program_attention import ProgramFacts, read_program
 from nsysprof.analysis.attention_tuning.worth_trying import allocates_in_loops, list_suggestions, wants_sdpa, wants_tf32
 from nsysprof.attention.shape import Shape
-from nsysprof.results.programs.optimization import AttentionUse, PredictedGain
+from nsysprof.results.optimization import AttentionUse, PredictedGain
 from tests.analysis.attention_tuning.test_program_attention import analysis
 
 GAIN = PredictedGain(30.0, 25.0, 33.0, "step", "the finding unfused-attention")

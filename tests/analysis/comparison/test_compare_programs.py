@@ -11,7 +11,7 @@ from nsysprof.analysis.comparison.compare_programs import (
     compare_values,
     level_steps,
 )
-from nsysprof.results.programs.program_runs import FAILED, OK, MemoryKind, Sameness, TimedRun
+from nsysprof.results.program_runs import FAILED, OK, MemoryKind, Sameness, TimedRun
 
 
 def runs(*turns):

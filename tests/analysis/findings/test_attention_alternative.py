@@ -7,7 +7,7 @@ from nsysprof.analysis.overview.summarize import summarize
 from nsysprof.analysis.overview.trace_overview import attribute
 from nsysprof.attention.policy_file import PolicyFile, PolicyRule
 from nsysprof.errors import UsageError
-from nsysprof.results.findings.causes import WhatIfQuestion
+from nsysprof.results.findings import WhatIfQuestion
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_tables
 from tests.analysis.programs import MS, US, Program

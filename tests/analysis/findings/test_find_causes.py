@@ -4,9 +4,9 @@ import pytest
 
 from nsysprof.analysis.findings.fused_attention import FORWARD
 from nsysprof.analysis.overview.summarize import summarize
-from nsysprof.report.sections.findings import findings_sections
+from nsysprof.report.pages.analysis import findings_sections
 from nsysprof.report.write import findings_json
-from nsysprof.results.findings.finding_codes import CODES
+from nsysprof.results.finding_codes import CODES
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_tables
 from tests.analysis.programs import MS, US, Program, train

@@ -5,7 +5,7 @@ import pytest
 
 from nsysprof.analysis.findings.line_of_code import THREAD_BITS
 from nsysprof.analysis.overview.summarize import summarize
-from nsysprof.results.findings.stack_samples import StackSamples
+from nsysprof.results.findings import StackSamples
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_tables
 from tests.analysis.programs import MS, US, Program

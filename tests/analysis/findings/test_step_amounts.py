@@ -8,7 +8,7 @@ import pytest
 
 from nsysprof.analysis.findings.step_amounts import counted, number_text
 from nsysprof.analysis.overview.summarize import summarize
-from nsysprof.results.findings.causes import LEAST_SHARE
+from nsysprof.results.findings import LEAST_SHARE
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_tables
 from tests.analysis.programs import MS, US, Program

@@ -8,7 +8,7 @@ import pytest
 from nsysprof.analysis.findings.what_if import ask
 from nsysprof.analysis.overview.trace_overview import attribute
 from nsysprof.errors import UsageError
-from nsysprof.results.findings.causes import WhatIfQuestion
+from nsysprof.results.findings import WhatIfQuestion
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_tables
 from tests.analysis.programs import US, train

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from nsysprof.analysis.overview.summarize import summarize
 from nsysprof.results.column_registry.analysis_columns import CAUSES, IDLE_INSTANCES, cause_column
-from nsysprof.results.findings.causes import IDLE_COLUMNS
+from nsysprof.results.findings import IDLE_COLUMNS
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_tables
 from tests.analysis.programs import train

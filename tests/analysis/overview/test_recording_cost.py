@@ -4,8 +4,8 @@ import pytest
 
 from nsysprof.analysis.overview.recording_cost import compare_walls, compare_with_plain, judge_cost, without_distorted
 from nsysprof.files.json_file import decode_json
-from nsysprof.results.checks.recording_cost import STEPS, CostsInOneRun, RangeCost, cost_table
-from nsysprof.results.findings.causes import Finding, Findings
+from nsysprof.results.analysis import STEPS, CostsInOneRun, RangeCost, cost_table
+from nsysprof.results.findings import Finding, Findings
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_ranges, read_strings
 from tests.builders.build_trace import TraceBuilder

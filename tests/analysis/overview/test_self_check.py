@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nsysprof.analysis.overview.self_check import check_recording
-from nsysprof.results.checks.recording_check import CudaProcess, Lost, WatchedGpu
+from nsysprof.results.checks import CudaProcess, Lost, WatchedGpu
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.recorded import read_recorded
 from nsysprof.trace.tables import read_tables

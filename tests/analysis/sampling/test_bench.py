@@ -9,7 +9,7 @@ from nsysprof.analysis.sampling.process_model import estimate, process_differenc
 from nsysprof.analysis.sampling.significance import fit_differences
 from nsysprof.attention.case import Case
 from nsysprof.capture.sampling.bench_run import read_run
-from nsysprof.results.block import Block
+from nsysprof.results.samples import Block
 from tests.analysis.blocks import make_blocks
 
 STUDY = Path(__file__).parents[3] / "analysis/h200-self-check"

@@ -6,8 +6,8 @@ import pytest
 
 from nsysprof.analysis.sampling.judge_attempt import check_prediction, is_better, saves_memory
 from nsysprof.results.comparison import LatencyChange, LatencyVerdict, SideOfCase
-from nsysprof.results.programs.optimization import PredictedGain, Prediction
-from nsysprof.results.programs.program_runs import (
+from nsysprof.results.optimization import PredictedGain, Prediction
+from nsysprof.results.program_runs import (
     MemoryChange,
     MemoryKind,
     ProgramComparison,

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from nsysprof.analysis.sampling.latency import block_medians, interval_of_process, summarize_latency
-from nsysprof.results.block import Block
+from nsysprof.results.samples import Block
 from tests.analysis.blocks import make_blocks
 
 

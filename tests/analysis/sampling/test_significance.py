@@ -15,7 +15,7 @@ from nsysprof.analysis.sampling.significance import (
     holm,
     noise_floor,
 )
-from nsysprof.results.block import Block
+from nsysprof.results.samples import Block
 from tests.analysis.blocks import process_turns
 
 

@@ -12,7 +12,7 @@ from nsysprof.analysis.sampling.tune import (
     replace_by_again,
 )
 from nsysprof.attention.case import Case
-from nsysprof.results.block import Block
+from nsysprof.results.samples import Block
 from tests.analysis.blocks import make_blocks
 
 BACKENDS = ("auto", "math", "flash")

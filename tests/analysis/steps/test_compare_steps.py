@@ -11,13 +11,11 @@ from nsysprof.analysis.overview.summarize import summarize
 from nsysprof.analysis.steps.compare_steps import STEP_CASE, compare_steps
 from nsysprof.app.inputs.compare_inputs import read_input
 from nsysprof.files.json_file import encode_json
-from nsysprof.report.compare import comparison_json
 from nsysprof.report.formats.console import render_console
 from nsysprof.report.formats.markdown import render_markdown
-from nsysprof.report.reports.compare_report import compare_report
-from nsysprof.report.sections.compare_tables import open_questions, step_line
+from nsysprof.report.pages.compare import compare_report, comparison_json, open_questions, step_line
+from nsysprof.results.checks import Outcome
 from nsysprof.results.comparison import Input, LatencyVerdict, StepWalls
-from nsysprof.results.gate_result import Outcome
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_tables
 from tests.builders.published_schema import as_published

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from nsysprof.analysis.steps.find_periods import find_periods
-from nsysprof.results.findings.causes import STEP, TRACE
+from nsysprof.results.findings import STEP, TRACE
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_tables
 from tests.analysis.programs import MS, US, Program

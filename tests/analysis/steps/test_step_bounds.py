@@ -12,8 +12,7 @@ from nsysprof import arrays
 from nsysprof.analysis.overview.summarize import summarize
 from nsysprof.analysis.steps.step_bounds import bound_steps, mark_slow_steps
 from nsysprof.report.document import Lines
-from nsysprof.report.sections.findings import findings_sections
-from nsysprof.report.sections.overview import overview_sections
+from nsysprof.report.pages.analysis import findings_sections, overview_sections
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_tables
 from nsysprof.units import format_ns

@@ -17,8 +17,8 @@ from nsysprof.analysis.traffic.roofline import ROOFLINE_COLUMNS, fill_roofline
 from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
 from nsysprof.app.trace_analysis.capture_record import read_record
 from nsysprof.capture.counters_file import read_counters
-from nsysprof.results.device_limits.roof import MEMORY, OCCUPANCY, UNKNOWN, roof_of
 from nsysprof.results.kernel_counters import Run
+from nsysprof.results.roof import MEMORY, OCCUPANCY, UNKNOWN, roof_of
 from nsysprof.trace.inputs.resolve_input import resolve_input
 from tests.conftest import REPOSITORY
 

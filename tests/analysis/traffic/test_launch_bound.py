@@ -1,7 +1,7 @@
 import pytest
 
 from nsysprof.analysis.traffic.launch_bound import is_bench_launch_bound, is_launch_bound
-from nsysprof.results.block import OK, Block
+from nsysprof.results.samples import OK, Block
 
 STEADY, SCATTERED = (100, 101, 99), (100, 150, 60)
 

@@ -2,8 +2,8 @@ import pandas as pd
 import pytest
 
 from nsysprof.analysis.traffic.roofline import find_limit
-from nsysprof.results.device_limits.roof import COMPUTE, L2, LAUNCH, MEMORY, OCCUPANCY, OTHER, UNKNOWN, Roof
 from nsysprof.results.kernel_counters import COUNTED_COLUMNS
+from nsysprof.results.roof import COMPUTE, L2, LAUNCH, MEMORY, OCCUPANCY, OTHER, UNKNOWN, Roof
 
 ROOF = Roof(4e12, None, {"fp16": 1e15}, {}, None)
 ROW = {

@@ -9,7 +9,7 @@ from nsysprof.app.measuring.bench_program import ProgramBenchRequest, ProgramSid
 from nsysprof.attention.policy_file import PolicyFile, PolicyRule, write_policy
 from nsysprof.errors import CaptureFailedError, PolicyError, UsageError
 from nsysprof.results.comparison import LatencyVerdict
-from nsysprof.results.programs.program_runs import Sameness, StepSource
+from nsysprof.results.program_runs import Sameness, StepSource
 from tests.builders.published_schema import as_published
 
 PROGRAM = """

@@ -12,7 +12,7 @@ from nsysprof.app.measuring.bench_sides import SidesRequest, bench_sides, parse_
 from nsysprof.capture.measured_process import Setting
 from nsysprof.errors import UsageError
 from nsysprof.files.json_file import encode_json
-from nsysprof.report.compare import comparison_json
+from nsysprof.report.pages.compare import comparison_json
 from tests.builders.published_schema import as_published
 
 KERNELS = """
@@ -101,7 +101,7 @@ def test_what_the_turns_so_far_decide_is_judged_at_the_stricter_level(tmp_path):
     from nsysprof.attention.case import Case
     from nsysprof.capture.sampling.bench_plan import BenchPlan
     from nsysprof.capture.sampling.bench_run import new_run
-    from nsysprof.results.block import Block
+    from nsysprof.results.samples import Block
 
     plan = BenchPlan((Case("math", seq=16), Case("flash", seq=16)), "cpu")
     # The interval of the second kind is within 3 % at 95 %, and not at 99 %.

@@ -9,7 +9,7 @@ import pytest
 from nsysprof.app.measuring import process_traces as module
 from nsysprof.app.measuring.process_traces import split_capture
 from nsysprof.app.progress import Progress
-from nsysprof.results.checks.recording_check import CudaProcess
+from nsysprof.results.checks import CudaProcess
 from tests.builders.build_trace import OTHER_PID, TraceBuilder
 
 

@@ -7,7 +7,7 @@ import pytest
 from nsysprof.analysis.attention_tuning.program_attention import ProgramFacts
 from nsysprof.app.optimizing.trials import list_trials
 from nsysprof.app.optimizing.tune_uses import TunedProgram
-from nsysprof.results.programs.optimization import PredictedGain
+from nsysprof.results.optimization import PredictedGain
 
 GAIN = PredictedGain(30.0, 25.0, 33.0, "step", "the finding unfused-attention")
 

@@ -13,7 +13,7 @@ from nsysprof.attention.case import make_case, row_of_case
 from nsysprof.attention.policy_file import PolicyFile, PolicyRule, read_policy, write_policy
 from nsysprof.attention.shape import Shape
 from nsysprof.errors import InterruptedCaptureError, UsageError
-from nsysprof.results.programs.optimization import UNDECIDED, AttentionUse
+from nsysprof.results.optimization import UNDECIDED, AttentionUse
 
 GAIN = SimpleNamespace(saved_pct=8.0, text="It saves 8 %.", refused=("3 calls are not tuned: dropout.",), ratios=())
 

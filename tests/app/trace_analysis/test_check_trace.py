@@ -1,5 +1,5 @@
 from nsysprof.app.trace_analysis.check_trace import check_grid, check_trace
-from nsysprof.results.checks.recording_check import Lost
+from nsysprof.results.checks import Lost
 from tests.builders.build_trace import TraceBuilder
 
 

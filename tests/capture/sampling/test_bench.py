@@ -17,7 +17,7 @@ from nsysprof.capture.sampling.bench import (  # noqa: E402
 )
 from nsysprof.capture.sampling.bench_plan import BenchPlan  # noqa: E402
 from nsysprof.capture.sampling.bench_run import new_run, read_run  # noqa: E402
-from nsysprof.results.block import OK, Block  # noqa: E402
+from nsysprof.results.samples import OK, Block  # noqa: E402
 
 KERNELS = """
 import os, signal, time, torch

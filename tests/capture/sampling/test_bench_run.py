@@ -10,7 +10,7 @@ from nsysprof.attention.case import Case
 from nsysprof.capture.sampling.bench_plan import BenchPlan
 from nsysprof.capture.sampling.bench_run import new_run, read_capture_samples, read_run
 from nsysprof.errors import TraceError
-from nsysprof.results.block import Block
+from nsysprof.results.samples import Block
 
 REPOSITORY = Path(__file__).parents[3]
 # Written by version 0.1.0 before captures and benches had one form of samples.

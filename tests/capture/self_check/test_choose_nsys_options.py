@@ -1,7 +1,7 @@
 import pytest
 
 from nsysprof.capture.self_check import choose_nsys_options
-from nsysprof.results.checks.probe_result import ProbeResult, ProbeVerdict
+from nsysprof.results.checks import ProbeResult, ProbeVerdict
 
 MACHINE = {"gpu_name": "H200", "gpu_count": 1, "driver_version": "580", "nsys_version": "2025.3.1"}
 LOST = ProbeResult("usual", (), ProbeVerdict.LOST, "recorded 0 of 60 kernels of the main process", 60, 0, 3.0)

@@ -8,7 +8,7 @@ import pytest
 
 from nsysprof.capture.self_check.gpu_watch import GpuWatch
 from nsysprof.capture.self_check.marked_processes import MarkedProcesses
-from nsysprof.results.checks.recording_check import CudaProcess
+from nsysprof.results.checks import CudaProcess
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 # A thread of the name that the CUDA driver gives its own.

@@ -6,7 +6,7 @@ import pytest
 
 from nsysprof.capture.self_check import probe
 from nsysprof.capture.self_check.probe import choose_options, run_ladder, run_probe, variants_of
-from nsysprof.results.checks.probe_result import ProbeVerdict
+from nsysprof.results.checks import ProbeVerdict
 from tests.builders.build_trace import OTHER_PID, TraceBuilder
 from tests.builders.stand_in_nsys import recorded_options, write_stand_in
 

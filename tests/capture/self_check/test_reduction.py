@@ -1,6 +1,6 @@
 from nsysprof.capture.self_check.reduction import reductions
 from nsysprof.nsight.nsys import merge_options
-from nsysprof.results.checks.recording_check import Lost
+from nsysprof.results.checks import Lost
 
 
 def options(lost, *more, **versions):

@@ -12,7 +12,7 @@ from nsysprof.capture.user_program.record_program import Watchers
 from nsysprof.capture.user_program.torch_capture import run_torch_capture
 from nsysprof.errors import TraceError
 from nsysprof.notes import Remarks
-from nsysprof.results.checks.recording_check import RecordingCheck
+from nsysprof.results.checks import RecordingCheck
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="programs are captured on Linux alone")
 # Stands for a program whose processes were recorded: torch itself takes seconds to start.

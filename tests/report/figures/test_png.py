@@ -9,8 +9,8 @@ import pytest
 
 from nsysprof.cli import app
 from nsysprof.report.figures import png
+from nsysprof.report.figures.drawing_style import new_figure
 from nsysprof.report.figures.png import can_draw, png_bytes, svg_bytes
-from nsysprof.report.figures.style.palette import new_figure
 
 
 @pytest.fixture

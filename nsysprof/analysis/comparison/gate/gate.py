@@ -9,6 +9,7 @@ from dataclasses import replace
 from nsysprof.analysis.comparison.gate.gate_spec import ANY_FINDING, FINDING, LATENCY_METRICS, STEP_TIME, GateRule
 from nsysprof.analysis.sampling.significance import false_discovery
 from nsysprof.analysis.sampling.student_t import t_sf
+from nsysprof.results.checks import GateFinding, GateResult, Outcome
 from nsysprof.results.comparison import (
     METRICS,
     SAME_SAMPLES,
@@ -21,8 +22,7 @@ from nsysprof.results.comparison import (
     RangeChange,
     StepChange,
 )
-from nsysprof.results.findings.finding_codes import MEMORY_CODES
-from nsysprof.results.gate_result import GateFinding, GateResult, Outcome
+from nsysprof.results.finding_codes import MEMORY_CODES
 from nsysprof.units import format_bytes, format_count, format_ns, format_percent
 
 _FORMATS = {"count": format_count, "bytes": format_bytes, "ns": format_ns}

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from nsysprof.analysis.sampling.significance import MARGIN_PCT
 from nsysprof.errors import UsageError
 from nsysprof.results.comparison import METRICS
-from nsysprof.results.findings.finding_codes import CODES, MEMORY_CODES
+from nsysprof.results.finding_codes import CODES, MEMORY_CODES
 
 LATENCY_METRICS = ("slower", "faster")
 # What is measured without a trace.

@@ -4,7 +4,7 @@ It needs nothing but the standard library and the program's torch. A name is
 
     attention::<fwd|bwd>::<function>::B=..::H=..::KV=..::Q=..::K=..::D=..::dtype=..::causal=..::mask=..::...::at=FILE:LINE
 
-as nsysprof.attention.attention_range reads it. A call is described when it is first seen; later ones are looked up.
+as nsysprof.attention.range_name reads it. A call is described when it is first seen; later ones are looked up.
 """
 
 from __future__ import annotations

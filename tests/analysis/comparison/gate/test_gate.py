@@ -4,6 +4,7 @@ import pytest
 
 from nsysprof.analysis.comparison.gate.gate import judge
 from nsysprof.analysis.comparison.gate.gate_spec import parse_gate
+from nsysprof.results.checks import Outcome
 from nsysprof.results.comparison import (
     SAME_SAMPLES,
     LatencyChange,
@@ -14,7 +15,6 @@ from nsysprof.results.comparison import (
     SideOfCase,
     StepChange,
 )
-from nsysprof.results.gate_result import Outcome
 
 PASS, REGRESSION, INCONCLUSIVE = Outcome.PASS, Outcome.REGRESSION, Outcome.INCONCLUSIVE
 OK = SideOfCase("ok", median_ns=1.0)

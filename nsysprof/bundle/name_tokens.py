@@ -1,0 +1,90 @@
+"""Replace the user's names by tokens. Equal names get equal tokens, in the trace and in every file beside it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from nsysprof.attention.range_name import parse_range
+from nsysprof.bundle.public_names import is_public_call, is_public_kernel, is_public_range, public_backends
+
+# `reduction` is recognised by "reduce" in a name, every other category by its own word.
+_HINTS = {"reduction": "reduce", "wait": "busywait"}
+_NAMED_IN_TEXT = re.compile(r"(?P<range>RUN::[\w.:=]*\w)|(?<![\w.])[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+
+
+def _no_category(_name: str) -> str:
+    return "other"
+
+
+class NameTokens:
+    """Replaces names of ranges, kernels and backends by numbered tokens, or keeps them all.
+
+    categorize: returns the category of a kernel's name. The token contains it, so that it stays in that category.
+    """
+
+    def __init__(self, *, keep: bool = False, categorize: Callable[[str], str] = _no_category) -> None:
+        self.keep = keep
+        self._categorize = categorize
+        self._backends = public_backends()
+        self._tokens: dict[tuple[str, str], str] = {}
+        self._count: dict[str, int] = {}
+
+    def replaced(self) -> dict[str, str]:
+        """Return every name that got a token, to show to the person who shares."""
+        return {token: name for (_, name), token in self._tokens.items()}
+
+    def counts(self) -> dict[str, int]:
+        """Return how many names of each kind were replaced."""
+        return dict(sorted(self._count.items()))
+
+    def kernel(self, name: str) -> str:
+        """Return the token of a kernel's or operator's name, or the name where it stays."""
+        if self.keep or is_public_kernel(name):
+            return name
+        category = self._categorize(name)
+        return self._token("kernel", name, "" if category == "other" else f" {_HINTS.get(category, category)}")
+
+    def call(self, name: str) -> str:
+        return name if self.keep or is_public_call(name) or is_public_kernel(name) else self._token("call", name)
+
+    def range(self, name: str) -> str:
+        """Return the token of the name of a range, mark, domain or thread, or the name where it stays."""
+        if self.keep or is_public_range(name, self._backends):
+            return name
+        parsed = parse_range(name)
+        if parsed is not None:
+            return name.replace(f"::{parsed.backend}::", f"::{self.backend(parsed.backend)}::", 1)
+        return self._token("range", name)
+
+    def backend(self, name: str) -> str:
+        """Return the token of a user's own backend, in a form that a range name can contain."""
+        if self.keep or name in self._backends:
+            return name
+        return self._numbered("backend", name, "backend_{}")
+
+    def is_own_backend(self, name: str) -> bool:
+        """Return whether a backend is the user's own, so that its messages are private too."""
+        return not self.keep and name not in self._backends
+
+    def text(self, text: str) -> str:
+        """Return a text of our own files with the user's names replaced: a backend, a range, or a message with one."""
+        if self.keep:
+            return text
+        if ("backend", text) in self._tokens:
+            return self._tokens["backend", text]
+        return _NAMED_IN_TEXT.sub(self._in_text, text)
+
+    def _in_text(self, match: re.Match[str]) -> str:
+        if match["range"]:
+            return self.range(match[0]) if parse_range(match[0]) else match[0]
+        return self._tokens.get(("backend", match[0]), match[0])
+
+    def _token(self, kind: str, name: str, suffix: str = "") -> str:
+        return self._numbered(kind, name, f"<{kind}-{{}}{suffix}>")
+
+    def _numbered(self, kind: str, name: str, pattern: str) -> str:
+        if (kind, name) not in self._tokens:
+            self._count[kind] = self._count.get(kind, 0) + 1
+            self._tokens[kind, name] = pattern.format(self._count[kind])
+        return self._tokens[kind, name]

@@ -1,0 +1,261 @@
+"""Decide which names in a trace belong to public libraries or reveal nothing, and so may stay readable.
+
+This is an allow-list of whole names. A kernel's name stays when every identifier in it is declared by a library or by
+C++ itself; a range's name stays when a library or this tool made it. Anything else is the user's and becomes a token.
+library_names.txt comes from the libraries' headers (scripts/list_library_names). library_names_by_hand.txt has the
+names that no header declares.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from importlib.resources import files
+
+from nsysprof.attention.case import registered_backends
+from nsysprof.attention.choices import BACKENDS
+from nsysprof.attention.range_name import parse_range
+
+_NAMESPACES_WORDS = (
+    "at aten c10 c10d caffe2 prim torch std thrust cub cuda cutlass cute flash pytorch_flash cudnn cublas cublasLt "
+    "cusparse cufft curand cusolver nccl nvshmem fmha PyTorchMemEffAttention xformers vllm marlin deep_gemm flashinfer "
+    "sgl_kernel transformer_engine apex bitsandbytes"
+)
+_NAMESPACES = frozenset(_NAMESPACES_WORDS.split())
+_CPP_WORDS = (
+    "void bool char short int long float double signed unsigned const volatile auto struct class enum union typename "
+    "template decltype operator lambda instance unnamed type nullptr true false half half2 nv_bfloat16 __half __half2 "
+    "__nv_bfloat16 __nv_bfloat162 __nv_fp8_e4m3 __nv_fp8_e5m2 size_t int8_t uint8_t int16_t uint16_t int32_t uint32_t "
+    "int64_t uint64_t __int128 _Float16 bfloat16 float16 tfloat32_t"
+)
+_CPP = frozenset(_CPP_WORDS.split())
+# Splits a name at the punctuation of C++. A part that is neither an identifier nor a number (`3x`) is not a library's.
+_WORD = re.compile(r"[^\s<>(),*&\[\]{}:+=~#-]+(?:::~?[^\s<>(),*&\[\]{}:+=~#-]+)*")
+_IDENTIFIER = re.compile(r"[A-Za-z_]\w*(?:::~?[A-Za-z_]\w*)*", re.ASCII)
+_PARAMETER = re.compile(r"T\d{0,3}|(u?(char|short|int|long|longlong)|float|double)[1-4]", re.ASCII)
+_NUMBER = re.compile(
+    r"(\d{1,20})([uU]?[lL]{0,2})|\d{1,5}\.\d{1,5}[fF]?|\d{1,2}[eE][+-]?\d{1,2}|0x[0-9a-fA-F]{1,4}", re.ASCII
+)
+_UNNAMED = re.compile(r"<unnamed>::|\(anonymous namespace\)::|\{anonymous\}::")
+# Operators that torch's compiler fuses, as they appear in the kernel's name.
+_TRITON = re.compile(r"triton_(?:poi|red|per|tem|for|mm|bmm|flex_attention\w*)(?:_fused_?(\w*?))?(?:_\d{1,4})?")
+_OPERATOR_WORDS_WORDS = (
+    "abs add addmm all amax amin any arange argmax as at attention backward baddbmm bernoulli bmm bool bitwise and or "
+    "cat clamp clone constant conv convolution copy cos cumsum detach div dropout embedding eq exp expand flex fill "
+    "full gather ge gelu glu group grad gt index inductor iota isinf isnan le layer log logical logsumexp like lift "
+    "lt masked max mean min mm mul native ne neg new nd norm not ones pad permute pow prod put rand randn reciprocal "
+    "relu repeat rms rsqrt rsub scalar scaled scatter select sigmoid silu sin slice sort split sqrt squeeze stack std "
+    "sub sum t tanh tensor threshold to topk transpose tril triu unsafe unsqueeze update var view where zeros "
+    "softmax nll loss forward reduce scan lookup prims convert element type"
+)
+_OPERATOR_WORDS = frozenset(_OPERATOR_WORDS_WORDS.split())
+_LIBRARIES_WORDS = (
+    "cuda cudart cublas cublasLt cudnn cudnn_graph cudnn_ops cudnn_cnn cudnn_adv cudnn_heuristic cudnn_ext "
+    "cudnn_engines_precompiled cudnn_engines_runtime_compiled cudnn_cnn_infer cudnn_cnn_train cudnn_ops_infer "
+    "cudnn_ops_train cudnn_adv_infer cudnn_adv_train cufft cufftw cufile cupti curand cusolver cusolverMg "
+    "cusparse cusparseLt cudss nccl nvJitLink nvToolsExt nvidia-ml nvrtc nvrtc-builtins nvshmem_host nvinfer "
+    "nvonnxparser nvperf_host torch torch_cpu torch_cuda torch_python torch_global_deps torch_cuda_linalg c10 "
+    "c10_cuda shm caffe2_nvrtc ToolsInjection64 gomp-a34b3233 gomp dl pthread rt m c z numa ibverbs mlx5 rdmacm"
+)
+_LIBRARIES = "|".join(map(re.escape, _LIBRARIES_WORDS.split()))
+_CALL = re.compile(
+    r"(CUPTI|CUDA|NVTX|OS runtime libraries):?( (profiling|early|extension|initialization"
+    r"|data|flush|on|cuInit|finished|context|created|process|exit|memory|allocation|Instrumentation|Resource|Management"
+    r"|Buffer|Overhead|driver|compiler|runtime)){1,10}|TLS allocation|Chunk Allocation|GpuMetrics"
+    rf"|Unknown|dlclose|dlopen\((lib({_LIBRARIES})(\.so|\.alt\.so)(\.\d{{1,3}}){{0,3}}|NULL)\)"
+    r"|Graph(Exec)?( Node)? (Creation|Clon(e|ing)|Destruction|Update|Instantiation)",
+    re.ASCII,
+)
+_NCCL_WORDS = (
+    "AllReduce AllGather ReduceScatter Broadcast Bcast Reduce Send Recv AlltoAll AllToAll Gather Scatter "
+    "GroupStart GroupEnd GroupSimulateEnd GetVersion GetUniqueId CommInitRank CommInitRankConfig "
+    "CommInitRankScalable CommInitAll CommSplit CommFinalize CommDestroy CommAbort CommShrink CommGetAsyncError "
+    "CommCount CommCuDevice CommUserRank CommRegister CommDeregister CommWindowRegister CommWindowDeregister "
+    "MemAlloc MemFree RedOpCreatePreMulSum RedOpDestroy"
+)
+_NCCL = frozenset(f"nccl{name}" for name in _NCCL_WORDS.split())
+_COLLECTIVE = (
+    r"_?(all_?reduce|all_?gather|reduce_?scatter|broadcast|reduce|gather|scatter|all_?to_?all|barrier|send|recv)"
+    r"(_(base|into_tensor|tensor|coalesced|oop|single|sparse)){0,3}_?"
+)
+_RANGE = re.compile(
+    r"nsysprof \d{1,3}(\.\d{1,3}){0,2}(\.?(dev|rc|a|b)\d{1,3})?"
+    r"|NCCL|CCCL|CUB|Thrust|cuBLAS|cuDNN|cuSPARSE|cuFFT|NVSHMEM|PyTorch|TensorRT|NVTX"
+    rf"|(c10d|nccl|gloo)::?{_COLLECTIVE}( \d{{1,5}}(<-|->)\d{{1,5}})?|ProfilerStep#\d{{1,6}}"
+    r"|Optimizer\.(step|zero_grad)#(SGD|Adam|AdamW|Adagrad|Adadelta|RMSprop|NAdam|RAdam|LBFGS)\.(step|zero_grad)"
+    r"|(forward|backward|fwd|bwd|optim(izer)?([ _]step)?|zero_grad|loss|step|iter(ation)?|epoch|batch|layer|block|rank"
+    r"|warm[-_ ]?up|train(ing)?|eval(uation)?|validation|inference|prefill|decode|attention|attn|mlp|ffn|copy|sample"
+    r"|data|init|setup|run|main|test|replays?|eager|capture|alloc|free|touch|again|back)[ _#:-]{0,2}\d{0,6}",
+    re.ASCII,
+)
+_EVALUATED = "autograd::engine::evaluate_function: "
+# Suffixes that emit_nvtx appends.
+_NUMBERED = re.compile(r"(, (seq|op_id) = \d{1,12}){1,2}$")
+_LONGEST = 20_000  # characters; template instances reach some thousands
+
+
+@cache
+def public_backends() -> frozenset[str]:
+    """Return torch's backends and those that nsysprof registers. A backend of another package counts as the user's."""
+    own = (name for name, point in registered_backends().items() if point.dist and point.dist.name == "nsysprof")
+    return frozenset((*BACKENDS, *own))
+
+
+def is_public_kernel(name: str) -> bool:
+    """Return whether the (demangled) name of a kernel or operator has only identifiers of known libraries."""
+    if len(name) > _LONGEST:
+        return False
+    fused = _TRITON.fullmatch(name)
+    if fused:
+        return all(word in _OPERATOR_WORDS or (len(word) < 4 and word.isdigit()) for word in _parts(fused[1] or ""))
+    plain = _UNNAMED.sub("", name).replace("...", "")  # "..." is a pack of parameters
+    words = list(_WORD.finditer(plain))
+    numbers = [_NUMBER.fullmatch(word.group()) for word in words]
+    named = [word for word, number in zip(words, numbers, strict=True) if not number]
+    small = all(_says_nothing(number) for number in numbers if number)
+    return bool(named) and small and all(_is_public_identifier(plain, word) for word in named)
+
+
+def _parts(name: str) -> list[str]:
+    return [word for word in name.split("_") if word]
+
+
+def _says_nothing(number: re.Match[str]) -> bool:
+    """Return whether a template argument is a size or a flag, which reveals nothing.
+
+    Large numbers other than powers of two may be secret.
+    """
+    if number[1] is None:
+        return True
+    value = int(number[1])
+    return value < 100_000 or any((value + near).bit_count() == 1 for near in (-1, 0, 1))
+
+
+def _is_public_identifier(name: str, match: re.Match[str]) -> bool:
+    word = match.group()
+    if not _IDENTIFIER.fullmatch(word):
+        return False
+    parts = word.replace("~", "").split("::")
+    # What follows `Outer<int>::` is a member of what stands before it, and that is judged separately.
+    if name[: match.start()].endswith((">::", ")::", "]::")):
+        return all(map(_is_known, parts))
+    if len(parts) == 1:
+        return _is_known(word)
+    if parts[0] in ("aten", "prim"):
+        return len(parts) == 2 and is_operator(parts[1])
+    return (parts[0] in _NAMESPACES or _is_known(parts[0])) and all(map(_is_known, parts[1:]))
+
+
+def _is_known(word: str) -> bool:
+    return (
+        word in _CPP
+        or word in _NAMESPACES
+        or _PARAMETER.fullmatch(word) is not None
+        or is_library_word(word)
+        or word in _NCCL
+    )
+
+
+def is_public_call(name: str) -> bool:
+    """Return whether an API call, or the name of a profiler's overhead, contains no name of the user's."""
+    return is_cuda_call(name) or name in _NCCL or _CALL.fullmatch(name) is not None
+
+
+def is_public_range(name: str, backends: frozenset[str]) -> bool:
+    """Return whether a range (or a domain or category) has a library's name or ours, or reveals nothing."""
+    parsed = parse_range(name)
+    if parsed is not None:
+        return parsed.backend in backends
+    plain = _NUMBERED.sub("", name)
+    if plain.startswith(("aten::", "prim::")):
+        return is_operator(plain.partition("::")[2])
+    node = plain.removeprefix(_EVALUATED).removeprefix("torch::autograd::")
+    return plain in _NCCL or is_autograd_node(node) or _RANGE.fullmatch(plain) is not None
+
+
+_FILES = ("library_names.txt", "library_names_by_hand.txt")
+# The words in generated kernel names. Every part of such a name must be one of these, a size, a type or a layout.
+_PARTS_WORDS = (
+    "cutlass cutlass3x simt tensorop wmma wgmma gemm sgemm dgemm hgemm cgemm zgemm igemm gemv fprop dgrad wgrad "
+    "conv convolution nhwc nchw ndhwc implicit explicit winograd volta turing ampere ada hopper blackwell maxwell "
+    "pascal xmma cudnn generated fort native sdpa flash bprop knob cga kernel infer fusion cublas ffma dmma hmma "
+    "imma tilesize stage warpsize warpgroupsize aligna alignb alignc align execute split splitk slicek streamk "
+    "relu bias gelu epilogue interior indexed optimized analytic scalar vector small medium large nvjet coop vec "
+    "bz fmha forward backward aligned notaligned seqaligned dropout rf gmem smem sm nccl ncclDevKernel ncclKernel "
+    "AllReduce AllGather ReduceScatter Broadcast Reduce SendRecv AllToAll Sum Prod Min Max MinMax PreMulSum "
+    "SumPostDiv RING TREE NVLS NVLSTREE COLLNET CHAIN DIRECT PAT LL SIMPLE tile unroll noncached block warp "
+    "specialized cooperative pingpong mixed input SIGMOID UNIFORM SATURATE MMA GMMA SM unspecialized persistent "
+    "lds ldg ldsm bias grouped group batched strided splitK triangular trmm trsm syrk herk symm hemm"
+)
+_PARTS = sorted(_PARTS_WORDS.split(), key=len, reverse=True)
+_SIZE = r"(?:\d{1,4}(?:x\d{1,4}){0,3})"
+_TYPE = r"(?:bf16|tf32|[fsu](?:4|8|16|32|64)|e4m3|e5m2|e2m1|nvf4|fp8|fp16|fp32|i8|b1)"
+_PART = re.compile(
+    rf"(?:(?:{'|'.join(_PARTS)}){_SIZE}?x?)+|{_SIZE}|[a-z]|(?:{_TYPE}){{1,4}}|[nt]{{1,3}}|[NTC]{{1,3}}|(?:[hstdqobi]{{2}})?[hstd][sdhi][hstdo]"
+    rf"|[shdczi]?\d{{2,6}}(?:gemm|fprop|dgrad|wgrad)|[shdczi](?:gemm|fprop|dgrad|wgrad|conv)|\dx|coop[AB]|k\d{{1,5}}"
+    rf"|tensorop[shdczi]\d{{2,6}}(?:gemm|fprop|dgrad|wgrad)?|[shdczi]\d{{2,6}}[a-z]?|(?:{_TYPE}){{1,3}}gemm"
+)
+_FIRST = re.compile(
+    r"sm\d{2,3}|ampere|volta|turing|hopper|maxwell|pascal|ada|blackwell|cutlass\d?x?|cudnn|nvjet|fmha|implicit|explicit"
+    r"|winograd|nccl(Dev)?Kernel|MMA|GMMA|SM\d{2,3}"
+)
+# Functions of at::native that contain a kernel, and its functors, are named after the operator.
+_OF_OPERATOR = re.compile(
+    r"(?P<operator>[a-z_][a-z0-9_]*?)_?(kernel|backward_kernel|forward_kernel|out|stub|cuda|impl)"
+    r"(_(kernel|cuda|impl|template|out|gpu|frame|nocast|vec|functor)){0,3}_?"
+)
+_OF_FUNCTOR = re.compile(
+    r"(?P<operator>[A-Z][A-Za-z0-9]*?)(Functor|Op|Ops|CUDAKernel|KernelImpl|CUDAKernelImpl|Backward)_?"
+)
+
+
+@cache
+def _names() -> dict[str, frozenset[str]]:
+    names_by_section: dict[str, set[str]] = {}
+    for name in _FILES:
+        section = "words"
+        for line in files("nsysprof.bundle").joinpath(name).read_text(encoding="utf-8").splitlines():
+            if line.startswith("["):
+                section = line.strip("[]")
+            elif line and not line.startswith("#"):
+                names_by_section.setdefault(section, set()).add(line)
+    return {section: frozenset(names) for section, names in names_by_section.items()}
+
+
+def is_operator(name: str) -> bool:
+    """Return whether an ATen operator has this name, without its namespace."""
+    return name in _names()["aten"] or name.removesuffix("_") in _names()["aten"]
+
+
+def is_autograd_node(name: str) -> bool:
+    """Return whether torch's autograd has a node of this name."""
+    return name in _names()["autograd"]
+
+
+def is_cuda_call(name: str) -> bool:
+    """Return whether CUDA's runtime or driver has a function of this name, apart from its version suffix."""
+    return re.sub(r"(_v\d{1,5}){0,2}(_ptsz|_ptds)?$", "", name) in _names()["cuda"] or name in _names()["cuda"]
+
+
+def is_library_word(word: str) -> bool:
+    """Return whether a library declares a type, namespace or kernel of this name, or generates such names."""
+    return word in _names()["words"] or _is_generated(word) or _is_of_operator(word)
+
+
+@cache
+def _is_generated(word: str) -> bool:
+    parts = [part for part in word.split("_") if part]
+    return bool(parts) and len(word) < 300 and bool(_FIRST.fullmatch(parts[0])) and all(map(_PART.fullmatch, parts[1:]))
+
+
+@cache
+def _is_of_operator(word: str) -> bool:
+    for pattern in (_OF_OPERATOR, _OF_FUNCTOR):
+        match = pattern.fullmatch(word)
+        if match and is_operator(_snake(match["operator"])):
+            return True
+    return False
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()

@@ -1,0 +1,253 @@
+"""Draw a bench (latency, throughput, scaling: a line for each backend) and the best backend of each shape."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from nsysprof.attention.shape import varied_columns
+from nsysprof.report.figures.drawing_style import BACKEND_COLORS, INK, SOFT, new_figure, quieten
+from nsysprof.report.formats.escape import clean, escape_mathtext
+from nsysprof.report.wording import shape_label
+from nsysprof.results.roof import known
+from nsysprof.units import format_factor, format_ns, format_rate
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_OTHERS = ("#7B3294", "#6b7683", "#F0E442", "#8c510a", "#01665e", "#999999")
+_MARKERS = "osD^vPX*"
+_AXES = {"seq": "sequence length", "batch": "batch", "heads": "heads", "head_dim": "head dimension"}
+_MOST_PANELS = 9
+
+
+def draw_latency(table: pd.DataFrame) -> Figure | None:
+    """Draw medians with their 95 % intervals on logarithmic axes. Return None without a measured cell."""
+
+    def draw(axes: Axes, x: list[float], rows: pd.DataFrame, **style: Any) -> None:
+        middle = rows["median_ns"].astype(float) / 1e3
+        low = middle - rows["low_ns"].astype(float).fillna(rows["median_ns"].astype(float)) / 1e3
+        high = rows["high_ns"].astype(float).fillna(rows["median_ns"].astype(float)) / 1e3 - middle
+        errors = [low.clip(lower=0), high.clip(lower=0)]
+        axes.errorbar(x, middle, yerr=errors, capsize=2.5, linewidth=1.4, markersize=4.5, **style)
+
+    return _draw(table, "median latency (us, log), 95 % interval", draw, log=True)
+
+
+def draw_throughput(table: pd.DataFrame, ceilings: Mapping[str, Any]) -> Figure | None:
+    """Draw FLOP/s by formula, with the rate of a large matrix product on this device. Return None without a cell."""
+
+    def draw(axes: Axes, x: list[float], rows: pd.DataFrame, **style: Any) -> None:
+        middle = rows["flops_per_s"].astype(float) / 1e12
+        scale = rows["median_ns"].astype(float)
+        low = middle - middle * scale / rows["high_ns"].astype(float).fillna(scale)
+        high = middle * scale / rows["low_ns"].astype(float).fillna(scale) - middle
+        errors = [low.clip(lower=0), high.clip(lower=0)]
+        axes.errorbar(x, middle, yerr=errors, capsize=2.5, linewidth=1.4, markersize=4.5, **style)
+
+    figure = _draw(table, "TFLOP/s by formula", draw, log=False)
+    dtypes = list(table["dtype"].unique())
+    top = (ceilings.get("flops") or {}).get(dtypes[0]) if len(dtypes) == 1 else None
+    if figure is None or top is None:
+        return figure
+    for axes in figure.axes:
+        axes.axhline(top / 1e12, color=INK, linewidth=0.9, linestyle=(0, (4, 3)))
+        text = f"matrix product here, {dtypes[0]}: {top / 1e12:.3g}"
+        where = (0.01, top / 1e12)
+        axes.annotate(text, where, xycoords=("axes fraction", "data"), fontsize=8, va="bottom", color=INK)
+        axes.set_ylim(0, top / 1e12 * 1.12)
+    return figure
+
+
+def draw_scaling(table: pd.DataFrame) -> Figure | None:
+    """Draw the time of a billion operations along each varied size: flat where cost grows as the work does."""
+
+    def draw(axes: Axes, x: list[float], rows: pd.DataFrame, **style: Any) -> None:
+        work = rows["flops"].astype(float) / 1e6  # billions of operations, and ns in a us
+        middle = rows["median_ns"].astype(float) / work
+        low = middle - rows["low_ns"].astype(float).fillna(rows["median_ns"].astype(float)) / work
+        high = rows["high_ns"].astype(float).fillna(rows["median_ns"].astype(float)) / work - middle
+        errors = [low.clip(lower=0), high.clip(lower=0)]
+        axes.errorbar(x, middle, yerr=errors, capsize=2.5, linewidth=1.4, markersize=4.5, **style)
+
+    return _draw(table, "us for 10⁹ operations (log)", draw, log=True)
+
+
+def _draw(table: pd.DataFrame, label: str, draw: Any, *, log: bool) -> Figure | None:
+    timed = table[table["median_ns"].notna()]
+    if len(timed) == 0:
+        return None
+    along = next((column for column in _AXES if timed[column].nunique() > 1), "seq")
+    rest = [column for column in varied_columns(timed) if column != along and timed[column].nunique() > 1]
+    panels = list(timed.groupby(rest, sort=True, dropna=False)) if rest else [((), timed)]
+    columns = min(3, len(panels))
+    shown = panels[:_MOST_PANELS]
+    height = -(-len(shown) // columns)
+    figure = new_figure(2.9 * height + (0.9 if columns > 1 else 1.2))
+    grid = figure.subplots(height, columns, squeeze=False, sharex=True, sharey=True)
+    sizes = sorted(timed[along].unique())
+    backends = list(dict.fromkeys(timed["backend"]))
+    step = (sizes[-1] / sizes[0]) ** 0.006 if len(sizes) > 1 else 1.03
+    for axes, (key, rows) in zip(grid.flat, shown, strict=False):
+        for index, backend in enumerate(backends):
+            mine = rows[rows["backend"] == backend].sort_values(along)
+            if len(mine) == 0:
+                continue
+            color = BACKEND_COLORS.get(backend, _OTHERS[index % len(_OTHERS)])
+            # Side by side, so that intervals of equal medians do not hide each other.
+            shift = step ** (index - (len(backends) - 1) / 2)
+            x = [float(size) * shift for size in mine[along]]
+            name = escape_mathtext(clean(backend, 30))
+            draw(axes, x, mine, color=color, marker=_MARKERS[index % len(_MARKERS)], label=name)
+        _dress(axes, sizes, log)
+        if rest:
+            values = key if isinstance(key, tuple) else (key,)
+            axes.set_title(escape_mathtext(shape_label(rest, values)), fontsize=9, loc="left", color=INK)
+    for axes in list(grid.flat)[len(shown) :]:
+        axes.set_visible(False)
+    # A backend that cannot run the first panel's shapes is drawn in others.
+    drawn = {name: handle for axes in grid.flat for handle, name in zip(*axes.get_legend_handles_labels(), strict=True)}
+    more = f"; {len(shown)} of {len(panels)} panels, all rows are in results.csv" if len(panels) > len(shown) else ""
+    columns = min(7, len(drawn))
+    figure.legend([*drawn.values()], [*drawn], loc="outside upper left", ncols=columns, fontsize=9, frameon=False)
+    figure.supxlabel(f"{_AXES[along]} (log){more}", fontsize=10, color=INK)
+    figure.supylabel(label, fontsize=10, color=INK)
+    return figure
+
+
+def _dress(axes: Axes, sizes: list[Any], log: bool) -> None:
+    axes.set_xscale("log", base=2)
+    axes.set_xticks([float(size) for size in sizes], [f"{size}" for size in sizes])
+    axes.minorticks_off()
+    if len(sizes) == 1:
+        axes.set_xlim(float(sizes[0]) / 2, float(sizes[0]) * 2)
+    if log:
+        from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+
+        axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,g}"))
+        axes.yaxis.set_minor_formatter(NullFormatter())
+    quieten(axes)
+    axes.grid(axis="y", color=SOFT, linewidth=0.5)
+
+
+_OTHER_WINNERS = ("#7B3294", "#6b7683", "#8c510a", "#01665e")
+_UNDECIDED = ("tie", "inconclusive")
+_TIE = "#e3e7ec"
+_UNKNOWN = "#ffffff"
+_MOST_HEAT_MAPS = 12
+
+
+def draw_winners(winners: pd.DataFrame) -> Figure | None:
+    """Draw a heat map: the best backend's colour, and how much longer the next one takes. Ties are grey.
+
+    Return None where no shape has a winner.
+    """
+    if len(winners) == 0:
+        return None
+    across = "seq"
+    down = next((column for column in ("batch", "heads", "head_dim") if winners[column].nunique() > 1), "batch")
+    rest = [c for c in varied_columns(winners) if c not in (across, down) and winners[c].nunique(dropna=False) > 1]
+    panels = list(winners.groupby(rest, sort=True, dropna=False)) if rest else [((), winners)]
+    shown = panels[:_MOST_HEAT_MAPS]
+    columns = min(2 if winners[across].nunique() > 3 else 3, len(shown))
+    lines = -(-len(shown) // columns)
+    rows = winners[down].nunique()
+    figure = new_figure(0.9 + lines * (0.55 + 0.56 * max(2, rows)))
+    grid = figure.subplots(lines, columns, squeeze=False)
+    colors = _colors(winners)
+    for axes, (key, cells) in zip(grid.flat, shown, strict=False):
+        _draw_panel(axes, cells, across, down, colors)
+        if rest:
+            values = key if isinstance(key, tuple) else (key,)
+            axes.set_title(escape_mathtext(shape_label(rest, values)), fontsize=9, loc="left", color=INK)
+    for axes in list(grid.flat)[len(shown) :]:
+        axes.set_visible(False)
+    from matplotlib.patches import Patch
+
+    won = set(winners[~winners["verdict"].isin(_UNDECIDED)]["backend"])
+    handles = [Patch(color=c, label=escape_mathtext(clean(n, 30))) for n, c in colors.items() if n in won]
+    handles.append(Patch(color=_TIE, label="tie or undecided"))
+    figure.legend(handles=handles, loc="outside upper left", ncols=min(7, len(handles)), fontsize=9, frameon=False)
+    more = f"; {len(shown)} of {len(panels)} panels, all rows are in winners.csv" if len(panels) > len(shown) else ""
+    figure.supxlabel(
+        f"by how much or how many times the next slower backend takes longer; grey: a tie{more}", fontsize=9, color=INK
+    )
+    return figure
+
+
+def _colors(winners: pd.DataFrame) -> dict[str, str]:
+    names = [name for name in dict.fromkeys(winners["backend"]) if name]
+    others = iter(_OTHER_WINNERS * len(names))
+    return {name: BACKEND_COLORS[name] if name in BACKEND_COLORS else next(others) for name in names}
+
+
+def _draw_panel(axes: Axes, cells: pd.DataFrame, across: str, down: str, colors: dict[str, str]) -> None:
+    from matplotlib.patches import Rectangle
+
+    xs, ys = sorted(cells[across].unique()), sorted(cells[down].unique())
+    for row in cells.to_dict("records"):
+        x, y = xs.index(row[across]), ys.index(row[down])
+        tie = row["verdict"] in _UNDECIDED
+        color = _UNKNOWN if not row["backend"] else _TIE if tie else colors[row["backend"]]
+        axes.add_patch(Rectangle((x - 0.48, y - 0.46), 0.96, 0.92, facecolor=color, linewidth=0))
+        axes.annotate(_cell_text(row), (x, y), ha="center", va="center", fontsize=7.5, color=INK if tie else "white")
+    axes.set_xlim(-0.5, len(xs) - 0.5)
+    axes.set_ylim(len(ys) - 0.5, -0.5)
+    axes.set_xticks(range(len(xs)), [f"S={x}" if across == "seq" else str(x) for x in xs], fontsize=8)
+    axes.set_yticks(range(len(ys)), [f"{down}={y}" for y in ys], fontsize=8)
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+
+
+def _cell_text(row: dict[Any, Any]) -> str:
+    margin = known(row["margin"])
+    if row["verdict"] in _UNDECIDED:
+        names = sorted([str(row["backend"]), *str(row["tied"]).split(", ")])
+        lines = [clean(name, 14) for name in names[:3]] + (["…"] if len(names) > 3 else [])
+    else:
+        lines = []
+    if margin is None:
+        return "\n".join(lines)
+    # Nobody reads a surplus of thousands of percent.
+    return "\n".join([*lines, f"{100 * (margin - 1):+.0f} %" if margin < 2 else format_factor(margin)])
+
+
+def describe_bench(table: pd.DataFrame, column: str, what: str, unit: str) -> str:
+    """Return the best and the worst case of a bench.
+
+    column: what is compared.
+    what: its name.
+    unit: ns, or the unit of a rate, for which more is better.
+    """
+    rows = table[table[column].notna()].sort_values(column, ascending=unit == "ns", kind="stable")
+    text = f"{what} of {len(rows)} cases"
+    if not len(rows):
+        return f"{text}."
+    ends = [rows.iloc[0], *([rows.iloc[-1]] if len(rows) > 1 else [])]
+    said = [f"{row['case']} {_value(float(row[column]), unit)}" for row in ends]
+    return f"{text}, from the best to the worst: {' to '.join(said)}."
+
+
+def describe_scaling(table: pd.DataFrame) -> str:
+    """Return which cases take the least and the most time for equal work."""
+    timed = table[table["median_ns"].notna() & (table["flops"] > 0)]
+    cost = timed.assign(cost_ns=timed["median_ns"].astype(float) / (timed["flops"].astype(float) / 1e9))
+    return describe_bench(cost, "cost_ns", "Time for a billion operations", "ns")
+
+
+def describe_winners(winners: pd.DataFrame) -> str:
+    """Return for how many shapes each backend is the best, and for how many there is no best."""
+    undecided = winners["verdict"].isin(("tie", "inconclusive"))
+    counts = winners[~undecided]["backend"].value_counts()
+    said = [f"{name} for {count}" for name, count in counts.items()]
+    said += [f"none for {int(undecided.sum())}"] if undecided.any() else []
+    return f"The best backend of each of {len(winners)} shapes: {', '.join(said)}." if said else "No shape has a best."
+
+
+def _value(value: float, unit: str) -> str:
+    return format_ns(value) if unit == "ns" else format_rate(value, unit)

@@ -1,1 +1,0 @@
-"""Define what all figures share: colours, axes, dark variants, and where labels are placed."""

@@ -1,1 +1,0 @@
-"""Make the data and the lanes of the interactive timelines in report pages."""

@@ -1,0 +1,1 @@
+"""Compose what each command says and writes: one module for each topic."""

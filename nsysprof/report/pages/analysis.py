@@ -1,0 +1,425 @@
+"""Compose the report of `analyze` about one trace: overview, findings, idle time, tables, method and notes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from nsysprof.notes import Note
+from nsysprof.report.document import (
+    Bars,
+    Cell,
+    Chart,
+    Column,
+    Figure,
+    Item,
+    Lines,
+    Notes,
+    Paragraph,
+    Part,
+    Ranking,
+    Report,
+    Section,
+    Segment,
+    StackedBar,
+    Table,
+    Unit,
+    make_table,
+)
+from nsysprof.report.pages.cases import (
+    case_table,
+    comparison_table,
+    counter_table,
+    limit_lines,
+    reason_lines,
+    verdict_lines,
+)
+from nsysprof.report.pages.memory import memory_parts
+from nsysprof.report.pages.method import coverage_line, environment_table, method_lines
+from nsysprof.report.pages.range_rows import step_label
+from nsysprof.report.pages.recording import recording_cost_table
+from nsysprof.report.pages.trace_tables import (
+    api_table,
+    collective_table,
+    energy_table,
+    gpu_use_table,
+    kernel_counter_table,
+    kernel_table,
+    memop_table,
+    range_api_table,
+    range_table,
+    stream_table,
+)
+from nsysprof.report.wording import IDLE_WORDS, KERNELS, OPERATORS, Words, words_for
+from nsysprof.results.analysis import Analysis, CaptureRecord
+from nsysprof.results.checks import MissingSource
+from nsysprof.results.findings import LEAST_SHARE, TRACE, Finding, Findings, Idle
+from nsysprof.results.step_times import StepPart, StepTimes
+from nsysprof.units import format_ns
+
+# How many reasons a terminal shows; the files have all of them.
+_MOST_LIMITS = 12
+
+
+def analysis_report(
+    analysis: Analysis,
+    record: CaptureRecord | None,
+    *,
+    figures: Sequence[Figure] = (),
+    timeline: Mapping[str, Any] | None = None,
+) -> Report:
+    """Return the report of one trace.
+
+    record: what a capture folder adds to its trace; None for a trace alone.
+    figures: the figures that were drawn, in order.
+    timeline: the result of timeline_data; None for a report without an interactive timeline.
+    """
+    words, tier = words_for(analysis.trace), tier_of(record)
+    # The cases of a grid do not form one program: their shares of the GPU's time mean nothing.
+    is_grid = record is not None and record.has_cases
+    if record is not None and is_grid:
+        sections = [*verdict_sections(record), *findings_sections(analysis), *case_sections(record, words)]
+    else:
+        sections = [*overview_sections(analysis), *findings_sections(analysis), *step_sections(analysis)]
+    sections += idle_sections(analysis)
+    sections += figure_sections(figures)
+    sections += [Section("Timeline", (Chart(timeline),), in_terminal=False)] if timeline is not None else []
+    sections.append(_trace_section(analysis, tier))
+    sections += [Section("Memory", tuple(memory_parts(analysis.allocator)))] if analysis.allocator is not None else []
+    if analysis.recording_cost:
+        sections.append(Section("", (recording_cost_table(analysis.recording_cost),)))
+    sections.append(_notes_section(analysis, record))
+    sections.append(Section("", (Paragraph(f"Coverage: {coverage_line(analysis)}"),)))
+    sections.append(Section("Method", (Lines(tuple(method_lines(analysis, record))),), in_terminal=False))
+    sections.append(Section("", (environment_table(analysis, record),), in_terminal=False))
+    return Report(record.title if record else analysis.trace.path_name, tuple(sections))
+
+
+def first_report(analysis: Analysis) -> Report:
+    """Return the beginning of a report: what the program does with the GPU, and what to change."""
+    return Report(
+        analysis.trace.path_name, (*overview_sections(analysis), *findings_sections(analysis), *idle_sections(analysis))
+    )
+
+
+def demo_report(analysis: Analysis, about: str) -> Report:
+    """Return what `demo` shows of its analysis: what the trace is about, and the findings. The page has the rest."""
+    first = first_report(analysis)
+    return Report(first.title, (Section("", (Paragraph(about),)), *first.sections))
+
+
+def capture_report(results: pd.DataFrame, environment: Mapping[str, Any], notes: Sequence[Note]) -> Report:
+    """Return what `capture` prints at its end: its cases, and the notes about them.
+
+    results: the columns of results.csv.
+    environment: from the capture's manifest.
+    """
+    record = CaptureRecord("capture", results, dict(environment), "", tuple(notes))
+    words = OPERATORS if environment.get("device") == "cpu" else KERNELS
+    parts: list[Part] = [case_table(record, words), Lines(reason_lines(record)), Notes(record.notes)]
+    return Report(record.title, (Section("", tuple(parts)),))
+
+
+def verdict_sections(record: CaptureRecord) -> Sequence[Section]:
+    """Return which backends are the fastest; nothing where no case can be compared."""
+    verdicts = verdict_lines(record)
+    return [Section("Fastest backends", (Lines(verdicts, is_verdict=True),))] if verdicts else []
+
+
+def case_sections(record: CaptureRecord, words: Words) -> Sequence[Section]:
+    """Return the cases and what limits them."""
+    tier = tier_of(record)
+    traffic = counter_table(record)
+    parts: list[Part] = [
+        with_tier(case_table(record, words), tier),
+        Lines(reason_lines(record)),
+        with_tier(comparison_table(record, words), tier),
+        *([] if traffic is None else [with_tier(traffic, tier)]),
+    ]
+    sections = [Section("", tuple(parts))]
+    limits = limit_lines(record)
+    if limits:
+        sections.append(Section("What limits each case", (Lines(limits, terminal_lines=_MOST_LIMITS),)))
+    return sections
+
+
+def figure_sections(figures: Sequence[Figure]) -> list[Section]:
+    """Return the section of figures; nothing where none was drawn."""
+    return [Section("Figures", tuple(figures), in_terminal=False)] if figures else []
+
+
+def _trace_section(analysis: Analysis, tier: str) -> Section:
+    tables = (
+        range_table(analysis), stream_table(analysis), kernel_table(analysis), kernel_counter_table(analysis),
+        collective_table(analysis), gpu_use_table(analysis),
+        energy_table(analysis), memop_table(analysis), api_table(analysis),
+        range_api_table(analysis),
+    )  # fmt: skip
+    return Section("", tuple(with_tier(table, tier) for table in tables if table is not None))
+
+
+def _notes_section(analysis: Analysis, record: CaptureRecord | None) -> Section:
+    notes: tuple[Note, ...] = tuple(dict.fromkeys((*(record.notes if record else ()), *analysis.notes)))
+    return Section("Notes", (Notes(notes),))
+
+
+_WORDS = {
+    MissingSource.COUNTERS: "no hardware counters",
+    MissingSource.DRAM_SAMPLES: "DRAM not sampled",
+    MissingSource.COUNTERS_OF_THIS_GPU: "no hardware counters of this GPU",
+    MissingSource.NSYS: "traced by torch, not nsys",
+}
+
+
+def tier_of(record: CaptureRecord | None) -> str:
+    """Return which sources are missing, in words; "" where none is.
+
+    A source counts as missing if at least one case has no data from it.
+    """
+    if record is None:
+        return ""
+    counted = record.results["counted_kernels"].notna().any()
+    missing = dict.fromkeys(source for source in record.missing if not (source is MissingSource.COUNTERS and counted))
+    return ", ".join(_WORDS[source] for source in missing)
+
+
+def with_tier(table: Table, tier: str) -> Table:
+    """Return the table under a title that says what is missing."""
+    return replace(table, title=f"{table.title}: lower tier, {tier}") if tier else table
+
+
+_NO_STACKS = "No lines of code are known, because no stacks were recorded: nsysprof capture --stacks -- PROGRAM"
+
+
+def findings_sections(analysis: Analysis) -> list[Section]:
+    """Return the findings, the most valuable one first, or why they are unknown; nothing where no GPU was used."""
+    if analysis.findings is not None:
+        return [_findings(analysis.findings)]
+    if not analysis.no_findings:
+        return []
+    text = f"Findings are unknown, because {analysis.no_findings}."
+    return [Section("Findings", (Lines((text,), is_verdict=True),))]
+
+
+def idle_sections(analysis: Analysis) -> list[Section]:
+    """Return the idle time by cause; nothing where it is unknown."""
+    return [] if analysis.idle is None else [Section("", (idle_table(analysis.idle),))]
+
+
+def _findings(findings: Findings) -> Section:
+    step = "the trace" if findings.per == TRACE else step_label(findings.per)
+    whole = f"{format_ns(findings.step_ns)} of {step}.{_what_was_replayed(findings)}"
+    if not findings.items:
+        text = f"Nothing was found above {100 * LEAST_SHARE:g} % of the {whole}"
+        return Section("Findings", (Lines((text,), is_verdict=True),))
+    text = f"Together these changes save about {format_ns(findings.together_ns)} of the {whole}"
+    title = "saved" if findings.per == TRACE else "saved per step"
+    ranking = Ranking(tuple(map(_item, findings.items)), title, Unit.NS, "findings.csv")
+    after = () if findings.has_stacks else (Lines((_NO_STACKS,)),)
+    return Section("Findings", (Lines((text,), is_verdict=True), ranking, *after))
+
+
+def _what_was_replayed(findings: Findings) -> str:
+    """Return a sentence about the part of the program that the savings come from, where it is not typical."""
+    if findings.are_typical:
+        return ""
+    took = format_ns(findings.recorded_ns)
+    if findings.per == TRACE:
+        return f" The savings are computed on {took} of it: the process that works most, from its first call on."
+    if findings.first_step == findings.last_step:
+        return f" The savings are computed on step {findings.first_step}, which took {took}."
+    steps = f"{findings.first_step} to {findings.last_step}"
+    return f" The savings are computed on steps {steps}, which took {took} on average."
+
+
+def _item(finding: Finding) -> Item:
+    amount = Cell(finding.saving_ns, low=finding.saving_low_ns, high=finding.saving_high_ns)
+    share = finding.location_share_pct
+    line = finding.location if share is None else f"{finding.location} ({share:.0f} % of its samples)"
+    where = " at ".join(part for part in (finding.range, line) if part)
+    return Item(finding.code, where, amount, finding.text, finding.next_step)
+
+
+def idle_table(idle: Idle) -> Table:
+    """Return the idle time of each device by cause, the largest first. The rows add up to all its idle time."""
+    totals = {device.device_id: device for device in idle.devices}
+    whole = idle.table[(idle.table["range"] == "").to_numpy(dtype=bool)]
+    whole = whole.sort_values(["device_id", "idle_ns"], ascending=[True, False], kind="stable")
+    rows = [
+        (
+            str(row["device_id"]),
+            row["cause"],
+            int(row["idle_ns"]),
+            100 * row["idle_ns"] / totals[row["device_id"]].span_ns if totals[row["device_id"]].span_ns else None,
+            int(row["count"]),
+        )
+        for row in whole.to_dict("records")
+    ]
+    columns = (
+        Column("device"),
+        Column("cause"),
+        Column("idle", Unit.NS),
+        Column("of the device's time", Unit.SHARE),
+        Column("gaps", Unit.COUNT, drop=1),
+    )
+    return make_table("Idle time by cause", columns, rows, source="idle.csv")
+
+
+# The most causes of idle time that the sentence names, and the least share of a step to name one (percent).
+_MOST_CAUSES, _LEAST_PCT = 3, 1.0
+_MOST_DEVICES = 8
+# The category of collectives, and the least share of a step without other work to say so (percent).
+_COLLECTIVES, _LEAST_WAITING_PCT = "nccl", 10.0
+# More bars than this are thinner than two pixels.
+_MOST_BARS = 400
+_MOST_SLOW = 3
+
+
+def overview_sections(analysis: Analysis) -> list[Section]:
+    """Return the overview; nothing where it is unknown when the GPU worked, or where no GPU did."""
+    times = _times_of_gpu(analysis)
+    if times is None:
+        return []
+    devices = times.devices[:_MOST_DEVICES]
+    lines = [_busy_line(times, device, several=len(devices) > 1) for device in devices]
+    if times.are_steps:
+        lines += [_step_line(times), *_slow_lines(times)]
+    # The findings follow, and should be seen without a scroll: the bars of several devices stand behind them.
+    bars = _stacked_bars(times) if len(devices) == 1 else []
+    return [Section("Overview", (Lines(tuple(lines), is_verdict=True), *bars))]
+
+
+def step_sections(analysis: Analysis) -> list[Section]:
+    """Return the time of each step, and the bars of several devices; nothing where neither is known."""
+    times = _times_of_gpu(analysis)
+    if times is None:
+        return []
+    parts: list[Part] = [*(_stacked_bars(times) if len(times.devices) > 1 else [])]
+    if times.are_steps and len(times.steps) > 1:
+        parts.append(_bars(times))
+    return [Section("Steps" if times.are_steps else "Devices", tuple(parts), in_terminal=False)] if parts else []
+
+
+def _times_of_gpu(analysis: Analysis) -> StepTimes | None:
+    return analysis.step_times if words_for(analysis.trace).device == "GPU" else None
+
+
+def _stacked_bars(times: StepTimes) -> list[StackedBar]:
+    devices = times.devices[:_MOST_DEVICES]
+    of = "of the trace"
+    if times.are_steps:
+        of = f"of {step_label(times.per)}"
+    names = [f", device {device}" if len(devices) > 1 else "" for device in devices]
+    return [
+        StackedBar(f"Where the time {of} goes{name}", _segments(times, device))
+        for name, device in zip(names, devices, strict=True)
+    ]
+
+
+def _busy_line(times: StepTimes, device: int, *, several: bool) -> str:
+    parts = times.parts_of(device)
+    whole = sum(part.mean_ns for part in parts)
+    busy = sum(part.mean_ns for part in parts if part.is_busy)
+    name = f"GPU {device}" if several else "The GPU"
+    span = "a step" if times.are_steps else "the time from its first to its last work"
+    mean = " on average" if times.are_steps else ""
+    text = f"{name} is busy for {_percent(busy, whole)} of {span}: {format_ns(busy)} of {format_ns(whole)}{mean}"
+    waiting = sum(part.mean_ns for part in parts if part.name == _COLLECTIVES)
+    if 100 * waiting >= _LEAST_WAITING_PCT * whole:
+        text += f", {format_ns(waiting)} of it with nothing but collectives, which may wait for other ranks"
+    text += "."
+    idle = sorted((part for part in parts if not part.is_busy), key=lambda part: -part.mean_ns)
+    shown = [part for part in idle[:_MOST_CAUSES] if 100 * part.mean_ns >= _LEAST_PCT * whole]
+    if not shown:
+        return text
+    causes = "; ".join(f"{_percent(part.mean_ns, whole)} {IDLE_WORDS[part.name]}" for part in shown)
+    return f"{text} Idle: {causes}."
+
+
+def _percent(part: float, whole: float) -> str:
+    share = 100 * part / whole if whole else 0.0
+    return f"{share:.1f} %" if share < 10 else f"{share:.0f} %"
+
+
+def _step_line(times: StepTimes) -> str:
+    walls = times.steady_walls_ns()
+    warmup, slow = int(times.steps["is_warmup"].sum()), int(times.steps["is_slow"].sum())
+    usual = len(walls) - slow
+    text = f"A step takes {format_ns(times.step_ns)}: the mean of {usual:,} steady step{'s' * (usual != 1)}"
+    if len(walls) > 2:
+        points = [format_ns(float(quantile)) for quantile in np.quantile(walls, (0.5, 0.25, 0.75, 0.0, 1.0))]
+        text += f" (median {points[0]}, half of them {points[1]} to {points[2]}, all {points[3]} to {points[4]})"
+    steps = "step" if warmup == 1 else "steps"
+    before = f" {warmup} {steps} before them {'was' if warmup == 1 else 'were'} warm-up." if warmup else ""
+    are = "was unusually slow and does" if slow == 1 else "were unusually slow and do"
+    found_pct = times.found_pct
+    unsure = (
+        ""
+        if found_pct is None
+        else f" No range marks the steps: they are where the same kernels repeat, {found_pct:.0f} % of all kernels."
+    )
+    return f"{text}.{before}" + (f" {slow} {are} not count in the mean." if slow else "") + unsure
+
+
+def _slow_lines(times: StepTimes) -> list[str]:
+    steps = times.steps
+    slow = steps[steps["is_slow"].to_numpy(dtype=bool)].sort_values("wall_ns", ascending=False, kind="stable")
+    if len(slow) == 0:
+        return []
+    texts = [
+        f"{number} ({format_ns(wall)}, {_excess(times, int(number))})"
+        for number, wall in zip(slow["step"].head(_MOST_SLOW), slow["wall_ns"], strict=False)
+    ]
+    more = f" and {len(slow) - _MOST_SLOW} more" if len(slow) > _MOST_SLOW else ""
+    return [f"Slow steps: {', '.join(texts)}{more}. steps.csv says of what each is made."]
+
+
+def _excess(times: StepTimes, step: int) -> str:
+    """Return where most of the additional time of a slow step is, on the busiest device."""
+    part = times.largest_excess(step, times.devices[0])
+    if part.is_busy:
+        return f"{format_ns(part.mean_ns)} more of {part.name}"
+    return f"{format_ns(part.mean_ns)} more idle {IDLE_WORDS[part.name].partition(' (')[0]}"
+
+
+def _segments(times: StepTimes, device: int) -> tuple[Segment, ...]:
+    """Return the parts of a bar: work first, then idle time, each ordered by size."""
+    parts = sorted(times.parts_of(device), key=lambda part: (not part.is_busy, -part.mean_ns))
+    least = sum(part.mean_ns for part in parts) * _LEAST_PCT / 100
+    segments: list[Segment] = []
+    for is_busy, rest in ((True, "other kinds of work"), (False, "idle: other causes")):
+        own = [part for part in parts if part.is_busy is is_busy]
+        small = [part for part in own if part.mean_ns < least]
+        small = small if len(small) > 1 else []
+        segments += [Segment(_label(part), round(part.mean_ns), part.name) for part in own if part not in small]
+        if small:
+            color = "other" if is_busy else "unknown"
+            segments.append(Segment(f"{rest} ({len(small)})", round(sum(part.mean_ns for part in small)), color))
+    return tuple(segments)
+
+
+def _label(part: StepPart) -> str:
+    return part.name if part.is_busy else f"idle: {IDLE_WORDS[part.name].partition(' (')[0]}"
+
+
+def _bars(times: StepTimes) -> Bars:
+    """Return the time of each step. Where there are very many, each bar is the longest of several steps in a row."""
+    steps = times.steps.reset_index(drop=True)
+    size = -(-len(steps) // _MOST_BARS)
+    wall = steps["wall_ns"].to_numpy(dtype=np.int64)
+    rows = [int(low + np.argmax(wall[low : low + size])) for low in range(0, len(steps), size)]
+    chosen = steps.iloc[rows]
+    title = "Time of each step" if size == 1 else f"Time of each step; a bar is the longest of {size} in a row"
+    return Bars(
+        title=title,
+        labels=tuple(f"step {number}" for number in chosen["step"]),
+        values=tuple(map(int, chosen["wall_ns"])),
+        spans=tuple((int(a), int(a + w)) for a, w in zip(chosen["start_ns"], chosen["wall_ns"], strict=True)),
+        usual=times.step_ns,
+        marks={at: "slow" for at, slow in enumerate(chosen["is_slow"]) if slow},
+        faint=frozenset(at for at, warm in enumerate(chosen["is_warmup"]) if warm),
+    )

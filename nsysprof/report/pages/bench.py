@@ -1,0 +1,377 @@
+"""Compose and write what a bench found: latencies, the fastest backends, sweeps, ceilings, and targets to beat."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from nsysprof.attention.shape import varied_columns
+from nsysprof.files.output import write_whole
+from nsysprof.files.written_by import VERSION
+from nsysprof.notes import Note
+from nsysprof.report.document import (
+    Cell,
+    Code,
+    Column,
+    Figure,
+    Lines,
+    Notes,
+    Paragraph,
+    Part,
+    Report,
+    Section,
+    Table,
+    Unit,
+    make_table,
+)
+from nsysprof.report.figure_files import figure_paths, write_figures, write_report
+from nsysprof.report.figures.benches import (
+    describe_bench,
+    describe_scaling,
+    draw_latency,
+    draw_scaling,
+    draw_throughput,
+)
+from nsysprof.report.figures.png import can_draw
+from nsysprof.report.formats.escape import clean
+from nsysprof.report.pages.analysis import figure_sections
+from nsysprof.report.pages.cases import Row, time_name
+from nsysprof.report.pages.method import facts_table
+from nsysprof.report.wording import is_telling, join_names, latency_text, times_as_long
+from nsysprof.results.column_registry.case_columns import BENCH_RESULTS
+from nsysprof.results.column_registry.column import Dtype
+from nsysprof.results.column_registry.csv_table import render_csv
+from nsysprof.results.roof import MOST_PCT, known
+from nsysprof.units import format_rate
+
+_FACTS = (
+    "gpu_name", "gpu_count", "driver_version", "cuda_version", "torch_version", "cudnn_loaded_version",
+    "cublas_loaded_version", "tf32_matmul", "device", "cpu_model", "os", "python_version", "git_commit",
+    "comparable_hash",
+)  # fmt: skip
+_ABLATION_ROWS = (
+    "median [95 %]", "p (Holm), Cliff's delta", "noise floor of this machine", "FLOP/s by formula, of the ceiling",
+    "kernels, DRAM bytes (nsysprof capture, analyze)",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class BenchReport:
+    """The content of a bench's report.
+
+    table: one row for each case.
+    method: one sentence per line.
+    command: the command that measured it.
+    self_check: the result of measuring each case against itself, one sentence per line.
+    extra: a tuner's sections, which follow the verdicts.
+    """
+
+    title: str
+    table: pd.DataFrame
+    floor_pct: float | None
+    floor_pairs: int
+    ceilings: Mapping[str, Any]
+    environment: Mapping[str, Any]
+    notes: Sequence[Note]
+    method: Sequence[str]
+    command: str
+    self_check: Sequence[str] = ()
+    extra: Sequence[Section] = ()
+
+
+def bench_report(bench: BenchReport, figures: Sequence[Figure] = ()) -> Report:
+    """Return the report of a bench.
+
+    figures: the figures that were drawn, in order.
+    """
+    table = bench.table
+    verdicts = Lines(verdict_lines(table), is_verdict=True, document_lines=30)
+    detail: list[Part] = [
+        *sweep_tables(table), ceiling_table(table), Paragraph(_ceilings(bench.ceilings)),
+        target_table(table),
+    ]  # fmt: skip
+    sections = [
+        *bench.extra[:1],
+        Section("", (verdicts, Lines(tuple(bench.self_check)))),
+        *bench.extra[1:],
+        Section("", (latency_table(table), failure_table(table))),
+        *figure_sections(figures),
+        Section("", tuple(detail), in_terminal=False),
+        _ablation(),
+        Section("Notes", (Notes(tuple(bench.notes)),)),
+        Section("Method", (Lines(tuple(bench.method)),), in_terminal=False),
+        _environment(bench),
+    ]
+    return Report(bench.title, tuple(sections))
+
+
+def _environment(bench: BenchReport) -> Section:
+    facts = [(name, str(bench.environment[name])) for name in _FACTS if bench.environment.get(name) is not None]
+    table = facts_table("Environment", [("nsysprof", VERSION), *facts])
+    return Section("", (table, Paragraph("Measured by"), Code(bench.command)), in_terminal=False)
+
+
+def _ceilings(ceilings: Mapping[str, Any]) -> str:
+    flops = ceilings.get("flops") or {}
+    parts = [f"{dtype} matrix product {format_rate(rate, 'FLOP/s')}" for dtype, rate in flops.items()]
+    if ceilings.get("bytes_per_s"):
+        parts.append(f"copy {format_rate(ceilings['bytes_per_s'], 'B/s')} (read and written)")
+    return f"Ceilings measured on this device: {', '.join(parts)}." if parts else "No ceiling was measured."
+
+
+def _ablation() -> Section:
+    columns = (Column("number"), Column("baseline"), Column("changed"), Column("ratio", Unit.QUOTIENT))
+    rows = [(row, "", "", "") for row in _ABLATION_ROWS]
+    parts = (
+        Paragraph("Optimisation: NAME"),
+        Paragraph("Hypothesis: which limit does it lift, and which number shows that limit?"),
+        Paragraph("Change: what differs in the code, and nothing else."),
+        make_table("", columns, rows),
+        Paragraph("Verdict: faster, slower, a tie or inconclusive, by the rule under Method."),
+    )
+    return Section("Template for an ablation", parts, in_terminal=False, is_folded=True)
+
+
+_SWEEPS = (("seq", "Sequence lengths"), ("batch", "Batch sizes"), ("heads", "Heads"), ("head_dim", "Head dimensions"))
+_CSV = "results.csv"
+# "far behind": dropped before there were enough blocks for a test.
+_SLOWER = ("slower", "far behind")
+
+
+def median_cell(row: Row, prefix: str = "") -> Cell:
+    """Return a median with its interval, unless that says nothing."""
+    median, low, high = (known(row[f"{prefix}{part}_ns"]) for part in ("median", "low", "high"))
+    if low is not None and high is not None and not is_telling(low, high):
+        return Cell(median)
+    return Cell(median, low=low, high=high)
+
+
+def latency_table(table: pd.DataFrame) -> Table:
+    """Return one row for each case with its verdict, the best first among cases with equal work."""
+    own, other = _named(table)
+    on_gpu = bool(table["peak_bytes"].notna().any())
+    columns = (
+        Column("case", Unit.NAME),
+        Column(f"{time_name(own, on_gpu=on_gpu)} [95 %]", Unit.NS),
+        Column("verdict"),
+        Column(time_name(other, on_gpu=on_gpu), Unit.NS, drop=5),
+        Column("as CUDA graph", Unit.NS, drop=2),
+        Column("CV", Unit.PERCENT, drop=4),
+        Column("p99 (p95)", Unit.NS, drop=3),
+        Column("samples in blocks", drop=1),
+        Column("by formula", Unit.FLOPS, drop=7),
+        Column("least bytes", Unit.BYTES_PER_S, drop=8),
+        Column("peak memory", Unit.BYTES, drop=6),
+    )
+    rows = [_latency_row(row, other) for row in _in_order(table)]
+    return make_table("Latency", columns, rows, source=_CSV, terminal_rows=1000, document_rows=30)
+
+
+def _named(table: pd.DataFrame) -> tuple[str, str]:
+    """Return which column of the named times is the one that was judged, and which the other."""
+    is_warm = "warm_ns" in table and bool((table["warm_ns"] == table["median_ns"]).any())
+    is_cold = "cold_ns" in table and bool((table["cold_ns"] == table["median_ns"]).any())
+    return ("warm_ns", "cold_ns") if is_warm and not is_cold else ("cold_ns", "warm_ns")
+
+
+def _latency_row(row: Row, other: str) -> tuple[Any, ...]:
+    p99 = known(row["p99_ns"])
+    return (
+        row["case"],
+        median_cell(row),
+        _verdict(row),
+        known(row.get(other)),
+        median_cell(row, "graph_"),
+        known(row["cv_pct"]),
+        known(row["p95_ns"]) if p99 is None else p99,
+        f"{known(row['samples']) or 0:.0f} in {known(row['blocks']) or 0:.0f}",
+        known(row["flops_per_s"]),
+        known(row["bytes_per_s"]),
+        known(row["peak_bytes"]),
+    )
+
+
+def ceiling_table(table: pd.DataFrame) -> Table:
+    """Return how much of the device each case uses, relative to what was measured here and to the datasheet."""
+    columns = {
+        "measured_flops_pct": "of the matrix product here",
+        "datasheet_flops_pct": "of the datasheet's FLOP/s",
+        "measured_bytes_pct": "of the copy here",
+        "datasheet_bytes_pct": "of its bandwidth",
+    }
+    rows = [(row["case"], *(_flagged(known(row[column])) for column in columns)) for row in _timed(table)]
+    titles = (Column("case", Unit.NAME), *(Column(title, Unit.PERCENT) for title in columns.values()))
+    return make_table("Share of the ceilings", titles, rows, source=_CSV, terminal_rows=0, document_rows=30)
+
+
+def sweep_tables(table: pd.DataFrame) -> list[Table]:
+    """Return a table for each dimension that the grid varies: latency, work, and work per time along it."""
+    return [_sweep_table(table, column, title) for column, title in _SWEEPS if table[column].nunique() > 1]
+
+
+def _sweep_table(table: pd.DataFrame, column: str, title: str) -> Table:
+    others = [name for name in ("backend", *varied_columns(table)) if name != column and table[name].nunique() > 1]
+    rows = []
+    timed = table[table["median_ns"].notna()].sort_values([*others, column], kind="stable")
+    for row in timed.to_dict("records"):
+        sequences_per_s = row["batch"] / row["median_ns"] * 1e9
+        rows.append(
+            (
+                ", ".join(f"{name}={row[name]}" for name in others) or str(row["backend"]),
+                row[column],
+                median_cell(row),
+                row["flops_per_s"],
+                row["bytes_per_s"],
+                sequences_per_s,
+                sequences_per_s * row["seq"],
+            )
+        )
+    columns = (
+        Column("of", Unit.NAME),
+        Column(column, Unit.COUNT),
+        Column("median [95 %]", Unit.NS),
+        Column("by formula", Unit.FLOPS),
+        Column("least bytes", Unit.BYTES_PER_S),
+        Column("sequences", Unit.PER_S),
+        Column("tokens", Unit.TOKENS_PER_S),
+    )
+    title = f"{title} (work differs from row to row)"
+    return make_table(title, columns, rows, source=_CSV, terminal_rows=0, document_rows=30)
+
+
+def failure_table(table: pd.DataFrame) -> Table:
+    """Return every case that is not ranked, with its reason."""
+    failed = table[~table["status"].isin(("ok",))]
+    rows = [(row["case"], row["status"], row["reason"]) for row in failed.to_dict("records")]
+    columns = (Column("case", Unit.NAME), Column("status"), Column("reason", Unit.PROSE))
+    return make_table("Not ranked", columns, rows, source=_CSV, terminal_rows=1000, document_rows=30)
+
+
+def target_table(table: pd.DataFrame) -> Table:
+    """Return what a new kernel must reach for each shape for this bench to call it faster."""
+    rows = [
+        (
+            row["case"],
+            median_cell(row),
+            known(row.get("to_beat_ns")),
+            known(row["flops_per_s"]),
+            known(row["peak_bytes"]),
+        )
+        for row in table[table["rank"] == 1].to_dict("records")
+    ]
+    columns = (
+        Column("fastest of its shape", Unit.NAME),
+        Column("median [95 %]", Unit.NS),
+        Column("beaten below", Unit.NS),
+        Column("by formula", Unit.FLOPS),
+        Column("peak memory", Unit.BYTES),
+    )
+    return make_table("What must be beaten", columns, rows, source=_CSV, terminal_rows=0, document_rows=30)
+
+
+def verdict_lines(table: pd.DataFrame) -> tuple[str, ...]:
+    """Return one sentence for each shape."""
+    varied = [name for name in varied_columns(table) if name == "seq" or table[name].nunique() > 1]
+    lines = []
+    ranked = table[table["rank"].notna()]
+    for key, members in ranked.groupby([*varied_columns(table)], sort=False, dropna=False):
+        shape = dict(zip(varied_columns(table), key, strict=True))
+        label = ", ".join(f"{'S' if name == 'seq' else name}={shape[name]}" for name in varied)
+        rows = members.sort_values("rank").to_dict("records")
+        lines.append(f"{label}: {_sentence(rows)}.")
+    return (*lines, *_without_interval(table))
+
+
+def _without_interval(table: pd.DataFrame) -> tuple[str, ...]:
+    """Return why intervals are not shown, and what to do about it."""
+    hidden = [row for row in _timed(table) if known(row["low_ns"]) is not None]
+    hidden = [row for row in hidden if not is_telling(row["low_ns"], row["high_ns"])]
+    if not hidden:
+        return ()
+    processes = min(int(row["processes"]) for row in hidden)
+    one = "one latency" if len(hidden) == 1 else f"{len(hidden)} latencies"
+    return (
+        f"The interval of {one} is not shown: {processes} processes differ so much that it says nothing. Give "
+        f"--processes {processes + 1} or more.",
+    )
+
+
+def _sentence(rows: Sequence[Row]) -> str:
+    best, rest = rows[0], rows[1:]
+    tied = [row["backend"] for row in rest if row["verdict"] == "tie"]
+    unknown = [row["backend"] for row in rest if row["verdict"] in ("inconclusive", "too few processes")]
+    slower = [row for row in rest if row["verdict"] in _SLOWER]
+    text = f"{best['backend']} takes {latency_text(best['median_ns'], known(best['low_ns']), known(best['high_ns']))}"
+    if tied:
+        text += f", a tie with {join_names(tied)}"
+    if unknown:
+        text += f"; not yet told from {join_names(unknown)}"
+    if slower:
+        text += f"; {times_as_long([(row['backend'], row['against_best']) for row in slower])}"
+    return text
+
+
+def _verdict(row: Row) -> Cell:
+    if row["status"] != "ok":
+        return Cell(str(row["status"]))
+    if row["verdict"] in _SLOWER:
+        return Cell(known(row["against_best"]), Unit.FACTOR, remark="as long")
+    return Cell(str(row["verdict"]))
+
+
+def _flagged(percent: float | None) -> Cell:
+    return Cell(percent, remark="(impossible: see notes)" if percent is not None and percent > MOST_PCT else "")
+
+
+def _timed(table: pd.DataFrame) -> list[Row]:
+    rows: list[Row] = []
+    rows.extend(table[table["median_ns"].notna()].to_dict("records"))
+    return rows
+
+
+def _in_order(table: pd.DataFrame) -> list[Row]:
+    columns = varied_columns(table)
+    keys = list(zip(*(table[column].astype(str) for column in columns), strict=True))
+    places = {key: place for place, key in enumerate(dict.fromkeys(keys))}
+    order = [places[key] for key in keys]
+    rows: list[Row] = []
+    ranked = table.assign(_shape=order, _rank=pd.to_numeric(table["rank"]).fillna(1e9))
+    rows.extend(ranked.sort_values(["_shape", "_rank"], kind="stable").to_dict("records"))
+    return rows
+
+
+def write_bench(report: BenchReport, folder: Path, *, figures: bool) -> list[Path]:
+    """Write results.csv, figures and reports into `folder` and return their paths. Raises OutputError."""
+    written = [write_whole(folder / "results.csv", results_csv(report.table))]
+    pictures = _write_figures(report, folder) if figures and can_draw() else []
+    document = bench_report(report, pictures)
+    return [*written, *figure_paths(pictures, folder), *write_report(document, folder)]
+
+
+def results_csv(table: pd.DataFrame) -> bytes:
+    """Return results.csv: one row per case, each text on one line."""
+    safe = table.copy()
+    for column in safe.columns.intersection(list(BENCH_RESULTS.of_dtype(Dtype.TEXT))):
+        safe[column] = [clean(str(cell)) for cell in safe[column]]
+    return render_csv(safe, BENCH_RESULTS)
+
+
+def _write_figures(report: BenchReport, folder: Path) -> list[Figure]:
+
+    return write_figures(
+        {
+            "latency": lambda: draw_latency(report.table),
+            "throughput": lambda: draw_throughput(report.table, report.ceilings),
+            "scaling": lambda: draw_scaling(report.table),
+        },
+        {
+            "latency": lambda: describe_bench(report.table, "median_ns", "Median latency", "ns"),
+            "throughput": lambda: describe_bench(report.table, "flops_per_s", "Rate by formula", "FLOP/s"),
+            "scaling": lambda: describe_scaling(report.table),
+        },
+        folder,
+    )

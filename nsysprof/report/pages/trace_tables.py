@@ -1,0 +1,351 @@
+"""Compose the tables of one trace: ranges, kernels, copies, calls, streams, collectives, energy and GPU use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from nsysprof.report.document import Cell, Column, Table, Unit, make_table
+from nsysprof.report.pages.range_rows import RangeRow, qualified_name, range_label, range_rows
+from nsysprof.report.wording import words_for
+from nsysprof.results.analysis import Analysis
+from nsysprof.results.roof import known
+
+# The most rows on a page; the files have all rows.
+MOST_ROWS = 500
+# A range inside that has this part of the time of a call is where the call is made.
+_NEARLY_ALL = 0.8
+# The units of a GPU by the beginning of their names, those that tell the most first.
+_UNITS = ("SMs Active", "SM Active", "Tensor Active", "NVLink", "PCIe", "SM Issue", "GR Active")
+
+
+def range_table(analysis: Analysis) -> Table:
+    """Return the tree of ranges: what each launched, adopted and captured together, and these parts separately."""
+    words, rows = words_for(analysis.trace), range_rows(analysis)
+    numbers = pd.DataFrame([row.numbers for row in rows])
+    caused = [kind for kind in ("adopted", "captured") if len(rows) and (numbers[f"{kind}_kernel_count"] > 0).any()]
+    sampled = bool(analysis.ranges["dram_read_bytes"].notna().any())
+    settled = bool(analysis.ranges["warmup_instances"].sum())
+    columns = [
+        Column("range", Unit.NAME),
+        Column("n", Unit.COUNT, drop=6),
+        Column(words.launches, Unit.COUNT, drop=4),
+        Column(words.works, Unit.COUNT, drop=2),
+        *(Column(kind, Unit.COUNT, drop=1) for kind in caused),
+        Column(f"{words.device} total", Unit.NS),
+        Column(f"{words.device} busy", Unit.NS, drop=7),
+        Column("of wall", Unit.SHARE, drop=8),
+        Column("wall", Unit.NS),
+        *([Column("steady median", Unit.NS, drop=3)] if settled else []),
+        Column("copied", Unit.BYTES, drop=9),
+        Column("set", Unit.BYTES, drop=10),
+        Column(f"peak {words.memory}", Unit.BYTES, drop=5),
+        *(Column(f"DRAM {way}, sampled", Unit.BYTES, drop=8) for way in ("read", "written") if sampled),
+    ]
+    cells = [_range_cells(row, caused, settled=settled, sampled=sampled) for row in rows[:MOST_ROWS]]
+    return make_table(
+        "Ranges",
+        columns,
+        cells,
+        total_rows=len(analysis.range_tree),
+        source="range_tree.csv",
+        is_kept_empty=stream_table(analysis) is None,  # in a program without ranges, streams are the main table
+        terminal_rows=40,
+        depths=tuple(row.depth for row in rows[:MOST_ROWS]),
+    )
+
+
+def _range_cells(row: RangeRow, caused: Sequence[str], *, settled: bool, sampled: bool) -> tuple[Any, ...]:
+    numbers = row.numbers
+    dram = [Cell(numbers[f"dram_{way}_bytes"], error=numbers[f"dram_{way}_error_bytes"]) for way in ("read", "write")]
+    return (
+        Cell(row.name, full=row.full if range_label(row.full) != row.full else ""),
+        numbers["instances"],
+        numbers["launch_count"],
+        row.sum_of("kernel_count"),
+        *(numbers[f"{kind}_kernel_count"] for kind in caused),
+        row.sum_of("kernel_total_ns"),
+        row.busy_ns,
+        _share_of_wall(row),
+        numbers["wall_ns"],
+        *([numbers["steady_wall_med_ns"]] if settled else []),
+        row.bytes_of("memcpy_bytes"),
+        row.bytes_of("memset_bytes"),
+        numbers["peak_vram_bytes"],
+        *(dram if sampled else ()),
+    )
+
+
+def _share_of_wall(row: RangeRow) -> float | None:
+    """Return the busy time in percent of the range's own.
+
+    None where the work takes longer than the range, which only launches it: a share above 100 % is none.
+    """
+    busy, wall = row.busy_ns, row.numbers["wall_ns"]
+    return None if busy is None or not wall or busy > wall else 100 * busy / wall
+
+
+def kernel_table(analysis: Analysis) -> Table:
+    """Return the kernels with the most total time."""
+    words = words_for(analysis.trace)
+    columns = {
+        "label": Column(words.work, Unit.NAME),
+        "category": Column("category", drop=3),
+        "instances": Column("n", Unit.COUNT, drop=2),
+        "share_pct": Column("share", Unit.SHARE),
+        "total_ns": Column("total", Unit.NS),
+        "med_ns": Column("median", Unit.NS, drop=1),
+        "min_ns": Column("min", Unit.NS, drop=5),
+        "max_ns": Column("max", Unit.NS, drop=4),
+    }
+    return _from_frame(
+        f"Top {words.works}",
+        analysis.kernels,
+        columns,
+        "kernels.csv",
+        terminal_rows=10,
+        document_rows=15,
+        is_kept_empty=True,
+    )
+
+
+def kernel_counter_table(analysis: Analysis) -> Table | None:
+    """Return the counters of the kernels with the most total time, per instance; None where none were counted."""
+    if "counted_instances" not in analysis.kernels or not analysis.kernels["counted_instances"].notna().any():
+        return None
+    counted = analysis.kernels[analysis.kernels["counted_instances"].notna()]
+    columns = {
+        "label": Column("kernel", Unit.NAME),
+        "counted_instances": Column("counted", Unit.COUNT),
+        "dram_read_bytes": Column("DRAM read", Unit.BYTES),
+        "dram_write_bytes": Column("DRAM written", Unit.BYTES),
+        "l2_bytes": Column("through L2", Unit.BYTES),
+        "l2_hit_pct": Column("L2 hits", Unit.WHOLE_PERCENT),
+        "l1_bytes": Column("through L1", Unit.BYTES),
+        "sm_pct": Column("SMs", Unit.WHOLE_PERCENT),
+        "tensor_pct": Column("tensor cores", Unit.WHOLE_PERCENT),
+        "occupancy_pct": Column("occupancy", Unit.WHOLE_PERCENT),
+        "registers": Column("registers", Unit.COUNT),
+        "shared_bytes": Column("shared memory", Unit.BYTES),
+    }
+    title = "Counters of kernels (mean of the counted instances)"
+    return _from_frame(title, counted, columns, "kernels.csv", terminal_rows=0, document_rows=15)
+
+
+def gpu_use_table(analysis: Analysis) -> Table | None:
+    """Return how much of each sampled unit was used, by range; None where nothing was sampled."""
+    use = analysis.gpu_use
+    if not len(use):
+        return None
+    metrics = sorted(dict.fromkeys(use["metric"]), key=_place_of_unit)
+    cells: dict[tuple[Any, ...], dict[str, Cell]] = {}
+    for row in use.to_dict("records"):
+        place = tuple(known(row[column]) for column in ("range", "style", "domain"))
+        cells.setdefault(place, {})[row["metric"]] = Cell(row["mean_pct"], error=row["error_pct"])
+    columns = [Column("range", Unit.NAME), *(Column(name, Unit.PERCENT, drop=at) for at, name in enumerate(metrics, 1))]
+    rows = [
+        (qualified_name(name, domain), *(of.get(metric) for metric in metrics))
+        for (name, _, domain), of in cells.items()
+    ]
+    shown = rows[:MOST_ROWS]
+    return make_table(
+        "Use of the GPU's units (sampled)", columns, shown, total_rows=len(rows), source="gpu_use.csv", terminal_rows=8
+    )
+
+
+def _place_of_unit(metric: str) -> int:
+    return next((at for at, name in enumerate(_UNITS) if metric.lower().startswith(name.lower())), len(_UNITS))
+
+
+def collective_table(analysis: Analysis) -> Table | None:
+    """Return NCCL's collectives with their bus bandwidth; None without any."""
+    if not len(analysis.collectives):
+        return None
+    collectives = analysis.collectives
+    several = collectives["device_id"].nunique() > 1
+    columns = [
+        Column("operation", Unit.NAME),
+        *([Column("device")] if several else []),
+        Column("ranks", Unit.COUNT, drop=5),
+        Column("message", Unit.BYTES),
+        Column("n", Unit.COUNT, drop=3),
+        Column("total", Unit.NS),
+        Column("median", Unit.NS, drop=2),
+        Column("bus bandwidth", Unit.BYTES_PER_S),
+        Column("its best", Unit.BYTES_PER_S, drop=1),
+    ]
+    rows = []
+    for row in collectives.head(MOST_ROWS).to_dict("records"):
+        size, rate = known(row["message_bytes"]), known(row["bus_bytes_per_s"])
+        rows.append((
+            row["operation"],
+            *([row["device_id"]] if several else []),
+            known(row["ranks"]),
+            Cell(size, reason="unknown" if size is None else ""),
+            row["kernel_count"],
+            row["kernel_total_ns"],
+            row["kernel_med_ns"],
+            Cell(rate, reason=row["reason"] if rate is None else ""),
+            known(row["most_bus_bytes_per_s"]),
+        ))  # fmt: skip
+    title = "Collectives of NCCL (times include waiting for other ranks)"
+    return make_table(
+        title, columns, rows, total_rows=len(collectives), source="collectives.csv", terminal_rows=10, document_rows=20
+    )
+
+
+def energy_table(analysis: Analysis) -> Table | None:
+    """Return the energy of each range, the most first after the whole trace; None where it was not sampled."""
+    table = analysis.energy
+    if not len(table):
+        return None
+    order = np.lexsort((-table["energy_j"].fillna(-1.0).to_numpy(dtype=float), table["range"].notna()))
+    table = table.iloc[order]
+    several = table["device_id"].nunique() > 1
+    columns = [Column("range", Unit.NAME), *([Column("device", drop=3)] if several else [])]
+    columns += [
+        Column("n", Unit.COUNT, drop=2),
+        Column("energy", Unit.JOULES),
+        Column("mean power", Unit.WATTS),
+        Column("of the time", Unit.NS, drop=1),
+    ]
+    rows = []
+    for row in table.to_dict("records"):
+        label = qualified_name(row["range"], row["domain"])
+        energy = Cell(known(row["energy_j"]), error=known(row["error_j"]), reason=row["reason"])
+        device = [row["device_id"]] if several else []
+        rows.append((label, *device, row["instances"], energy, known(row["mean_w"]), row["covered_ns"]))
+    shown = rows[:MOST_ROWS]
+    return make_table(
+        "Energy of the board while work ran", columns, shown, total_rows=len(rows), source="energy.csv", terminal_rows=8
+    )
+
+
+def memop_table(analysis: Analysis) -> Table:
+    """Return copies and fills by operation."""
+    columns = {
+        "operation": Column("operation", Unit.NAME),
+        "count": Column("count", Unit.COUNT),
+        "total_ns": Column("total", Unit.NS),
+        "total_bytes": Column("bytes", Unit.BYTES),
+        "bytes_per_s": Column("bandwidth", Unit.BYTES_PER_S),
+        "pageable_count": Column("pageable", Unit.COUNT),
+        "pinned_count": Column("pinned", Unit.COUNT),
+        "max_bytes": Column("largest", Unit.BYTES),
+    }
+    return _from_frame("Copies and fills", analysis.memops, columns, "memops.csv", terminal_rows=0, document_rows=20)
+
+
+def stream_table(analysis: Analysis) -> Table | None:
+    """Return what each stream ran; None for a trace without a GPU. The terminal shows it where there are no ranges."""
+    if words_for(analysis.trace).device != "GPU" or not len(analysis.streams):
+        return None
+    several = analysis.streams["device_id"].nunique() > 1
+    columns = {
+        **({"device_id": Column("device", drop=4)} if several else {}),
+        "stream": Column("stream", Unit.NAME),
+        "threads": Column("threads", Unit.COUNT, drop=3),
+        "kernel_count": Column("kernels", Unit.COUNT),
+        "kernel_total_ns": Column("kernel total", Unit.NS, drop=2),
+        "memcpy_bytes": Column("copied", Unit.BYTES),
+        "memset_bytes": Column("set", Unit.BYTES, drop=1),
+        "busy_ns": Column("busy", Unit.NS),
+        "span_ns": Column("first to last work", Unit.NS, drop=5),
+    }
+    rows = 0 if len(analysis.ranges) else 12
+    return _from_frame("Streams", analysis.streams, columns, "streams.csv", terminal_rows=rows, document_rows=15)
+
+
+def api_table(analysis: Analysis) -> Table:
+    """Return the API calls with the most total time. The terminal shows them where no range has any."""
+    columns = {
+        "name": Column("call", Unit.NAME),
+        "calls": Column("calls", Unit.COUNT),
+        "total_ns": Column("total", Unit.NS),
+        "med_ns": Column("median", Unit.NS),
+        "max_ns": Column("max", Unit.NS),
+    }
+    rows = 0 if len(analysis.range_api) else 8
+    return _from_frame("API calls", analysis.api, columns, "api.csv", terminal_rows=rows, document_rows=15)
+
+
+def range_api_table(analysis: Analysis) -> Table | None:
+    """Return the API calls in which each range spent the most time; None where no range has any.
+
+    range_api.csv has each call once for every range around it. The table leaves a range out where another range inside
+    it has nearly all of the time of the call.
+    """
+    if not len(analysis.range_api):
+        return None
+    columns = {
+        "range": Column("range", Unit.NAME),
+        "name": Column("call", Unit.NAME),
+        "calls": Column("calls", Unit.COUNT, drop=1),
+        "total_ns": Column("total", Unit.NS),
+        "wall_pct": Column("of wall", Unit.SHARE),
+    }
+    title = "API calls by range (nested ranges included)"
+    shown = _once(_innermost(analysis.range_api, _ranges_inside(analysis.range_tree)))
+    shown = shown.assign(range=[range_label(str(name)) for name in shown["range"]])
+    return _from_frame(title, shown, columns, "range_api.csv", terminal_rows=8, document_rows=20)
+
+
+_RangeKey = tuple[str, str, str]
+
+
+def _ranges_inside(tree: pd.DataFrame) -> dict[_RangeKey, set[_RangeKey]]:
+    """Return which ranges are somewhere inside of each. tree: the rows of range_tree.csv, each after its parent."""
+    inside: dict[_RangeKey, set[_RangeKey]] = {}
+    above: list[_RangeKey] = []
+    for key, depth in zip(_range_keys(tree), tree["depth"].tolist(), strict=True):
+        above = [*above[:depth], key]
+        for outer in above[:-1]:
+            inside.setdefault(outer, set()).add(key)
+    return inside
+
+
+def _range_keys(table: pd.DataFrame) -> list[_RangeKey]:
+    names = [table[name].fillna("").astype(str).tolist() for name in ("range", "style", "domain")]
+    return list(zip(*names, strict=True))
+
+
+def _innermost(table: pd.DataFrame, inside: Mapping[_RangeKey, set[_RangeKey]]) -> pd.DataFrame:
+    """Return the rows without those whose calls are nearly all in one range inside, which has a row of its own."""
+    keys, names = _range_keys(table), table["name"].tolist()
+    total = dict(zip(zip(keys, names, strict=True), table["total_ns"].tolist(), strict=True))
+    kept = [
+        all(total.get((inner, name), 0) < _NEARLY_ALL * own for inner in inside.get(key, ()) if inner != key)
+        for (key, name), own in total.items()
+    ]
+    return table[kept]
+
+
+def _once(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows with one for each range that has the same calls as a start/end and as a push/pop range.
+
+    A capture opens each of its ranges as both.
+    """
+    same = ["range", "domain", "name", "calls", "total_ns"]
+    both = table.assign(domain=table["domain"].astype(object).fillna("")).duplicated(same, keep=False)
+    return table[~(both & (table["style"] == "StartEnd"))]
+
+
+def _from_frame(title: str, frame: pd.DataFrame, columns: Mapping[str, Column], source: str, **fields: Any) -> Table:
+    """Return a table of these columns of a data frame.
+
+    fields: other fields of Table.
+    """
+    shown = frame.head(MOST_ROWS)
+    rows = rows_of(shown, list(columns))
+    if "label" in columns:  # a short form of the name
+        cells = [Cell(str(row[0]), full=str(name)) for row, name in zip(rows, shown["name"], strict=True)]
+        rows = [(cell, *row[1:]) for cell, row in zip(cells, rows, strict=True)]
+    return make_table(title, columns.values(), rows, total_rows=len(frame), source=source, **fields)
+
+
+def rows_of(frame: pd.DataFrame, columns: Sequence[str]) -> list[tuple[Any, ...]]:
+    """Return the cells of these columns as Python values, None for NA."""
+    return [tuple(known(row[column]) for column in columns) for row in frame.to_dict("records")]

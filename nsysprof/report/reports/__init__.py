@@ -1,1 +1,0 @@
-"""Compose the report of each command from sections that several reports share."""

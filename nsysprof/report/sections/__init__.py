@@ -1,1 +1,0 @@
-"""Compose the parts that reports consist of: tables, verdicts, descriptions of figures, and methods."""

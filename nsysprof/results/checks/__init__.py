@@ -1,1 +1,0 @@
-"""Define the results of checks: of a machine, a recording, nsys options, and whether environments are comparable."""

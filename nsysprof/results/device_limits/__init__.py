@@ -1,1 +1,0 @@
-"""Define the limits of a device: measured ceilings, datasheet peaks, and when launching is the limit."""

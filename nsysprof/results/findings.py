@@ -1,0 +1,186 @@
+"""Hold findings and their causes, the idle time of devices, and sampled stacks."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from nsysprof.files.json_file import json_value
+from nsysprof.results.column_registry.analysis_columns import FINDINGS, IDLE
+
+IDLE_COLUMNS = IDLE.names
+
+
+@dataclass(frozen=True)
+class DeviceIdle:
+    """One device from the start of its first work to the end of its last one: span_ns = busy_ns + idle_ns."""
+
+    device_id: int
+    span_ns: int
+    busy_ns: int
+    idle_ns: int
+
+
+@dataclass(frozen=True)
+class Idle:
+    """Idle time by cause."""
+
+    # The columns are IDLE_COLUMNS. The rows of a device with an empty range add up to its idle_ns. A range's rows are
+    # the idle time of its process' devices while the range was open.
+    table: pd.DataFrame
+    # The same for each instance of a range, with the columns of idle_instances.csv.
+    instances: pd.DataFrame
+    devices: tuple[DeviceIdle, ...]
+    # Idle time without a known cause (ns), by the reason.
+    unknown_reasons: dict[str, int]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the idle time as in findings.json."""
+        return {
+            "devices": [asdict(device) for device in self.devices],
+            "unknown_reasons": self.unknown_reasons,
+            "causes": self.table.to_dict("records"),
+        }
+
+
+# A saving below this share of a step does not count as a finding.
+LEAST_SHARE = 0.01
+# What numbers refer to where they do not refer to a step range.
+STEP, TRACE, JOB = "step", "trace", "job"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing to change, and what that would save."""
+
+    rank: int
+    code: str
+    # The range where it happens; "" outside every range.
+    range: str
+    # Where call stacks were recorded: FILE:LINE of Python, or else a native FUNCTION (FILE) or aten::OPERATOR; else "".
+    location: str
+    # These numbers are per step where there is a step range, otherwise for the whole trace. `count` is rounded up.
+    count: int
+    idle_ns: int
+    saving_ns: int
+    saving_low_ns: int
+    saving_high_ns: int
+    # The step range, STEP, or TRACE.
+    per: str
+    text: str
+    next_step: str
+    # How sure the location is: the share of the samples of this finding that show it (percent); None without one.
+    location_share_pct: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayedSteps:
+    """How long a step takes, and which steps were replayed to compute what a change would save."""
+
+    # The step range; STEP where steps are known by their kernels alone; TRACE where nothing repeats, so that the whole
+    # trace counts as one step; JOB for all ranks of a job together.
+    per: str
+    # How long a step takes (ns): the mean of the usual ones, which are neither warm-up nor slow, and how many they are.
+    step_ns: int
+    usual_steps: int
+    # How many steps before the steady ones were left out.
+    warmup: int
+    # How many steps were replayed. If they are several, the first of them only prepares the state.
+    steps: int
+    # The first and the last step whose time counts, as steps.csv numbers them.
+    first_step: int
+    last_step: int
+    # The mean time of these steps (ns), as recorded and in the replay of the unchanged trace. Of a trace without steps,
+    # from the first call to the last work of the process that works most.
+    recorded_ns: int
+    replayed_ns: int
+    # How sure the steps are where no range marks them: the share of all kernels that they hold (percent); else None.
+    found_pct: float | None = None
+
+    @property
+    def are_typical(self) -> bool:
+        """Return whether the replayed steps take as long as a usual step, within LEAST_SHARE."""
+        return abs(self.recorded_ns - self.step_ns) <= LEAST_SHARE * self.step_ns
+
+
+@dataclass(frozen=True, kw_only=True)
+class Findings(ReplayedSteps):
+    """Findings ordered by what they would save, the largest first."""
+
+    items: tuple[Finding, ...]
+    # The part of the mean replayed step in which a device worked (ns).
+    busy_ns: int
+    # What all findings save together (ns): at most the idle time plus the time of the work that they replace.
+    together_ns: int
+    # Whether stacks were recorded, so that findings can have a location.
+    has_stacks: bool = False
+
+    def table(self) -> pd.DataFrame:
+        """Return the findings with the columns of findings.csv."""
+        return pd.DataFrame([asdict(item) for item in self.items], columns=list(FINDINGS.names))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return findings.json."""
+        facts = {name: value for name, value in asdict(self).items() if name != "items"}
+        return {"format_version": 1, **facts, "findings": [asdict(item) for item in self.items]}
+
+
+@dataclass(frozen=True)
+class WhatIfQuestion:
+    """One change to replay."""
+
+    # The option as the user gave it.
+    option: str
+    # The code of the finding that this change would fix.
+    code: str
+    # The only range to change; "" means everywhere.
+    range: str = ""
+    # Alternatively, kernels with this text in their names take `factor` times their time.
+    kernel: str = ""
+    factor: float = 1.0
+    # Or work launched in ranges with these names takes these factors times its time: the best estimate, and its bounds.
+    range_factors: tuple[tuple[str, tuple[float, float, float]], ...] = ()
+
+
+@dataclass(frozen=True)
+class WhatIfAnswer:
+    """How long a step would take, with bounds (ns)."""
+
+    option: str
+    step_ns: int
+    low_ns: int
+    high_ns: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class WhatIf(ReplayedSteps):
+    """The answers for each change alone, and for all together."""
+
+    answers: tuple[WhatIfAnswer, ...]
+    together: WhatIfAnswer
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what --json prints."""
+        return {"format_version": 1, **json_value(self)}
+
+
+@dataclass(frozen=True)
+class StackSamples:
+    """Samples in order of time."""
+
+    # The times of the samples (ns since the start of the session).
+    time_ns: npt.NDArray[np.int64]
+    # Process and thread in the bits of nsys' globalTid, without those of the machine.
+    thread: npt.NDArray[np.int64]
+    # Position in `lines`; -1 where no line of the program is in the stack.
+    line: npt.NDArray[np.int64]
+    # The innermost line outside torch and Python's library: FILE:LINE; of native stacks FUNCTION (FILE).
+    lines: tuple[str, ...]
+    # Native stacks, used where the other samples name no line: one in the middle of each call that has one.
+    native: StackSamples | None = None
+    # Stacks taken where Python made a stream wait, which takes the host no time.
+    waits: StackSamples | None = None

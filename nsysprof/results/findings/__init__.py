@@ -1,1 +1,0 @@
-"""Define findings, the causes of idle time, and the stack samples that give findings a line of code."""

@@ -1,0 +1,149 @@
+"""Define what `bench -- PROGRAM` measures and concludes: runs of a program in turn, and the comparison of two sides."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from msgspec import Struct
+
+from nsysprof.files.json_file import json_value
+from nsysprof.notes import Note
+from nsysprof.results.checks import GateResult, Outcome
+from nsysprof.results.comparison import LatencyChange
+from nsysprof.results.policy_use import PolicyUse
+
+# The version of the JSON. 1: the first.
+FORMAT_VERSION = 1
+OK, FAILED, TIMED_OUT = "ok", "failed", "timeout"
+
+
+class StepSource(StrEnum):
+    """Where the times of steps come from."""
+
+    LINES = "printed lines"
+    NUMBERS = "numbers in printed lines"
+    OPTIMIZER = "steps of the optimizer"
+    RANGES = "NVTX ranges of torch"
+    RUN = "the run from the import of torch to its end"
+    WHOLE = "the whole run"
+
+
+class TimedRun(Struct, frozen=True, kw_only=True):
+    """One run of the program on one side."""
+
+    side: str
+    turn: int
+    status: str
+    # What went wrong: the last line of standard error, or why there is no time.
+    reason: str = ""
+    exit_code: int | None = None
+    wall_ns: int = 0
+    # One value for each step after the warm-up, in order; one for the whole run where there are no steps.
+    times_ns: tuple[int, ...] = ()
+    source: str = ""
+    # The values that the pattern found, in order. None stands for NaN or infinity.
+    values: tuple[float | None, ...] = ()
+    # The memory that torch's allocator gave out on a GPU, else what the process held in RAM (bytes).
+    peak_bytes: int | None = None
+    reserved_bytes: int | None = None
+    # Which backends the attention calls got, where the side has a policy.
+    use: PolicyUse | None = None
+
+
+class Sameness(StrEnum):
+    """Whether the values that a program prints are the same on both sides."""
+
+    EQUAL = "equal"
+    DIFFERENT = "different"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class ValueComparison:
+    """The values that the program printed on both sides, such as its loss."""
+
+    verdict: Sameness
+    reason: str
+    # How many values were compared in each turn.
+    count: int
+    tolerance_pct: float
+    # The largest difference between the sides, and between two runs of the baseline, relative to the value (percent).
+    largest_pct: float | None = None
+    noise_pct: float | None = None
+
+
+class MemoryKind(StrEnum):
+    """What of a program's memory is compared."""
+
+    # What torch's allocator gave out at most; without a GPU, what the process held in RAM.
+    PEAK = "peak"
+    # What torch's allocator took from the GPU at most, whether it was in use or not.
+    RESERVED = "reserved"
+
+
+@dataclass(frozen=True)
+class MemoryChange:
+    """Memory that differs between the sides in every run: the largest of one side is below the least of the other.
+
+    baseline_bytes, candidate_bytes: of every run, in order of turns.
+    """
+
+    kind: MemoryKind
+    baseline_bytes: tuple[int, ...]
+    candidate_bytes: tuple[int, ...]
+
+    @property
+    def is_lower(self) -> bool:
+        """Return whether the candidate needs less."""
+        return max(self.candidate_bytes) < min(self.baseline_bytes)
+
+    @property
+    def saved_bytes(self) -> int:
+        """Return by how much the candidate needs less in any case (bytes), and negative where it needs more."""
+        return min(self.baseline_bytes) - max(self.candidate_bytes)
+
+
+@dataclass(frozen=True)
+class ProgramSideSummary:
+    """One side: its name for people, and the summary of its runs."""
+
+    label: str
+    runs: int
+    failed: int
+    # The median step time over the runs.
+    step_ns: float | None
+    # The median number of steps of a run.
+    steps: int
+    peak_bytes: int | None
+    reserved_bytes: int | None
+    use: PolicyUse | None = None
+
+
+@dataclass(frozen=True)
+class ProgramComparison:
+    """How a program runs on two sides."""
+
+    program: tuple[str, ...]
+    baseline: ProgramSideSummary
+    candidate: ProgramSideSummary
+    source: str
+    change: LatencyChange
+    values: ValueComparison | None
+    gate: tuple[GateResult, ...] = ()
+    notes: tuple[Note, ...] = ()
+    method: tuple[str, ...] = ()
+    # The memory that certainly differs.
+    memory: tuple[MemoryChange, ...] = ()
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """Return the worst outcome of the gate's rules; None without a gate."""
+        outcomes = {result.outcome for result in self.gate}
+        worst = (Outcome.REGRESSION, Outcome.INCONCLUSIVE, Outcome.PASS)
+        return next((outcome for outcome in worst if outcome in outcomes), None)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the comparison as it is written to files and printed by --json; unknown is null."""
+        return {"format_version": FORMAT_VERSION, "outcome": self.outcome, **json_value(self)}

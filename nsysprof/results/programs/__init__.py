@@ -1,1 +1,0 @@
-"""Define the results about a user's program: its runs, its attention, recordings, and what a change gains."""

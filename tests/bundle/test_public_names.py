@@ -1,0 +1,54 @@
+import pytest
+
+from nsysprof.bundle.public_names import is_public_call, is_public_kernel, is_public_range, public_backends
+
+
+@pytest.mark.parametrize(
+    ("name", "public"),
+    [
+        ("void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>>(int, float)", True),
+        ("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", True),
+        ("sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_warpgroupsize1x1x1_execute", True),
+        ("triton_poi_fused_add_relu_0", True),
+        ("triton_poi_fused_acme_model_0", False),
+        ("void acme::secret_kernel<4>(int)", False),
+        ("void at::native::acme_recipe<4>(int)", False),
+        ("void at::native::vectorized_elementwise_kernel<271828182>(int)", False),
+        ("", False),
+        ("4, 8", False),
+    ],
+)
+def test_a_kernel_stays_when_every_identifier_is_a_librarys(name, public):
+    assert is_public_kernel(name) is public
+
+
+@pytest.mark.parametrize(
+    ("name", "public"),
+    [
+        ("cudaLaunchKernel_v7000", True),
+        ("ncclAllReduce", True),
+        ("dlopen(libcudnn.so.9)", True),
+        ("dlopen(libacme.so)", False),
+        ("CUPTI Buffer flush", True),
+        ("acme_call", False),
+    ],
+)
+def test_a_call_stays_when_the_name_is_nvidias(name, public):
+    assert is_public_call(name) is public
+
+
+@pytest.mark.parametrize(
+    ("name", "public"),
+    [
+        ("step 12", True),
+        ("aten::mm, seq = 4", True),
+        ("Optimizer.step#AdamW.step", True),
+        ("autograd::engine::evaluate_function: AddmmBackward0", True),
+        ("RUN::flash::S4096::B=1::H=8::D=64", True),
+        ("RUN::acme::S4096::B=1::H=8::D=64", False),
+        ("customer 4711", False),
+        ("step of customer", False),
+    ],
+)
+def test_a_range_stays_when_it_says_nothing_of_the_user(name, public):
+    assert is_public_range(name, public_backends()) is public

@@ -1,0 +1,83 @@
+from dataclasses import replace
+
+from nsysprof.report.document import Bars, Lines, StackedBar
+from nsysprof.report.pages.analysis import overview_sections, step_sections
+from nsysprof.results.column_registry.analysis_columns import cause_column, work_column
+from tests.builders.training import training
+from tests.report import samples
+
+
+def overview(tmp_path, made):
+    (section,) = overview_sections(samples.analysis(tmp_path, made))
+    return section
+
+
+def steps(tmp_path, made):
+    (section,) = step_sections(samples.analysis(tmp_path, made))
+    return section
+
+
+def test_it_says_how_busy_the_gpu_is_why_it_is_idle_and_how_long_a_step_takes(tmp_path):
+    section = overview(tmp_path, training([5000, *[1000] * 8, 2000, *[1000] * 4]))
+    lines = section.parts[0]
+    assert isinstance(lines, Lines) and lines.is_verdict
+    assert lines.texts[0].startswith("The GPU is busy for 15 % of a step: 150 ns of 1.000 us on average. Idle: ")
+    assert "(host-outside-cuda)" in lines.texts[0]
+    assert lines.texts[1] == (
+        "A step takes 1.000 us: the mean of 12 steady steps (median 1.000 us, half of them 1.000 us to 1.000 us, all "
+        "1.000 us to 2.000 us). 1 step before them was warm-up. 1 was unusually slow and does not count in the mean."
+    )
+    assert lines.texts[2].startswith(
+        "Slow steps: 9 (2.000 us, 1.062 us more idle while the host is busy outside CUDA)."
+    )
+
+
+def test_a_gpu_that_only_waits_for_other_ranks_is_not_just_called_busy(tmp_path):
+    analysis = samples.analysis(tmp_path, training())
+    waits = {work_column("nccl"): 600, work_column("gemm"): 300}
+    table = analysis.step_times.table.assign(**waits)
+    (section,) = overview_sections(replace(analysis, step_times=replace(analysis.step_times, table=table)))
+    assert (
+        ", 600 ns of it with nothing but collectives, which may wait for other ranks. Idle" in section.parts[0].texts[0]
+    )
+
+
+def test_a_bar_has_all_of_a_step_work_first(tmp_path):
+    section = overview(tmp_path, training())
+    (bar,) = [part for part in section.parts if isinstance(part, StackedBar)]
+    assert bar.total == 1000
+    assert [segment.color for segment in bar.segments[:2]] == ["gemm", "nccl"]
+
+
+def test_each_step_is_drawn_after_the_findings(tmp_path):
+    (bars,) = steps(tmp_path, training()).parts
+    assert isinstance(bars, Bars)
+    assert len(bars.values) == 10
+    assert bars.spans[3] == (13_000, 14_000)
+
+
+def test_very_many_steps_are_put_together_and_keep_their_slowest(tmp_path):
+    walls = [300] * 1000
+    walls[777] = 900
+    (bars,) = steps(tmp_path, training(walls)).parts
+    assert isinstance(bars, Bars)
+    assert len(bars.values) <= 400
+    assert max(bars.values) == 900
+    assert list(bars.marks.values()) == ["slow"]
+
+
+def test_what_is_too_small_to_be_seen_is_one_part(tmp_path):
+    analysis = samples.analysis(tmp_path, training())
+    small = {work_column("copy"): 5, work_column("fill"): 4, cause_column("profiler"): 3}
+    table = analysis.step_times.table.assign(**small)
+    (section,) = overview_sections(replace(analysis, step_times=replace(analysis.step_times, table=table)))
+    (bar,) = [part for part in section.parts if isinstance(part, StackedBar)]
+    shown = {each.label: each.value for each in bar.segments}
+    assert shown["other kinds of work (2)"] == 9
+    # One small part alone keeps its name.
+    assert shown["idle: for the profiler"] == 3
+    assert bar.total == 1012
+
+
+def test_operators_of_a_cpu_are_no_gpu(tmp_path):
+    assert overview_sections(samples.analysis(tmp_path, samples.builder(operators=True))) == []

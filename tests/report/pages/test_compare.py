@@ -1,0 +1,32 @@
+"""What stands first in a comparison: the range whose time changed the most, and never more than its verdict says."""
+
+from dataclasses import replace
+
+from nsysprof.report.pages.compare import wall_line
+from nsysprof.results.comparison import LatencyVerdict, StepChange
+from tests.builders.range_changes import MS, wall_change
+from tests.report.fixed_results import compared
+
+
+def line(change):
+    return wall_line(replace(compared(), headline=change))
+
+
+def test_the_headline_is_told_with_its_verdict():
+    assert line(wall_change("step", 100 * MS, 50 * MS, verdict=LatencyVerdict.FASTER)) == (
+        "step takes 50.00 ms instead of 100.0 ms on average (-50.0 %): FASTER "
+        "(its median instance 0.500 [0.400, 0.600] times as long)."
+    )
+
+
+def test_beside_the_time_of_a_step_it_says_whose_time_it_is():
+    found = replace(compared(), step=StepChange("step#", 4 * MS, 2 * MS), headline=wall_change("load", MS, 30 * MS))
+    assert wall_line(found).startswith("On the host, load takes 30.00 ms instead of 1.000 ms on average (30x)")
+
+
+def test_without_a_verdict_it_says_so():
+    assert line(wall_change("prepare", 100 * MS, 150 * MS, calls=1)).endswith("too few instances for a verdict.")
+
+
+def test_without_a_headline_nothing_is_said():
+    assert line(None) == ""
