@@ -8,7 +8,10 @@ import pytest
 
 from nsysprof.capture.user_program.program_hook import HOOK_FOLDER, hook_environment
 
-PROGRAM = "import transformers.modeling_utils as models; print(models.PreTrainedModel(models.Config()).config._attn_implementation)"
+PROGRAM = """
+import transformers.modeling_utils as models
+print(models.PreTrainedModel(models.Config()).config._attn_implementation)
+"""
 MODULE = """
 class Config:
     _attn_implementation = "eager"
