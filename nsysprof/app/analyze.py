@@ -38,7 +38,6 @@ def analyze(request: AnalyzeRequest, progress: Progress = SILENT) -> TraceResult
             raise UsageError(
                 "A memory snapshot must be the only input.", "To compare two snapshots: nsysprof compare BEFORE AFTER."
             )
-        _refuse_limit("a trace, and this is a snapshot of torch's allocator")
         snapshot = SnapshotRequest(inputs[0], out or Path("analysis") / name, request.force, request.figures)
         return analyze_snapshot(snapshot, progress)
     with tempfile.TemporaryDirectory(prefix="nsysprof-") as scratch:
@@ -54,12 +53,4 @@ def analyze(request: AnalyzeRequest, progress: Progress = SILENT) -> TraceResult
                 "--counters, --ncu and --policy need a single trace, and several were given.",
                 "Give only the trace that they belong to.",
             )
-        _refuse_limit("a single trace, and several were given")
         return analyze_ranks(replace(request, inputs=inputs, out=ranks_out), progress)
-
-
-def _refuse_limit(needs: str) -> None:
-    from nsysprof.files.memory_limit import has_memory_limit
-
-    if has_memory_limit():
-        raise UsageError(f"--memory-limit needs {needs}.", "Leave it out.")

@@ -49,9 +49,7 @@ def _interruptible(command: Callable[..., None]) -> Callable[..., None]:
         try:
             command(*arguments, **options)
         except KeyboardInterrupt:
-            from nsysprof.files.memory_limit import memory_limit_failure
-
-            raise memory_limit_failure() or InterruptedCaptureError("Interrupted.") from None
+            raise InterruptedCaptureError("Interrupted.") from None
 
     return run
 

@@ -21,7 +21,6 @@ EXAMPLES = (
     "nsysprof analyze report.nsys-rep",
     "nsysprof analyze traces/20261121-093000 --out analysis/first --force",
     "nsysprof analyze trace.sqlite --counters counters.ncu-rep",
-    "nsysprof analyze large.sqlite --memory-limit 1GiB    # slower, with the same numbers",
     "nsysprof analyze job/ranks --workers 8    # all ranks of a job",
     "nsysprof analyze snapshot.pickle    # what owned torch's memory at its peak",
 )
@@ -65,12 +64,6 @@ WorkerMemory = Annotated[
 ByOrder = Annotated[
     bool, typer.Option("--by-order", help="Number the ranks in the given order.", rich_help_panel=_RANKS)
 ]
-MemoryLimit = Annotated[
-    str,
-    typer.Option(
-        help="Keep memory below this, such as 1GiB: the rest is kept in a file, which is slower. At least 768MiB."
-    ),
-]
 Svg = Annotated[bool, typer.Option(help="Also draw the figures as SVG.", rich_help_panel=options.OUTPUT)]
 
 
@@ -81,7 +74,6 @@ def analyze(
         bool, typer.Option("--unfold", help="List counted ranges (step0, step1) separately instead of as step#.")
     ] = False,
     policy: options.Policy = None,
-    memory_limit: MemoryLimit = "",
     workers: Workers = None,
     scheduler: Scheduler = None,
     tls_ca_file: TlsCaFile = None,
@@ -100,14 +92,10 @@ def analyze(
 ) -> None:
     """Count launches, kernels, copies and peak memory in every NVTX range of a trace, or of all ranks of a job."""
     from nsysprof.app import analyze as use_case
-    from nsysprof.app.inputs.size_text import parse_size
     from nsysprof.app.trace_analysis.analyze_trace import TraceResult
     from nsysprof.cli.terminal.progress import show_progress
     from nsysprof.cli.terminal.standard_streams import mark_saved
-    from nsysprof.files.memory_limit import set_memory_limit
 
-    if memory_limit:
-        set_memory_limit(parse_size(memory_limit))
     request = use_case.AnalyzeRequest(
         inputs=tuple(inputs),
         out=out,

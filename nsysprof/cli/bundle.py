@@ -21,8 +21,6 @@ EXAMPLES = (
 
 # The smallest --max-size (MB).
 _LEAST_MB = 0.001
-# What the memory of the process stays below, with a large trace and a disk with room for the rest.
-_MEMORY_BYTES = 940 << 20
 
 Source = Annotated[
     Path,
@@ -68,9 +66,7 @@ def bundle(
     from nsysprof.app import bundle as use_case
     from nsysprof.cli.terminal.progress import show_progress
     from nsysprof.cli.terminal.standard_streams import mark_saved
-    from nsysprof.files.memory_limit import prefer_memory_limit
 
-    prefer_memory_limit(_MEMORY_BYTES)
     request = use_case.BundleRequest(
         source=source,
         out=out,

@@ -40,14 +40,11 @@ def reuse_in_pyarrow() -> bool:
 def return_freed_memory() -> None:
     """Return the memory to the system that this process has freed and kept. Only for the end of an analysis.
 
-    Writing files takes some memory that C's allocator does not provide. It would come on top of the kept memory. Memory
-    that a limit keeps in a file stays there.
+    Writing files takes some memory that C's allocator does not provide. It would come on top of the kept memory.
     """
     import ctypes
 
-    from nsysprof.files.memory_limit import is_memory_in_file
-
-    if any(_keeps) and not is_memory_in_file():
+    if any(_keeps):
         ctypes.CDLL(None).malloc_trim(0)
 
 

@@ -117,8 +117,8 @@ class Suggestion:
 class Attempt:
     """One thing that was tried on the whole program.
 
-    setting: what to set in the environment, as for `env`. paste: what to write into the program instead; empty where
-        only the user knows.
+    setting: what to type, without a change of the code; empty where there is no such way.
+    paste: what to write into the program instead; empty where only the user knows.
     predicted: how much shorter a step should be; None where nothing predicts it.
     """
 

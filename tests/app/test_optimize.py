@@ -73,7 +73,7 @@ def attempt(found, predicted=None):
     return Attempt(
         "the policy",
         "it won",
-        "NSYSPROF_POLICY=p",
+        "nsysprof run --policy p -- PROGRAM",
         "with it",
         predicted,
         found,
@@ -86,7 +86,12 @@ def attempt(found, predicted=None):
 def test_the_answer_is_the_gain_or_that_there_is_none():
     faster = attempt(comparison(LatencyVerdict.FASTER))
     assert answer_lines(optimization(faster)) == ("With the policy, a step is 20.0 % shorter [18.0 %, 22.0 %].",)
-    assert "NSYSPROF_POLICY=p" in render_markdown(optimize_report(optimization(faster)))
+    page = render_markdown(optimize_report(optimization(faster)))
+    assert "Without a change of the code:" in page
+    assert "nsysprof run --policy p -- PROGRAM" in page
+    in_code = render_markdown(optimize_report(optimization(replace(faster, setting=""))))
+    assert "Without a change" not in in_code
+    assert "In the code:" in in_code
     (none,) = answer_lines(optimization(attempt(comparison(LatencyVerdict.SAME, 1.0))))
     assert none == "Your program gains nothing from another backend; attention has 12.0 % of the kernels' time."
     assert "could not be decided" in answer_lines(optimization(why="inconclusive"))[0]

@@ -415,7 +415,8 @@ def optimize() -> Report:
     )
     tuned = (TunedUse("model.py:77", shape, "flash", "winner", 2.4, 25.0, True),)
     attempt = Attempt(
-        "the policy", "attention in model.py:77", "NSYSPROF_POLICY=policy.json", 'with nsysprof.policy("policy.json"):',
+        "the policy", "attention in model.py:77", "nsysprof run --policy policy.json -- PROGRAM",
+        'with nsysprof.policy("policy.json"):',
         PredictedGain(20.0, 17.5, 22.0, "step", "a replay of the trace"), program_runs(), True, "policy",
         Prediction.GAINED_MORE,
     )  # fmt: skip

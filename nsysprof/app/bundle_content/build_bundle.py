@@ -224,7 +224,6 @@ def _build_stage(
 
 def _share_trace(request: BuildRequest, stage: Stage, work: Path, say: Say) -> _Shared:
     from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
-    from nsysprof.files.memory_limit import keep_memory_limit
 
     assert request.source.trace is not None
     trace = work / ("torch.sqlite" if _is_of_torch(request.source.trace) else "nsys.sqlite")
@@ -240,7 +239,6 @@ def _share_trace(request: BuildRequest, stage: Stage, work: Path, say: Say) -> _
             # any case: its report is shared where no trace fits.
             if stage.leaves_out(request) and packed.result().stat().st_size > request.max_bytes:
                 return _Shared((trace,), (packed.result(),), report)
-            keep_memory_limit(trace)
             analysis = analyze_trace(trace, say)
             originals = originals_of_traces(request.source, (trace,))  # while the trace is still being packed
             fits_never = saved is not None and packed.result().stat().st_size > most_bytes + saved

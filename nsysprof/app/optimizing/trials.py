@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -52,7 +53,7 @@ def list_trials(
                 "the policy",
                 "another backend won for shapes of this program",
                 ProgramSide(policy=tuning.policy),
-                f"NSYSPROF_POLICY={policy_name}",
+                f"nsysprof run --policy {shlex.quote(policy_name)} -- PROGRAM",
                 f'import nsysprof\n\nwith nsysprof.policy("{policy_name}"):\n    ...  # the training or serving loop',
                 predicted,
             )
@@ -69,7 +70,7 @@ def _settings(facts: ProgramFacts) -> list[Trial]:
                 "sdpa in transformers",
                 "transformers computes this program's attention in separate kernels (unfused-attention)",
                 ProgramSide(((ATTN_IMPLEMENTATION, "sdpa"),)),
-                f"{ATTN_IMPLEMENTATION}=sdpa",
+                "",  # the variable alone changes nothing outside of nsysprof's commands
                 'model = AutoModel.from_pretrained(NAME, attn_implementation="sdpa")  # or in the config',
                 facts.findings.get(UNFUSED_ATTENTION),
             )

@@ -37,7 +37,6 @@ def analyze_one(request: AnalyzeRequest, progress: Progress) -> TraceResult:
     from nsysprof.app.trace_analysis.read_power import read_power
     from nsysprof.app.trace_analysis.read_stacks import read_stacks
     from nsysprof.attention.policy_file import read_policy
-    from nsysprof.files.memory_limit import keep_memory_limit
     from nsysprof.trace.inputs.resolve_input import identity_of
     from nsysprof.trace.open import open_trace
 
@@ -50,7 +49,6 @@ def analyze_one(request: AnalyzeRequest, progress: Progress) -> TraceResult:
         with tempfile.TemporaryDirectory(prefix="nsysprof-") as scratch:
             record = read_record(source) if source.is_dir() else None
             trace = resolve(source, request.nsys, Path(scratch), progress.say)
-            keep_memory_limit(trace)
             with open_trace(trace, identity_of(source, trace)) as opened:
                 opened.begin()  # while pandas loads
                 analysis = _analyze_opened(
@@ -116,7 +114,6 @@ def _analyze_opened(
 ) -> Analysis:
     """Read and summarize an opened trace. The other arguments are those of summarize."""
     from nsysprof.analysis.overview.summarize import summarize
-    from nsysprof.files.memory_limit import is_memory_in_file
     from nsysprof.files.memory_reuse import return_freed_memory, reuse_in_pyarrow
     from nsysprof.trace.tables import read_tables
 
@@ -128,7 +125,7 @@ def _analyze_opened(
         stacks=stacks,
         unfold=unfold,
         power=power,
-        alone=trace.one_thread or is_memory_in_file() or trace.bytes < _LEAST_FOR_TWO_THREADS,
+        alone=trace.one_thread or trace.bytes < _LEAST_FOR_TWO_THREADS,
         release=return_freed_memory if trace.is_large else lambda: None,
     )
 

@@ -21,6 +21,7 @@ _VARIABLES = {
     "stacks": "NSYSPROF_STACKS_FOLDER",
     "attention": "NSYSPROF_ATTENTION_FOLDER",
 }
+_APPLIED = ("NSYSPROF_POLICY", "NSYSPROF_ATTN_IMPLEMENTATION")
 _SUFFIXES = {"memory": "pickle", "stacks": "json", "attention": "json"}
 _MISSING = {"memory": "no-memory-snapshot", "stacks": "no-stacks", "attention": "no-attention"}
 HOOK_FOLDER = Path(__file__).parents[2] / "workload" / "program_start"
@@ -29,10 +30,12 @@ HOOK_FOLDER = Path(__file__).parents[2] / "workload" / "program_start"
 def hook_environment(report: Path, environment: Mapping[str, str], kinds: tuple[str, ...]) -> dict[str, str]:
     """Return the environment variables that make Python programs record, and create the folders for it.
 
+    A policy and another attn_implementation that the environment names are applied by the same hook.
+
     report: where nsys writes its report; the recorded files will be beside it.
     kinds: any of "memory", "stacks" and "attention".
     """
-    if not kinds:
+    if not kinds and not any(environment.get(name) for name in _APPLIED):
         return {}
     path = [str(HOOK_FOLDER), *filter(None, [environment.get("PYTHONPATH", "")])]
     variables = {"PYTHONPATH": os.pathsep.join(path)}

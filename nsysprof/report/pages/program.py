@@ -328,11 +328,9 @@ def _what_to_paste(optimization: Optimization) -> list[Section]:
 
 
 def _ways_to_set(attempt: Attempt) -> tuple[Part, ...]:
-    return (
-        Paragraph("Without a change of the code:"),
-        Code(attempt.setting, "sh"),
-        *((Paragraph("Or in the code:"), Code(attempt.paste, "python")) if attempt.paste else ()),
-    )
+    outside = (Paragraph("Without a change of the code:"), Code(attempt.setting, "sh")) if attempt.setting else ()
+    words = "Or in the code:" if outside else "In the code:"
+    return (*outside, *((Paragraph(words), Code(attempt.paste, "python")) if attempt.paste else ()))
 
 
 def _attention_lines(optimization: Optimization) -> tuple[str, ...]:

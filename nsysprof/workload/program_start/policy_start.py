@@ -1,8 +1,6 @@
-"""Act when a program imports torch: apply a policy, or watch its steps. Python calls this when it starts.
+"""Act when a program imports torch: apply a policy, or watch its steps. sitecustomize calls this when Python starts.
 
-An installed nsysprof applies a policy by the line in nsysprof_policy.pth, where NSYSPROF_POLICY is set; `nsysprof run`
-does it by sitecustomize. The same line reads NSYSPROF_ATTN_IMPLEMENTATION. Only the standard library is imported before
-torch is.
+Only the standard library is imported before torch is.
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-POLICY, ATTN_IMPLEMENTATION = "NSYSPROF_POLICY", "NSYSPROF_ATTN_IMPLEMENTATION"
+POLICY = "NSYSPROF_POLICY"
 
 
 class _WatchTorch:
@@ -57,7 +55,7 @@ class _WatchTorch:
 def after_torch(action: str, act: Callable[[ModuleType], None]) -> None:
     """Call `act` with torch once it is imported, unless an action of this name waits already.
 
-    action: its name; both ways to start may be there.
+    action: its name; the folder may stand twice on PYTHONPATH.
     """
     waiting = (getattr(finder, "nsysprof_action", "") for finder in sys.meta_path)
     if "torch" not in sys.modules and action not in waiting:
@@ -65,13 +63,8 @@ def after_torch(action: str, act: Callable[[ModuleType], None]) -> None:
 
 
 def begin() -> None:
-    """Put the policy in force once torch is imported, and another attn_implementation once transformers is."""
-    if os.environ.get(POLICY):
-        after_torch("policy", _install)
-    if __package__ and os.environ.get(ATTN_IMPLEMENTATION):  # sitecustomize, which has no package, does this by itself
-        from nsysprof.workload.program_start.transformers_attention import begin as begin_attention
-
-        begin_attention()
+    """Put the policy in force once torch is imported."""
+    after_torch("policy", _install)
 
 
 def _install(_torch: ModuleType) -> None:

@@ -23,7 +23,8 @@ def names(found):
 def test_transformers_is_given_its_own_sdpa_with_the_gain_that_the_finding_predicts():
     program = facts("unfused-attention", libraries=["transformers"])
     (found,) = list_trials(program, TunedProgram(), "p.json", None, ())
-    assert (found.setting, found.predicted) == ("NSYSPROF_ATTN_IMPLEMENTATION=sdpa", GAIN)
+    assert (found.setting, found.predicted) == ("", GAIN)
+    assert found.side.variables == (("NSYSPROF_ATTN_IMPLEMENTATION", "sdpa"),)
     assert 'attn_implementation="sdpa"' in found.paste
 
 
@@ -36,7 +37,8 @@ def test_the_policy_goes_first_and_wishes_last():
     program = facts("alloc-in-loop", fp32=40.0)
     found = list_trials(program, tuning, "out/tune/policy.json", GAIN, ("A=1",))
     assert names(found) == ["the policy", "TF32", "expandable segments", "attempt 1"]
-    assert (found[0].setting, found[0].predicted) == ("NSYSPROF_POLICY=out/tune/policy.json", GAIN)
+    assert found[0].setting == "nsysprof run --policy out/tune/policy.json -- PROGRAM"
+    assert found[0].predicted == GAIN
     assert found[3].side.variables == (("A", "1"),)
 
 

@@ -1,20 +1,19 @@
-"""Real programs with NSYSPROF_POLICY: by `nsysprof run`, and by the line that an installation leaves for Python."""
+"""Real programs with NSYSPROF_POLICY, by `nsysprof run`."""
 
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 torch = pytest.importorskip("torch", reason="needs the extra [torch]")
 
 from nsysprof.attention.policy_file import PolicyFile, PolicyRule, write_policy  # noqa: E402
+from nsysprof.capture.user_program.policy_environment import policy_environment  # noqa: E402
 from tests.builders import run_command  # noqa: E402
 from tests.builders.published_schema import as_published  # noqa: E402
 from tests.builders.run_command import fails  # noqa: E402
 
-ROOT = Path(__file__).parents[3]
 PROGRAM = """
 from torch.nn.functional import scaled_dot_product_attention  # imported before any block could begin
 import torch
@@ -63,21 +62,27 @@ def test_run_says_why_nothing_was_applied_and_keeps_the_exit_code(policy, tmp_pa
 
 
 @pytest.mark.slow
-def test_the_line_of_an_installation_applies_it_too(policy, tmp_path):
-    """A site-packages folder with the .pth file in it, as pip leaves it; and a torch that crashes nothing."""
-    site = tmp_path / "site"
-    site.mkdir()
-    (site / "nsysprof_policy.pth").write_text((ROOT / "nsysprof_policy.pth").read_text())
-    code = f"import site, runpy; site.addsitedir({str(site)!r}); runpy.run_path({str(tmp_path / 'program.py')!r})"
-    path = policy()
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "NSYSPROF_POLICY_REPORT": str(tmp_path)}
-    for value, uses in ((str(path), 1), ("", 1), (str(tmp_path / "none.json"), 2)):
-        argv = [sys.executable, "-c", code]
-        env = {**environment, "NSYSPROF_POLICY": value}
-        done = subprocess.run(argv, env=env, capture_output=True, text=True, check=True)
-        assert "sum" in done.stdout
-        assert ("cannot be read" in done.stderr) == (uses == 2)
-        assert len(list(tmp_path.glob("policy-*.json"))) == uses
+def test_the_policy_holds_in_the_pythons_that_a_program_starts(policy, tmp_path):
+    """A launcher that imports no torch starts two programs, as torchrun does; each reports on its own calls."""
+    launcher = tmp_path / "launcher.py"
+    launcher.write_text(
+        "import subprocess, sys\n"
+        f"for _ in range(2):\n    subprocess.run([sys.executable, {str(tmp_path / 'program.py')!r}], check=True)\n"
+    )
+    done = run_command.run("run", "--policy", policy(), "--json", "--", sys.executable, launcher)
+    assert done.returncode == 0, done.stderr
+    data = as_published("run", done.stdout)
+    assert (data["processes"], data["use"]["calls"], data["use"]["left"]) == (2, 6, 0)
+
+
+def test_a_damaged_policy_under_another_command_leaves_the_program_as_it_is(policy, tmp_path):
+    policy()
+    env = {**os.environ, **policy_environment(tmp_path / "none.json", os.environ, tmp_path)}
+    done = subprocess.run(
+        [sys.executable, tmp_path / "program.py"], env=env, capture_output=True, text=True, check=True
+    )
+    assert "sum" in done.stdout
+    assert "cannot be read" in done.stderr
 
 
 def test_run_refuses_what_is_no_policy_or_no_program(policy, tmp_path):

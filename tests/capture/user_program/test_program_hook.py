@@ -1,0 +1,45 @@
+"""What a captured program's environment gets: the hook where something is recorded or applied, and nothing else."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from nsysprof.capture.user_program.program_hook import HOOK_FOLDER, hook_environment
+
+PROGRAM = """
+import transformers.modeling_utils as models
+print(models.PreTrainedModel(models.Config()).config._attn_implementation)
+"""
+MODULE = """
+class Config:
+    _attn_implementation = "eager"
+
+class PreTrainedModel:
+    _supports_sdpa = True
+
+    def __init__(self, config):
+        self.config = config
+"""
+
+
+@pytest.mark.parametrize("name", ["NSYSPROF_POLICY", "NSYSPROF_ATTN_IMPLEMENTATION"])
+def test_what_the_environment_names_is_applied_where_nothing_is_recorded(tmp_path, name):
+    assert hook_environment(tmp_path / "nsys", {"PYTHONPATH": "a"}, ()) == {}
+    found = hook_environment(tmp_path / "nsys", {"PYTHONPATH": "a", name: "x"}, ())
+    assert found == {"PYTHONPATH": os.pathsep.join([str(HOOK_FOLDER), "a"])}
+
+
+@pytest.mark.parametrize("is_hooked", [True, False])
+def test_an_attn_implementation_is_for_the_programs_of_our_commands_and_their_children(tmp_path, is_hooked):
+    (tmp_path / "transformers").mkdir()
+    (tmp_path / "transformers" / "__init__.py").touch()
+    (tmp_path / "transformers" / "modeling_utils.py").write_text(MODULE)
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "NSYSPROF_ATTN_IMPLEMENTATION": "sdpa"}
+    environment |= hook_environment(tmp_path / "nsys", environment, ()) if is_hooked else {}
+    launcher = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {PROGRAM!r}], check=True)"
+    done = subprocess.run(
+        [sys.executable, "-c", launcher], env=environment, capture_output=True, text=True, check=True
+    )  # fmt: skip
+    assert done.stdout.strip() == ("sdpa" if is_hooked else "eager")
