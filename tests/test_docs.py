@@ -154,7 +154,7 @@ def test_the_pytest_example_passes(pytester):
 
 
 def test_every_option_and_metric_in_the_page_of_compare_exists():
-    from nsysprof.analysis.comparison.gate.gate_spec import known_metrics, parse_gate
+    from nsysprof.analysis.comparison.gate.gate import known_metrics, parse_gate
 
     page = (ROOT / "docs" / "compare.md").read_text(encoding="utf-8")
     done = subprocess.run(

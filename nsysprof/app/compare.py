@@ -14,7 +14,7 @@ from nsysprof.files.folder_kinds import COMPARISON
 from nsysprof.files.result_folder import claim_folder
 
 if TYPE_CHECKING:
-    from nsysprof.analysis.comparison.gate.gate_spec import GateRule
+    from nsysprof.analysis.comparison.gate.gate import GateRule
     from nsysprof.app.trace_analysis.analyze_snapshot import CompareSnapshotsResult
     from nsysprof.results.comparison import Input, VersionComparison
 
@@ -77,7 +77,7 @@ def look_early(request: CompareRequest, alpha: float) -> VersionComparison:
 
 def parse_rules(request: CompareRequest) -> tuple[GateRule, ...]:
     """Return the rules of the gate. Raises UsageError where the request is not valid."""
-    from nsysprof.analysis.comparison.gate.gate_spec import parse_gate
+    from nsysprof.analysis.comparison.gate.gate import parse_gate
 
     if not request.baseline or not request.candidate:
         raise UsageError("A comparison needs a baseline and a candidate.", "Give at least one input for each side.")
@@ -109,7 +109,7 @@ def _compare(
 ) -> VersionComparison:
     from nsysprof.analysis.comparison.compare import compare_inputs, measured_in_turn
     from nsysprof.analysis.comparison.compare_latency import Settings
-    from nsysprof.analysis.comparison.gate.gate_spec import margin_of
+    from nsysprof.analysis.comparison.gate.gate import margin_of
     from nsysprof.analysis.sampling.significance import ALPHA
     from nsysprof.app.inputs.compare_inputs import case_names
 

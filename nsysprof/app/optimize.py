@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, json
 
-from nsysprof.analysis.attention_tuning.judge_optimization import judge_optimization
 from nsysprof.analysis.attention_tuning.program_attention import ProgramFacts, read_program
+from nsysprof.analysis.attention_tuning.program_gain import judge_optimization
 from nsysprof.analysis.attention_tuning.worth_trying import list_suggestions
-from nsysprof.analysis.sampling.judge_attempt import check_prediction, is_better, saves_memory
+from nsysprof.analysis.sampling.significance import check_prediction, is_better, saves_memory
 from nsysprof.app.measuring.bench import dated_bench_folder
 from nsysprof.app.measuring.bench_program import (
     ProgramBenchRequest,

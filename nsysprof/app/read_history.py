@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from nsysprof.analysis.sampling.judge_history import judge_history
+from nsysprof.analysis.sampling.significance import judge_history
 from nsysprof.attention.shape import SHAPE_COLUMNS
 from nsysprof.errors import NsysprofError, TraceError
 from nsysprof.files.json_file import decode_json

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from nsysprof.app.tuning.from_program import ProgramShapes
     from nsysprof.attention.case import Case
     from nsysprof.attention.shape import Shape
-    from nsysprof.capture.sampling.bench_plan import BenchPlan
-    from nsysprof.capture.sampling.bench_run import BenchRun
+    from nsysprof.capture.sampling.bench_run import BenchPlan, BenchRun
     from nsysprof.results.optimization import ProgramGain
 
 SEARCHES = ("grid", "axes")
@@ -43,7 +42,7 @@ def plan_tuning(request: TuneRequest) -> BenchPlan:
 
 def _plan(request: TuneRequest) -> tuple[BenchPlan, ProgramShapes | None]:
     from nsysprof.app.tuning.from_program import cases_of, read_program_shapes
-    from nsysprof.capture.sampling.bench_plan import BenchPlan, check_plan
+    from nsysprof.capture.sampling.bench_run import BenchPlan, check_plan
 
     _check_numbers(request)
     grid = request.grid
@@ -184,7 +183,7 @@ def _search(
     run: BenchRun, folder: Path, request: TuneRequest, progress: Progress, shapes: ProgramShapes | None
 ) -> bool:
     """Measure until every shape is settled or the budget is used up, and return False when Ctrl-C ended it."""
-    from nsysprof.analysis.attention_tuning.next_cells import cells_by_share
+    from nsysprof.analysis.attention_tuning.choose_shapes import cells_by_share
     from nsysprof.analysis.sampling.replayed_calls import use_replays
     from nsysprof.analysis.sampling.tune import cells_to_confirm, cells_to_measure
     from nsysprof.capture.folder import remove_work

@@ -15,8 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from nsysprof.capture.self_check.probe import has_driver, run_probe, variants_of
-from nsysprof.capture.self_check.probe_cache import probe_key, write_probes
+from nsysprof.capture.self_check.probe import has_driver, probe_key, run_probe, variants_of, write_probes
 from nsysprof.environment import collect_gpus, driver_cuda_version, read_clocks
 from nsysprof.errors import MissingToolError, ToolFailedError
 from nsysprof.nsight.find_tool import NCU, NSYS, find_tool, tool_version

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -12,6 +13,7 @@ from msgspec import Struct
 from nsysprof.environment import collect_gpus, collect_host
 from nsysprof.files.json_file import explain_decoding
 from nsysprof.notes import Note, make_note
+from nsysprof.nsight.find_tool import tool_version
 from nsysprof.results.checks import comparable_hash
 
 # Throttle reasons that NVML also gives for a GPU that is not throttled.
@@ -144,3 +146,20 @@ def clock_notes(environment: dict[str, Any]) -> list[Note]:
     if not reasons:
         return []
     return [make_note("gpu-throttled", "capture", reasons=", ".join(reasons))]
+
+
+def collect_machine(nsys: Path | None) -> dict[str, Any]:
+    """Return the facts that are known from outside the program. Its torch and CUDA are not.
+
+    nsys: the nsys that records; None where none does.
+    """
+    gpus = collect_gpus()
+    environment = {
+        **collect_host(),
+        "gpu_name": ", ".join(sorted({gpu["name"] for gpu in gpus})) or None,
+        "gpu_count": len(gpus),
+        "driver_version": gpus[0]["driver_version"] if gpus else None,
+        "power_limit_w": gpus[0].get("power_limit_w") if gpus else None,
+        "nsys_version": None if nsys is None else tool_version(nsys),
+    }
+    return {**environment, "comparable_hash": comparable_hash(environment)}

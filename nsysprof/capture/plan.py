@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from nsysprof.attention.case import Case
 from nsysprof.attention.range_name import format_range, varied_keys
-from nsysprof.capture.sampling.bench_plan import BenchPlan, check_plan
+from nsysprof.capture.sampling.bench_run import BenchPlan, check_plan
 from nsysprof.errors import UsageError
 from nsysprof.units import format_bytes
 

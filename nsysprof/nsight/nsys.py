@@ -9,8 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from nsysprof.errors import ToolFailedError
-from nsysprof.nsight.run_showing import run_showing
-from nsysprof.nsight.run_tool import Step, run_tool
+from nsysprof.nsight.run_tool import Step, run_showing, run_tool
 
 # Every option is given whose default differs between versions; --kill and the capture range have changed before.
 _PROFILE_OPTIONS = (

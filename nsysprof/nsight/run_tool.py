@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from nsysprof.errors import ToolFailedError
@@ -55,3 +57,46 @@ def run_tool(
         raise ToolFailedError(
             f"{argv[0]} cannot be run: {error.strerror}.", "Install it again, or name another program."
         ) from error
+
+
+_PERCENT = re.compile(rb"(\d{1,3}) ?%")
+_FIRST_S, _STEP = 3.0, 10
+_CHUNK, _KEPT = 1 << 14, 1 << 18
+
+
+def run_showing(argv: Sequence[str], say: Callable[[str], None], title: str) -> subprocess.CompletedProcess[str]:
+    """Run a program without input, as run_tool does, and return what it printed last, without limit of time.
+
+    Raises ToolFailedError when it cannot be started.
+
+    say: called with `title` and the percentage at every tenth of the way, once the program has taken some seconds.
+    """
+    try:
+        process = subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "LC_ALL": "C"},
+        )
+    except OSError as error:
+        raise ToolFailedError(
+            f"{argv[0]} cannot be run: {error.strerror}.", "Install it again, or name another program."
+        ) from error
+    said, shown, began = b"", 0, time.monotonic()
+    assert process.stdout is not None
+    try:
+        with process.stdout as stream:
+            while chunk := os.read(stream.fileno(), _CHUNK):
+                said = (said + chunk)[-_KEPT:]
+                found = _PERCENT.findall(chunk)
+                done = min(100, int(found[-1])) if found else 0
+                if done >= shown + _STEP and time.monotonic() - began > _FIRST_S:
+                    shown = done - done % _STEP
+                    say(f"{title}: {shown} %")
+        code = process.wait()
+    except BaseException:
+        process.kill()
+        process.wait()
+        raise
+    return subprocess.CompletedProcess(list(argv), code, said.decode("utf-8", "replace"), "")

@@ -11,9 +11,7 @@ import pandas as pd
 from nsysprof.analysis.attribution.range_names import name_families
 from nsysprof.analysis.kernel_names.categories import categorize
 from nsysprof.analysis.kernel_names.kernel_labels import label_kernels
-from nsysprof.analysis.stragglers.late_ranges import name_ranges, uneven_ranges
-from nsysprof.analysis.stragglers.late_ranks import choose_evidence
-from nsysprof.analysis.stragglers.rank_outliers import find_outliers
+from nsysprof.analysis.stragglers.late_ranks import choose_evidence, find_outliers, name_ranges, uneven_ranges
 from nsysprof.notes import Note
 from nsysprof.ranks.collective_waits.clocks import arrivals, fit_clocks
 from nsysprof.ranks.collective_waits.collectives import Collectives

@@ -103,7 +103,7 @@ def _read_integer(length_bytes: int) -> _Step:
 
 
 def _check_keys(step: _Step, name: str) -> _Step:
-    """Refuse keys of a dictionary other than texts and integers of 64 bits, before they are hashed.
+    """Return a step that refuses keys other than texts and integers of 64 bits, before they are hashed.
 
     The hash of a tuple in tuples without end overflows the stack of C, and that of larger integers can be chosen.
     """

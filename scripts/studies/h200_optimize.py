@@ -11,8 +11,7 @@ from typing import Any
 import msgspec
 import pandas as pd
 
-from nsysprof.analysis.attention_tuning.judge_optimization import judge_optimization
-from nsysprof.analysis.attention_tuning.program_gain import MORE_SAMPLES
+from nsysprof.analysis.attention_tuning.program_gain import MORE_SAMPLES, judge_optimization
 from nsysprof.analysis.sampling.tune import launch_shares
 from nsysprof.report.formats.markdown import render_markdown
 from nsysprof.report.pages.program import WORTH_TELLING, optimize_report

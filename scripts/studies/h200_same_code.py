@@ -13,8 +13,7 @@ import pandas as pd
 
 from nsysprof.analysis.comparison.compare_latency import Settings, compare_latencies
 from nsysprof.analysis.comparison.compare_turns import compare_in_turn
-from nsysprof.analysis.comparison.gate.gate import judge
-from nsysprof.analysis.comparison.gate.gate_spec import parse_gate
+from nsysprof.analysis.comparison.gate.gate import judge, parse_gate
 from nsysprof.analysis.sampling.bench import check_self
 from nsysprof.app.inputs.compare_inputs import case_names, read_input
 from nsysprof.capture.sampling.bench_run import BenchRun, read_run

@@ -12,8 +12,7 @@ from nsysprof.attention.case import Case
 from nsysprof.bundle.members import ENVIRONMENT_KEYS, JSON_KEYS, MEMBERS
 from nsysprof.capture.environment import summarize_clocks
 from nsysprof.capture.manifest import Manifest
-from nsysprof.capture.sampling.bench_plan import BenchPlan
-from nsysprof.capture.sampling.bench_run import new_run
+from nsysprof.capture.sampling.bench_run import BenchPlan, new_run
 from nsysprof.environment import collect_host
 from nsysprof.notes import Note, Severity
 from nsysprof.nsight.run_tool import Step

@@ -44,7 +44,7 @@ def test_a_bench_locks_the_gpu_that_it_measures_only_where_its_plan_says_so(log,
     from nsysprof.attention.case import Case
     from nsysprof.capture import locked_clocks as module
     from nsysprof.capture.environment import merge_environment
-    from nsysprof.capture.sampling.bench_plan import BenchPlan
+    from nsysprof.capture.sampling.bench_run import BenchPlan
 
     monkeypatch.setattr(module, "measured_gpu", lambda: "GPU-2")
     cases = (Case("flash", seq=16),)

@@ -256,7 +256,7 @@ def write_bench(folder: Path, kind: str, backends: tuple[str, str]) -> Path:
     """Return a bench's samples of two backends at two lengths, in a folder with files that are not shared."""
     from nsysprof.attention.case import Case
     from nsysprof.capture.sampling.bench import BenchRun
-    from nsysprof.capture.sampling.bench_plan import BenchPlan
+    from nsysprof.capture.sampling.bench_run import BenchPlan
     from nsysprof.results.samples import Block
 
     cases = tuple(Case(backend, seq=seq, dtype="fp32") for backend in backends for seq in (64, 128))

@@ -11,7 +11,7 @@ import pandas as pd
 
 from nsysprof.analysis.comparison.compare_owners import compare_owners
 from nsysprof.analysis.comparison.compare_ranges import compare_ranges
-from nsysprof.analysis.sampling.judge_history import judge_history
+from nsysprof.analysis.sampling.significance import judge_history
 from nsysprof.app import demo as demo_use_case
 from nsysprof.app.trace_analysis.analyze_snapshot import read_memory
 from nsysprof.app.trace_analysis.analyze_trace import analyze_trace

@@ -2,8 +2,7 @@
 
 import pandas as pd
 
-from nsysprof.analysis.comparison.rank_cases import rank_cases
-from nsysprof.analysis.overview.cases import fill_results
+from nsysprof.analysis.comparison.rank_cases import fill_results, rank_cases
 from nsysprof.analysis.overview.summarize import summarize
 from nsysprof.notes import Note, Severity
 from nsysprof.results.analysis import RESULT_COLUMNS, Analysis, CaptureRecord

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from nsysprof.analysis.overview.cases import fill_results
+from nsysprof.analysis.comparison.rank_cases import fill_results
 from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
 from nsysprof.app.trace_analysis.capture_record import read_record
 from nsysprof.app.trace_analysis.join_counters import join_counters, read_counted

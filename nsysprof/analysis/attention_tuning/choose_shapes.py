@@ -10,9 +10,11 @@ from typing import Any
 import msgspec
 
 from nsysprof.attention.attention_call import MASKS
+from nsysprof.attention.case import Case
 from nsysprof.attention.choices import DTYPES
 from nsysprof.attention.shape import Shape, attention_flops
 from nsysprof.results.optimization import CapturedUse
+from nsysprof.results.samples import Block
 
 # Enough shapes are tuned to cover this share of the attention's time, but at most this many.
 _ENOUGH = 0.98
@@ -210,3 +212,25 @@ def _ends(group: list[ShapeUse]) -> list[ShapeUse]:
         tuple(use.shape for use in group[:-1]),
     )
     return [first, carried]
+
+
+# A shape that has had this many times the smallest time for its share waits for the others.
+_AHEAD = 2.0
+_NS = 1e-9
+
+
+def cells_by_share(
+    chosen: ChosenShapes, cells: Sequence[Case], wanted: Sequence[int], blocks: Sequence[Block]
+) -> list[int]:
+    """Return the cells to measure next: those of the shapes that have had the least time for their share.
+
+    wanted: the cells that need more blocks.
+    """
+    weights = {use.shape: max(use.weight, 1e-3) for use in chosen.chosen}
+    spent = dict.fromkeys(weights, 0.0)
+    for block in blocks:
+        spent[cells[block.cell].shape] += _NS * sum(block.values_ns)
+    had = {shape: spent[shape] / weight for shape, weight in weights.items()}
+    open_shapes = {cells[cell].shape for cell in wanted}
+    least = min((had[shape] for shape in open_shapes), default=0.0)
+    return [cell for cell in wanted if had[cells[cell].shape] <= _AHEAD * least or least == 0.0]

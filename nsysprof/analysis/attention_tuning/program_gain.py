@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from nsysprof.attention.policy_file import AUTO
 from nsysprof.attention.shape import Shape, shape_of_row
-from nsysprof.results.optimization import ProgramGain, ShapeRatio
+from nsysprof.results.comparison import LatencyVerdict
+from nsysprof.results.optimization import (
+    UNDECIDED,
+    UNFUSED_ATTENTION,
+    ChangingSite,
+    Optimization,
+    OptimizationAnswer,
+    ProgramGain,
+    ShapeRatio,
+)
 from nsysprof.units import format_ns
 
 if TYPE_CHECKING:
@@ -131,3 +142,36 @@ def _say(
         f"{which}: it saves {format_ns(round(saved))} [{format_ns(round(low))}, {format_ns(round(high))}] of "
         f"{format_ns(round(spent))} of attention per {per}{amount}.{has}"
     )
+
+
+# A line with more shapes than this is taken to change them from step to step.
+_MANY_SHAPES = 8
+
+
+def judge_optimization(found: Optimization) -> Optimization:
+    """Return the optimization with its answer, and with the lines whose shapes change from call to call."""
+    counts = Counter(use.site for use in found.uses)
+    changing = tuple(ChangingSite(site, count) for site, count in counts.items() if count > _MANY_SHAPES)
+    return replace(found, answer=_answer(found), changing_sites=changing)
+
+
+def _answer(found: Optimization) -> OptimizationAnswer:
+    if found.best is not None:
+        return OptimizationAnswer.FASTER
+    if found.failure:
+        return OptimizationAnswer.FAILED
+    if found.smallest is not None:
+        return OptimizationAnswer.LESS_MEMORY
+    if any(each.comparison.change.verdict is LatencyVerdict.INCONCLUSIVE for each in found.attempts):
+        return OptimizationAnswer.UNDECIDED_ATTEMPTS
+    return _answer_without_a_gain(found)
+
+
+def _answer_without_a_gain(found: Optimization) -> OptimizationAnswer:
+    if any(each.code == UNFUSED_ATTENTION for each in found.suggestions):
+        return OptimizationAnswer.FUSE_FIRST
+    if any(use.why == UNDECIDED for use in found.tuned):
+        return OptimizationAnswer.UNDECIDED_SHAPES
+    if found.tuned:
+        return OptimizationAnswer.NO_OTHER_BACKEND
+    return OptimizationAnswer.NOT_TUNED if found.uses else OptimizationAnswer.NOTHING

@@ -6,20 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from nsysprof.analysis.comparison.compare_environments import (
-    common_environment,
-    compare_environments,
-    noted_differences,
-    unknown_facts,
-)
-from nsysprof.analysis.comparison.compare_findings import compare_findings, compare_memory_findings
 from nsysprof.analysis.comparison.compare_latency import METHOD, Settings, compare_latencies
 from nsysprof.analysis.comparison.compare_owners import compare_owners
 from nsysprof.analysis.comparison.compare_ranges import compare_ranges
 from nsysprof.analysis.comparison.compare_turns import METHOD as TURNS_METHOD
 from nsysprof.analysis.comparison.compare_turns import UNIT, compare_in_turn
-from nsysprof.analysis.comparison.gate.gate import judge
-from nsysprof.analysis.comparison.gate.gate_spec import GateRule
+from nsysprof.analysis.comparison.gate.gate import GateRule, judge
 from nsysprof.analysis.comparison.judge_walls import METHOD as WALL_METHOD
 from nsysprof.analysis.comparison.judge_walls import choose_headline
 from nsysprof.analysis.comparison.range_facts import WHOLE
@@ -28,9 +20,12 @@ from nsysprof.analysis.steps.compare_steps import compare_steps, judge_steps_and
 from nsysprof.attention.case import Case
 from nsysprof.errors import NotComparableError
 from nsysprof.notes import Note, Severity, make_note
-from nsysprof.results.allocator_memory import MemoryComparison
+from nsysprof.results.allocator_memory import AllocatorMemory, MemoryComparison
+from nsysprof.results.checks import COMPARABLE_FIELDS
 from nsysprof.results.comparison import (
     WHOLE_TRACE,
+    Difference,
+    FindingChange,
     Input,
     LatencyComparison,
     RangeChange,
@@ -251,3 +246,164 @@ def _range_notes(ranges: Sequence[RangeChange]) -> list[Note]:
         calls: dict[str, Any] = {"baseline": first.baseline_calls, "candidate": first.candidate_calls}
         notes.append(make_note("calls-differ", ranges=len(uneven), first=first.label, **calls))
     return notes
+
+
+# More facts that must match. They come from the trace and from the method of measuring.
+MEASURED_FIELDS = ("latency_method", "trace_tool", "work_kind", "memory_kind")
+# Facts that may differ between what is compared, and that a reader wants to know.
+TOLD_FIELDS = ("git_commit", "python_version", "os", "tf32_matmul", "sdpa_flags", "cudnn_loaded_from")
+# SM clocks that differ by this much while measuring (percent) count as different.
+_CLOCK_GAP_PCT = 2.0
+
+
+def compare_environments(
+    baseline: Sequence[Mapping[str, Any]], candidate: Sequence[Mapping[str, Any]]
+) -> tuple[Difference, ...]:
+    """Return the facts that must agree and do not.
+
+    The inputs of one side must agree among themselves too. A fact that one side does not know is not a difference.
+    """
+    found = [
+        difference
+        for fact in (*COMPARABLE_FIELDS, *MEASURED_FIELDS)
+        if (difference := _differs(fact, baseline, candidate)) is not None
+    ]
+    clocks = _clocks(baseline), _clocks(candidate)
+    if clocks[0] and clocks[1] and _apart(clocks[0], clocks[1]):
+        found.append(Difference("sm_clock_mhz", (_range(clocks[0]),), (_range(clocks[1]),)))
+    return tuple(found)
+
+
+def noted_differences(
+    baseline: Sequence[Mapping[str, Any]], candidate: Sequence[Mapping[str, Any]]
+) -> tuple[Difference, ...]:
+    """Return facts that differ but do not prevent a comparison, such as throttling."""
+    found = [
+        difference
+        for fact in (*TOLD_FIELDS, "throttled")
+        if (difference := _differs(fact, *([_with_throttle(each) for each in side] for side in (baseline, candidate))))
+        is not None
+    ]
+    return tuple(found)
+
+
+def unknown_facts(environments: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Return the COMPARABLE_FIELDS that no input knows."""
+    # An untraced measurement has no nsys version, and one on the CPU has no cuDNN version: these are not unknown.
+    asked = [fact for fact in COMPARABLE_FIELDS if fact not in ("nsys_version", "clocks_locked")]
+    if any(each.get("device") == "cpu" for each in environments):
+        asked = ["torch_version", "device", "cpu_model"]
+    return tuple(fact for fact in asked if all(each.get(fact) is None for each in environments))
+
+
+def common_environment(environments: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the facts on which all inputs that know them agree."""
+    facts = (*COMPARABLE_FIELDS, *MEASURED_FIELDS, *TOLD_FIELDS)
+    known = {fact: _known(fact, environments) for fact in facts}
+    return {fact: values[0] for fact, values in known.items() if len(values) == 1}
+
+
+def _differs(
+    fact: str, baseline: Sequence[Mapping[str, Any]], candidate: Sequence[Mapping[str, Any]]
+) -> Difference | None:
+    old, new = _known(fact, baseline), _known(fact, candidate)
+    if not old or not new or (old == new and len(old) == 1):
+        return None
+    return Difference(fact, old, new)
+
+
+def _known(fact: str, environments: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Return the distinct known values of a fact, as texts."""
+    return tuple(dict.fromkeys(str(each[fact]) for each in environments if each.get(fact) is not None))
+
+
+def _clocks(environments: Sequence[Mapping[str, Any]]) -> tuple[float, float] | None:
+    """Return the lowest and the highest SM clock while measuring (MHz)."""
+    found = [during for each in environments if (during := _during(each)) is not None]
+    if not found:
+        return None
+    return min(d["sm_clock_mhz_min"] for d in found), max(d["sm_clock_mhz_max"] for d in found)
+
+
+def _during(environment: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    clocks = environment.get("clocks")
+    during = clocks.get("during") if isinstance(clocks, Mapping) else None
+    if not isinstance(during, Mapping):
+        return None
+    whole = all(isinstance(during.get(f"sm_clock_mhz_{end}"), int | float) for end in ("min", "max"))
+    return during if whole else None
+
+
+def _apart(one: tuple[float, float], other: tuple[float, float]) -> bool:
+    gap = max(one[0] - other[1], other[0] - one[1])
+    return gap > _CLOCK_GAP_PCT / 100 * max(one[1], other[1])
+
+
+def _range(clocks: tuple[float, float]) -> str:
+    return f"{clocks[0]:g} to {clocks[1]:g}"
+
+
+def _with_throttle(environment: Mapping[str, Any]) -> Mapping[str, Any]:
+    during = _during(environment)
+    if during is None:
+        return environment
+    reasons = set(during.get("throttle_reasons") or ()) - {"gpu_idle", "applications_clocks_setting"}
+    return {**environment, "throttled": ", ".join(sorted(reasons)) or "no"}
+
+
+# The saving per step (ns) by code and range.
+Savings = dict[tuple[str, str], int]
+
+
+def compare_findings(
+    baseline: Sequence[Savings | None], candidate: Sequence[Savings | None]
+) -> tuple[FindingChange, ...]:
+    """Return the findings of both sides: first those that only the candidate has, each part by saving.
+
+    A side has a finding when any of its traces has it. None stands for a trace whose findings are unknown.
+    """
+    old, new = _most(baseline), _most(candidate)
+    changes = []
+    for code, where in dict.fromkeys((*new, *old)):
+        before, after = old.get((code, where)), new.get((code, where))
+        changes.append(FindingChange(code, where, _how(before, after), before, after))
+    order = ("appeared", "vanished", "both")
+    return tuple(
+        sorted(changes, key=lambda each: (order.index(each.how), -(each.candidate_ns or each.baseline_ns or 0)))
+    )
+
+
+def compare_memory_findings(
+    baseline: Sequence[AllocatorMemory | None], candidate: Sequence[AllocatorMemory | None]
+) -> tuple[FindingChange, ...] | None:
+    """Return the findings about torch's memory of both sides; None where one side did not record it."""
+    old, new = _most_bytes(baseline), _most_bytes(candidate)
+    if old is None or new is None:
+        return None
+    changes = []
+    for code in dict.fromkeys((*new, *old)):
+        before, after = old.get(code), new.get(code)
+        changes.append(FindingChange(code, "", _how(before, after), None, None, before, after))
+    return tuple(changes)
+
+
+def _how(before: int | None, after: int | None) -> str:
+    return "appeared" if before is None else "vanished" if after is None else "both"
+
+
+def _most_bytes(side: Sequence[AllocatorMemory | None]) -> dict[str, int] | None:
+    """Return the most bytes that any trace of a side would save, by code; None where none recorded memory."""
+    known = [each for each in side if each is not None]
+    found: dict[str, int] = {}
+    for memory in known:
+        for finding in memory.findings:
+            found[finding.code] = max(finding.bytes, found.get(finding.code, 0))
+    return found if known else None
+
+
+def _most(side: Sequence[Savings | None]) -> Savings:
+    found: Savings = {}
+    for savings in side:
+        for key, saving in (savings or {}).items():
+            found[key] = max(saving, found.get(key, 0))
+    return found

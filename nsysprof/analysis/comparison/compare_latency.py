@@ -9,6 +9,7 @@ a correction would put every difference out of reach.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -16,12 +17,11 @@ from itertools import pairwise
 import numpy as np
 
 from nsysprof.analysis.comparison.measured_units import MeasuredPair, MeasuredUnits, run_floor, units_of
-from nsysprof.analysis.comparison.rank_sum import LEAST_BLOCKS, LEAST_DELTA, compare_medians
 from nsysprof.analysis.comparison.throttled_sides import METHOD as THROTTLED_METHOD
 from nsysprof.analysis.comparison.throttled_sides import doubt_throttled
-from nsysprof.analysis.comparison.units_needed import MEDIAN_COST, MOST_FREEDOM, MOST_UNITS, NORMAL_95, units_needed
-from nsysprof.analysis.sampling.significance import ALPHA, LEAST_PCT, MARGIN_PCT, false_discovery, noise_floor
-from nsysprof.analysis.sampling.student_t import t_isf, t_sf
+from nsysprof.analysis.sampling.rank_tests import mann_whitney
+from nsysprof.analysis.sampling.significance import ALPHA, LEAST_PCT, MARGIN_PCT, POWER, false_discovery, noise_floor
+from nsysprof.analysis.sampling.student_t import nct_sf, normal_sf, t_isf, t_sf
 from nsysprof.analysis.sampling.variance_shrinkage import Prior, fit_prior
 from nsysprof.arrays import Floats
 from nsysprof.attention.case import Case
@@ -33,6 +33,32 @@ from nsysprof.results.comparison import (
     Measured,
     SideOfCase,
 )
+
+# Cliff's delta from which a difference counts as "medium" (Romano et al., 2006).
+LEAST_DELTA = 0.33
+# With fewer blocks, no arrangement of the two samples is rarer than 5 %.
+LEAST_BLOCKS = 4
+
+
+@dataclass(frozen=True)
+class RankSum:
+    """The result of a rank-sum test of the candidate's blocks against the baseline's."""
+
+    # Two-sided p of a Mann-Whitney test.
+    p: float
+    # Cliff's delta, positive where the candidate takes longer.
+    delta: float
+
+
+def compare_medians(baseline: Floats, candidate: Floats) -> RankSum | None:
+    """Return the test of the two sides' block medians; None where there are too few blocks."""
+    if min(len(baseline), len(candidate)) < LEAST_BLOCKS or np.median(baseline) <= 0:
+        return None
+    if np.ptp(np.concatenate([baseline, candidate])) == 0:
+        return RankSum(1.0, 0.0)
+    u, p = mann_whitney(candidate, baseline)
+    return RankSum(p, 2 * u / (len(baseline) * len(candidate)) - 1)
+
 
 # How much two processes of the same code may differ where nobody measured it (percent). On an H200, 6 % was seen.
 ASSUMED_FLOOR_PCT = 10.0
@@ -317,3 +343,42 @@ def unmeasured_case(name: str, old: SideOfCase, new: SideOfCase) -> LatencyChang
         if side.median_ns is None
     ]
     return LatencyChange(name, None, old, new, reason="; ".join(parts))
+
+
+NORMAL_95 = 1.960  # quantile of the absolute value of a standard normal
+MOST_FREEDOM = 1e6
+MEDIAN_COST = np.sqrt(np.pi / 2)  # the standard deviation of a median relative to a mean's
+# The noise floor of medians of n units, in standard errors of a difference of means. It is a second condition beside
+# the test.
+_FLOOR_ERRORS = NORMAL_95 * float(MEDIAN_COST)
+MOST_UNITS = 1000
+
+
+def units_needed(deviation: float, margin_pct: float, tests: int, between_runs: float = 0.0) -> int:
+    """Return how many units each side needs to find a difference of the margin with a power of 80 %; at most 1001.
+
+    The difference must be found by the t test, which asks whether it is beyond LEAST_PCT, and exceed the noise floor of
+    that many units.
+
+    deviation: the standard deviation of a unit's log median.
+    tests: the number of cases; where one of them differs, the correction asks it for alpha / tests.
+    between_runs: the standard deviation of the difference between two runs, which more units of a run do not reduce.
+    """
+    wanted = float(np.log1p(margin_pct / 100))
+    beyond = wanted - float(np.log1p(LEAST_PCT / 100))
+    alpha = ALPHA / max(1, tests)
+    if between_runs > 0 and normal_sf(t_isf(alpha / 2, MOST_FREEDOM) - beyond / between_runs) < POWER:
+        return MOST_UNITS + 1
+
+    def is_enough(count: int) -> bool:
+        measured = deviation**2 * 2 / count
+        total = measured + between_runs**2
+        if total == 0:
+            return True
+        freedom = (2 * count - 2) * (total / measured) ** 2 if measured > 0 else MOST_FREEDOM
+        freedom, error = min(freedom, MOST_FREEDOM), float(np.sqrt(total))
+        tested = nct_sf(float(t_isf(alpha / 2, freedom)), freedom, beyond / error)
+        above_floor = nct_sf(_FLOOR_ERRORS * float(np.sqrt(measured)) / error, freedom, wanted / error)
+        return min(tested, above_floor) >= POWER
+
+    return 2 + bisect_left(range(2, MOST_UNITS + 1), True, key=is_enough)  # the power grows with the number of units

@@ -9,7 +9,7 @@ import pandas as pd
 
 from nsysprof.analysis.traffic.launch_bound import is_launch_bound
 from nsysprof.attention.shape import SHAPE_COLUMNS, varied_columns
-from nsysprof.results.analysis import LEAST_DIFFERENCE_PCT, CaseRanking, RankedCase
+from nsysprof.results.analysis import LEAST_DIFFERENCE_PCT, Analysis, CaseRanking, RankedCase
 from nsysprof.results.roof import known
 
 # All columns of a case except the backend. Cases that differ in any of these do different work and are never compared.
@@ -71,3 +71,32 @@ def _cannot_tell(best: RankedCase, other: RankedCase) -> bool:
     if other.times_best < 1 + LEAST_DIFFERENCE_PCT / 100:
         return True
     return best.high_ns is None or other.low_ns is None or other.low_ns <= best.high_ns
+
+
+_FROM_RANGE = {
+    "launch_count": "launch_count",
+    "kernel_count": "kernel_count",
+    "kernel_total_ns": "kernel_total_ns",
+    "gpu_busy_ns": "gpu_busy_ns",
+    "memcpy_bytes": "memcpy_bytes",
+    "memset_bytes": "memset_bytes",
+    "trace_peak_vram_bytes": "peak_vram_bytes",
+    "sampled_read_bytes": "dram_read_bytes",
+    "sampled_read_error_bytes": "dram_read_error_bytes",
+    "sampled_write_bytes": "dram_write_bytes",
+    "sampled_write_error_bytes": "dram_write_error_bytes",
+}
+
+
+def fill_results(results: pd.DataFrame, analysis: Analysis) -> pd.DataFrame:
+    """Return `results` with counts, times (ns) and bytes of each case's range; NA where the trace has no such range.
+
+    The process-wide range is preferred, because it includes the work of autograd's threads. Otherwise the push/pop
+    range is used.
+    """
+    ranges = analysis.ranges.sort_values("style", key=lambda style: style != "StartEnd", kind="stable")
+    ranges = ranges.drop_duplicates("range").set_index("range")
+    filled = results.copy()
+    for column, source in _FROM_RANGE.items():
+        filled[column] = filled["range"].map(ranges[source]).astype("Int64")
+    return filled

@@ -7,17 +7,25 @@ calls in that process.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nsysprof.analysis.comparison.median_ratio import ratio_with_interval
 from nsysprof.analysis.sampling.process_model import estimate, process_levels, turns_of
 from nsysprof.analysis.sampling.rank_tests import kendall_p, theil_sen_slope
 from nsysprof.analysis.sampling.student_t import t_isf
 from nsysprof.analysis.sampling.variance_shrinkage import NO_PRIOR, Prior
 from nsysprof.arrays import Floats
+from nsysprof.notes import Note, make_note
+from nsysprof.results.recorded_part import LatencyWindow, LatencyWindows, Ratio
 from nsysprof.results.samples import OK, Block, median_interval, steady_samples
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 METHOD = (
     "median of all samples but the first of each block; its 95 % interval is a t interval of the processes' log "
@@ -138,3 +146,69 @@ def _drift(starts_ns: Sequence[int], medians: Sequence[float]) -> tuple[float | 
     slope = theil_sen_slope(at - at.min(), values)
     middle = float(np.median(values))
     return 100 * slope * float(np.ptp(at)) / middle if middle else None, kendall_p(at, values)
+
+
+def summarize_window(durations_ns: Sequence[int | None], wall_ns: int) -> LatencyWindow:
+    """Return the median, the 90th percentile and an interval for the median of these steps."""
+    in_order = [value for value in durations_ns if value is not None]
+    known, (low, high) = sorted(in_order), median_interval(in_order) or (None, None)
+    return LatencyWindow(
+        steps=len(durations_ns),
+        wall_ns=wall_ns,
+        median_ns=_quantile(known, 0.5),
+        p90_ns=_quantile(known, 0.9),
+        median_low_ns=low,
+        median_high_ns=high,
+    )
+
+
+def compare_windows(
+    told_by: str, before: LatencyWindow | None, during: LatencyWindow | None, after: LatencyWindow | None
+) -> LatencyWindows:
+    """Return the three windows, with the ratios of the later ones to the window before the recording."""
+    unknown = ""
+    if before is None or after is None:
+        unknown = "With --watch 0, nothing was watched before and after the recording."
+    elif before.median_ns is None or after.median_ns is None:
+        unknown = "no step ended before the recording, or none ended after it."
+    return LatencyWindows(told_by, unknown, before, during, after, _ratio(during, before), _ratio(after, before))
+
+
+def _ratio(new: LatencyWindow | None, old: LatencyWindow | None) -> Ratio | None:
+    if new is None or old is None or not new.median_ns or not old.median_ns:
+        return None
+    return ratio_with_interval(old.median_ns, _bounds(old), new.median_ns, _bounds(new))
+
+
+def _bounds(window: LatencyWindow) -> tuple[int, int] | None:
+    """Return the interval of a median; None where it reaches down to nothing, because a ratio has no bound then."""
+    low, high = window.median_low_ns, window.median_high_ns
+    return None if low is None or high is None or low <= 0 else (low, high)
+
+
+def _quantile(values: Sequence[int], share: float) -> int | None:
+    if not values:
+        return None
+    place = (len(values) - 1) * share
+    low, high = values[math.floor(place)], values[math.ceil(place)]
+    return round(low + (high - low) * (place - math.floor(place)))
+
+
+# A median is uncertain if its interval extends further than this to either side (percent). At most this many cases are
+# named.
+_LEAST_NOISE_PCT, _MOST_NAMED = 10, 4
+
+
+def noise_notes(results: pd.DataFrame) -> list[Note]:
+    """Return a note about the cases whose latency is uncertain because the machine was too noisy.
+
+    results: the columns of results.csv.
+    """
+    known = results[results["latency_ci_high_ns"].notna()]
+    widest = (known["latency_ci_high_ns"] - known["latency_ci_low_ns"]).astype(float) / 2
+    names = known["range"][(100 * widest > _LEAST_NOISE_PCT * known["latency_median_ns"].astype(float)).to_numpy()]
+    if not len(names):
+        return []
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    cases = ", ".join(map(str, names[:_MOST_NAMED])) + more
+    return [make_note("noisy-machine", cases=cases, least_pct=_LEAST_NOISE_PCT)]

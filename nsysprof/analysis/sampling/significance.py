@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import combinations
 
@@ -12,6 +12,10 @@ import numpy as np
 from nsysprof.analysis.sampling.process_model import Estimate, Turns, contrasts, estimate, fit, process_differences
 from nsysprof.analysis.sampling.variance_shrinkage import Prior
 from nsysprof.arrays import Floats
+from nsysprof.results.comparison import LatencyChange, LatencyVerdict
+from nsysprof.results.latency_history import CaseHistory, HistoryPoint, HistoryState
+from nsysprof.results.optimization import PredictedGain, Prediction
+from nsysprof.results.program_runs import ProgramComparison, Sameness
 
 ALPHA = 0.05
 # How likely a planned measurement must be to find a difference of the wanted size.
@@ -131,3 +135,64 @@ def noise_floor(pairs: Sequence[tuple[Floats, Floats]]) -> float | None:
 def halves(medians: Floats) -> tuple[Floats, Floats]:
     """Return two halves of each cell: every other block. They are interleaved measurements of the same code."""
     return medians[0::2], medians[1::2]
+
+
+def is_better(found: ProgramComparison) -> bool:
+    """Return whether the candidate is certainly faster and prints the same values."""
+    return found.change.verdict is LatencyVerdict.FASTER and not _has_other_values(found)
+
+
+def saves_memory(found: ProgramComparison) -> bool:
+    """Return whether the candidate needs less memory in every run, prints the same values and is not certainly slower.
+
+    Where it needs less of one kind and more of another, it does not.
+    """
+    if not found.memory or not all(each.is_lower for each in found.memory) or _has_other_values(found):
+        return False
+    return found.change.verdict in (LatencyVerdict.FASTER, LatencyVerdict.SAME, LatencyVerdict.INCONCLUSIVE)
+
+
+def _has_other_values(found: ProgramComparison) -> bool:
+    return found.values is not None and found.values.verdict is Sameness.DIFFERENT
+
+
+def check_prediction(expected: PredictedGain | None, change: LatencyChange) -> Prediction | None:
+    """Return how the measured gain compares with the bounds of the predicted one; None without a prediction."""
+    if expected is None:
+        return None
+    if change.low is None or change.high is None:
+        return Prediction.NOT_MEASURED
+    low, high = 100 * (1 - change.high), 100 * (1 - change.low)
+    if low <= expected.high_pct and high >= expected.low_pct:
+        return Prediction.MET
+    return Prediction.GAINED_MORE if low > expected.high_pct else Prediction.GAINED_LESS
+
+
+def judge_history(case: CaseHistory) -> CaseHistory:
+    """Return the case with its state, and with whether each run's interval overlaps the one before it."""
+    before: dict[str, HistoryPoint] = {}
+    points = []
+    for point in case.points:
+        last = before.get(point.conditions)
+        points.append(point if last is None else replace(point, overlaps_before=_overlap(last, point)))
+        if point.median_ns is not None:
+            before[point.conditions] = point
+    judged = replace(case, points=tuple(points))
+    timed = judged.comparable() if judged.timed else ()
+    overlaps = _overlap(timed[0], timed[-1]) if len(timed) > 1 else None
+    return replace(judged, state=_state(judged), overlaps_oldest=overlaps)
+
+
+def _state(case: CaseHistory) -> HistoryState:
+    latest = case.latest()
+    if latest is None or case.change_pct(*latest) is None:
+        return HistoryState.ALONE
+    states = {None: HistoryState.UNSURE, True: HistoryState.SAME, False: HistoryState.CHANGED}
+    return states[_overlap(*latest)]
+
+
+def _overlap(one: HistoryPoint, other: HistoryPoint) -> bool | None:
+    """Return whether the intervals of two runs overlap; None where one of them has no interval."""
+    if one.low_ns is None or one.high_ns is None or other.low_ns is None or other.high_ns is None:
+        return None
+    return one.low_ns <= other.high_ns and other.low_ns <= one.high_ns

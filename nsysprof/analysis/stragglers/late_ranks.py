@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 import pandas as pd
 
 from nsysprof.analysis.sampling.student_t import t_isf, t_sf
+from nsysprof.results.column_registry.column import Dtype
+from nsysprof.results.column_registry.rank_columns import STRAGGLERS
 from nsysprof.results.rank_results import (
+    OUTLIER_ALPHA,
+    OUTLIER_PCT,
+    OUTLIER_RANKS,
     REPLAY_ERROR_PCT,
     STRAGGLER_ALPHA,
     STRAGGLER_COST_PCT,
@@ -299,3 +304,113 @@ def late_by_work(rows: Sequence[RankRow]) -> list[Late]:
         if usual and 100 * (own - usual) / usual >= STRAGGLER_EXCESS_PCT
     ]
     return sorted(found, key=lambda each: -each.late_ns)
+
+
+_RANGES_EACH = 3
+_LEAST_SHARE = 0.1
+OUTSIDE = "(no range)"
+
+
+def uneven_ranges(rank_ranges: pd.DataFrame) -> pd.DataFrame:
+    """Return the ranges that all ranks have, but not equally often.
+
+    Each row has the range, the fewest and the most instances, and a rank with each of these.
+    """
+    ranks = rank_ranges["rank"].nunique()
+    rows = []
+    for _, of_name in rank_ranges.groupby(["range", "style", "domain"], sort=False):
+        name, rank, count = (of_name[column].tolist() for column in ("range", "rank", "instances"))
+        if len(set(rank)) == ranks and min(count) < max(count):
+            least, most = count.index(min(count)), count.index(max(count))
+            rows.append((name[0], count[least], rank[least], count[most], rank[most]))
+    return pd.DataFrame(rows, columns=["range", "least", "least_rank", "most", "most_rank"])
+
+
+def name_ranges(late: Sequence[Late], rank_ranges: pd.DataFrame) -> pd.DataFrame:
+    """Return for each late rank the ranges in which it takes longer than is typical, the largest excess first.
+
+    Normally the GPU time of a range is compared. Where it explains less than half of what the rank costs, and the
+    host's excess is larger, the wall time without nested ranges is compared instead. Ranges that launched communication
+    are then left out, because a rank waits for others there.
+
+    rank_ranges: one row per (rank, range).
+    """
+    rows: list[dict[str, object]] = []
+    for each in late:
+        on_gpu = _excess(each.rank, rank_ranges, "compute_ns")
+        on_host = _excess(each.rank, rank_ranges[rank_ranges["comm_ns"] == 0], "host_ns")
+        where, found = "GPU", on_gpu
+        if each.about_ns is not None and on_gpu["excess_ns"].sum() < 0.5 * each.about_ns:
+            more = on_host["excess_ns"].sum() > on_gpu["excess_ns"].sum()
+            where, found = ("host", on_host) if more else (where, found)
+        worst = found["excess_ns"].max() if len(found) else 0
+        named = found[found["excess_ns"] >= _LEAST_SHARE * worst].head(_RANGES_EACH)
+        facts = asdict(each)
+        if named.empty:
+            rows.append({**facts, "range": OUTSIDE, "style": "", "domain": "", "where": ""})
+        rows += [facts | {"where": where} | {str(k): v for k, v in line.items()} for line in named.to_dict("records")]
+    table = pd.DataFrame(rows, columns=list(STRAGGLERS.names))
+    return table.astype(dict.fromkeys(STRAGGLERS.of_dtype(Dtype.INTEGER), "Int64"))
+
+
+def _excess(rank: int, rank_ranges: pd.DataFrame, column: str) -> pd.DataFrame:
+    """Return the ranges in which the rank has a larger `column` than is typical of the ranks."""
+    keys = ["range", "style", "domain"]
+    wide = rank_ranges.pivot_table(index=keys, columns="rank", values=column, aggfunc="sum", fill_value=0, sort=False)
+    if rank not in wide.columns or wide.empty:
+        return pd.DataFrame(columns=[*keys, "own_ns", "typical_ns", "excess_ns", "excess_pct"])
+    usual = np.sort(wide.to_numpy(dtype=float), axis=1)[:, (wide.shape[1] - 1) // 2]
+    own = wide[rank].to_numpy(dtype=float)
+    table = wide.index.to_frame(index=False)
+    table["own_ns"], table["typical_ns"] = own.round().astype(np.int64), usual.round().astype(np.int64)
+    table["excess_ns"] = table["own_ns"] - table["typical_ns"]
+    table["excess_pct"] = [100 * (a - b) / b if b else None for a, b in zip(own, usual, strict=True)]
+    return table[table["excess_ns"] > 0].sort_values("excess_ns", ascending=False, kind="stable")
+
+
+# The quantities in which ranks are compared with each other, and their names in reports.
+_COMPARED = {
+    "compute_ns": "compute", "exposed_comm_ns": "exposed communication", "idle_ns": "idle", "api_total_ns": "API calls",
+    "memcpy_bytes": "copied", "peak_vram_bytes": "peak VRAM", "kernel_count": "kernels",
+}  # fmt: skip
+
+
+def find_outliers(rows: Sequence[RankRow]) -> dict[int, str]:
+    """Return the ranks that are far from the others, each with the quantities in which it is.
+
+    Each quantity is tested by the generalized extreme studentized deviate test (Rosner 1983), with the error shared
+    among the quantities, and the difference must also be large enough to matter. Fewer than five ranks have no usual
+    value, so none of them is judged.
+    """
+    found: dict[int, list[str]] = {}
+    for name, title in _COMPARED.items():
+        known = {
+            row.rank: getattr(row, name) for row in rows if row.rank is not None and getattr(row, name) is not None
+        }
+        if len(known) < OUTLIER_RANKS:
+            continue
+        values = np.array(list(known.values()), dtype=float)
+        middle = typical(values.tolist())
+        for number in _deviant(values, OUTLIER_ALPHA / len(_COMPARED)):
+            apart = values[number] - middle
+            if middle > 0 and abs(apart) > OUTLIER_PCT / 100 * middle:
+                found.setdefault(list(known)[number], []).append(f"{title} {100 * apart / middle:+.0f} %")
+    return {rank: ", ".join(texts) for rank, texts in found.items()}
+
+
+def _deviant(values: Floats, alpha: float) -> list[int]:
+    """Return the positions of the outliers among normal values, at most a quarter of them, by Rosner's test."""
+    left, removed, count = np.arange(len(values)), [], 0
+    for step in range(1, max(1, len(values) // 4) + 1):
+        spread = values[left].std(ddof=1)
+        if spread == 0:
+            break
+        deviation = np.abs(values[left] - values[left].mean()) / spread
+        worst = int(deviation.argmax())
+        n = len(left)
+        t = t_isf(alpha / (2 * n), n - 2)
+        removed.append(int(left[worst]))
+        if deviation[worst] > (n - 1) * t / np.sqrt((n - 2 + t**2) * n):
+            count = step
+        left = np.delete(left, worst)
+    return sorted(removed[:count])

@@ -20,14 +20,13 @@ from nsysprof.results.samples import WARMUP_RULE
 
 if TYPE_CHECKING:
     from nsysprof.analysis.sampling.bench import BenchResults, SelfCheck
-    from nsysprof.capture.sampling.bench_plan import BenchPlan
-    from nsysprof.capture.sampling.bench_run import BenchRun
+    from nsysprof.capture.sampling.bench_run import BenchPlan, BenchRun
     from nsysprof.report.pages.bench import BenchReport
 
 
 def plan_bench(request: BenchRequest) -> BenchPlan:
     """Return what `bench` would measure on this machine. Raises UsageError for contradictory options."""
-    from nsysprof.capture.sampling.bench_plan import BenchPlan, check_plan
+    from nsysprof.capture.sampling.bench_run import BenchPlan, check_plan
 
     request.grid.expand()  # report a wrong grid before looking at the machine
     require_torch("bench")

@@ -28,7 +28,7 @@ from nsysprof.notes import Note, make_note
 from nsysprof.results.program_runs import OK, ProgramComparison, TimedRun
 
 if TYPE_CHECKING:
-    from nsysprof.analysis.comparison.gate.gate_spec import GateRule
+    from nsysprof.analysis.comparison.gate.gate import GateRule
     from nsysprof.capture.user_program.time_program import TimedProgram
     from nsysprof.results.checks import GateResult
     from nsysprof.results.program_runs import ValueComparison
@@ -137,7 +137,7 @@ def _pattern(option: str, text: str, *, groups: int = 0) -> re.Pattern[str] | No
 
 
 def _rules(request: ProgramBenchRequest) -> tuple[GateRule, ...]:
-    from nsysprof.analysis.comparison.gate.gate_spec import refuse_traced
+    from nsysprof.analysis.comparison.gate.gate import refuse_traced
 
     names = (Path(BASELINE),), (Path(CANDIDATE),)
     rules = parse_rules(CompareRequest(*names, request.fail_on, margin_pct=request.margin_pct))
@@ -235,8 +235,7 @@ def conclude(runs: Sequence[TimedRun], request: ProgramBenchRequest, notes: Sequ
         compare_values,
         summarize_side,
     )
-    from nsysprof.analysis.comparison.gate.gate import judge
-    from nsysprof.analysis.comparison.gate.gate_spec import margin_of
+    from nsysprof.analysis.comparison.gate.gate import judge, margin_of
     from nsysprof.results.comparison import LatencyComparison
 
     rules = _rules(request)

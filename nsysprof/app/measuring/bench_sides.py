@@ -143,7 +143,7 @@ def _is_decided(request: SidesRequest, folders: Mapping[str, Path]) -> bool:
 
 def _check(request: SidesRequest) -> None:
     """Raise UsageError, before anything is measured, for options that contradict two sides."""
-    from nsysprof.analysis.comparison.gate.gate_spec import refuse_traced
+    from nsysprof.analysis.comparison.gate.gate import refuse_traced
 
     if request.baseline == request.candidate:
         raise UsageError(

@@ -241,7 +241,7 @@ def _settle_profiler(profiler: str, device: str, nsys: Path | None) -> str:
 
 def _add_trace(captured: Captured, folder: Path) -> tuple[Loss, ...]:
     """Complete results.csv from the trace, and return what the profiler lost."""
-    from nsysprof.analysis.sampling.noisy_cases import noise_notes
+    from nsysprof.analysis.sampling.latency import noise_notes
     from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
     from nsysprof.capture.manifest import RESULTS, write_manifest
     from nsysprof.files.output import write_whole

@@ -313,7 +313,7 @@ def _result(
 
 
 def _latency(part: RecordedPart, source: StepCounter | None) -> LatencyWindows:
-    from nsysprof.analysis.sampling.latency_windows import compare_windows, summarize_window
+    from nsysprof.analysis.sampling.latency import compare_windows, summarize_window
 
     if source is None:
         return LatencyWindows("", f"{_NO_STEPS}: give --step-pattern.")

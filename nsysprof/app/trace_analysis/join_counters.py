@@ -29,7 +29,7 @@ def complete_analysis(
     ncu: the program that reads the report.
     """
     if record is not None:
-        from nsysprof.analysis.overview.cases import fill_results
+        from nsysprof.analysis.comparison.rank_cases import fill_results
 
         record = replace(record, results=fill_results(record.results, analysis))
     if record is None and report is None:
@@ -44,7 +44,7 @@ def read_counted(folder: Path | None, report: Path | None, ranges: list[str], nc
 
     Raises TraceError for what cannot be read, and MissingToolError where a .ncu-rep needs an ncu.
     """
-    from nsysprof.capture.counters_file import COUNTERS, read_counters
+    from nsysprof.capture.collect import COUNTERS, read_counters
 
     if report is not None:
         return _read_report(report, ranges, ncu)
@@ -91,7 +91,7 @@ def _read_report(report: Path, ranges: list[str], ncu: Path | None) -> list[Coun
 
 def name_kernels(folder: Path, trace: Path) -> None:
     """Write the trace's name of each kernel into a capture's counters.csv, so that they stay joined when shared."""
-    from nsysprof.capture.counters_file import COUNTERS, read_counters, write_counters
+    from nsysprof.capture.collect import COUNTERS, read_counters, write_counters
     from nsysprof.trace.table_readers.symbols import read_symbols
 
     if not (folder / COUNTERS).is_file():

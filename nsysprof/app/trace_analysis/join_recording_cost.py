@@ -16,7 +16,7 @@ def join_recording_cost(analysis: Analysis, source: Path, trace: Path) -> Analys
     if not source.is_dir():  # only a capture folder has measured it
         return analysis
     from nsysprof.analysis.overview.recording_cost import without_distorted
-    from nsysprof.capture.self_check.ranges_alone import RANGES_ALONE
+    from nsysprof.capture.self_check.record_again import RANGES_ALONE
 
     costs = _costs_of(source, trace)
     if costs is None:
@@ -37,7 +37,7 @@ def join_recording_cost(analysis: Analysis, source: Path, trace: Path) -> Analys
 def _costs_of(source: Path, trace: Path) -> tuple[RangeCost, ...] | None:
     """Return what recording cost, as the capture folder says; None where it was not measured."""
     from nsysprof.analysis.overview.recording_cost import judge_cost
-    from nsysprof.capture.self_check.ranges_alone import RANGES_ALONE
+    from nsysprof.capture.self_check.record_again import RANGES_ALONE
     from nsysprof.files.json_file import read_json
     from nsysprof.results.analysis import COSTS, CostsInOneRun
 

@@ -48,7 +48,7 @@ def write_tuning(
     again: the shapes whose best backends were measured again.
     """
     from nsysprof.analysis.attention_tuning.program_gain import compute_gain
-    from nsysprof.analysis.attention_tuning.settle_choices import fill_groups, settle_own_choices
+    from nsysprof.analysis.attention_tuning.winning_rules import fill_groups, settle_own_choices
     from nsysprof.analysis.sampling.replayed_calls import METHOD as REPLAYS
     from nsysprof.analysis.sampling.replayed_calls import replayed_shapes, say_replayed
     from nsysprof.analysis.sampling.successive_halving import METHOD

@@ -8,14 +8,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from nsysprof.capture.environment import collect_machine
 from nsysprof.capture.folder import remove_work
 from nsysprof.capture.live.held_program import FORMAT_VERSION, HOLD_PID, HeldProgram, publish, retract, started_ticks
 from nsysprof.capture.live.range_windows import FOLDER, RANGE_TIMES
 from nsysprof.capture.live.step_sources import STEP_ENDS, STEP_ENDS_FOLDER
-from nsysprof.capture.machine import collect_machine
 from nsysprof.capture.manifest import Program, program_manifest, write_manifest
 from nsysprof.capture.measured_process import LOGS
-from nsysprof.capture.self_check.choose_nsys_options import settle_options
+from nsysprof.capture.self_check.probe import settle_options
 from nsysprof.capture.user_program.program_hook import HOOK_FOLDER
 from nsysprof.capture.user_program.program_plan import ProgramPlan
 from nsysprof.capture.user_program.record_program import Say, Watchers, program_environment

@@ -23,8 +23,7 @@ from nsysprof.capture.measured_process import (
     run_supervised,
     supervisor_argv,
 )
-from nsysprof.capture.sampling.bench_plan import order_blocks
-from nsysprof.capture.sampling.bench_run import BenchRun
+from nsysprof.capture.sampling.bench_run import BenchRun, order_blocks
 from nsysprof.environment import collect_gpus, collect_host
 from nsysprof.files.output import output_error
 from nsysprof.results.samples import OK, Block

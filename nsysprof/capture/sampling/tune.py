@@ -11,8 +11,7 @@ from msgspec.structs import asdict
 from nsysprof.attention.case import Case
 from nsysprof.capture.measured_process import WORK
 from nsysprof.capture.sampling.bench import OnBlock, hopeless_cells, run_bench_process
-from nsysprof.capture.sampling.bench_plan import order_blocks
-from nsysprof.capture.sampling.bench_run import BenchRun
+from nsysprof.capture.sampling.bench_run import BenchRun, order_blocks
 
 # The rounds of the first process and of later ones: one to drop what is far behind, then more for what is left.
 _ROUNDS = (1, 3, 4, 4)

@@ -12,7 +12,6 @@ from pathlib import Path
 from types import TracebackType
 
 from nsysprof.capture.self_check.marked_processes import PROC, MarkedProcesses
-from nsysprof.capture.self_check.nsys_tools import NsysTools, name_of
 from nsysprof.results.checks import CudaProcess, WatchedGpu
 
 # An environment variable that every process of the program inherits. Its value distinguishes captures.
@@ -170,3 +169,44 @@ def _read_devices() -> tuple[float, int] | None:
         return share, len(pynvml.nvmlDeviceGetComputeRunningProcesses(handle))
     except pynvml.NVMLError:
         return None
+
+
+_NSYS = "nsys"
+_NAMES = (f"{_NSYS}-", "CudaGpuInfoDump", "QdstrmImporter")
+
+
+class NsysTools:
+    """The programs of one nsys. Without an nsys they are recognised only by name."""
+
+    def __init__(self, nsys: Path | None) -> None:
+        self._folder = None if nsys is None else _tool_folder(nsys)
+
+    def has(self, process: Path) -> bool:
+        """Return whether a process is one of them.
+
+        process: its folder in /proc.
+        """
+        name = name_of(process)
+        if name == _NSYS or name.startswith(_NAMES):
+            return True
+        try:
+            return self._folder is not None and self._folder in (process / "exe").readlink().parents
+        except OSError:
+            return False
+
+
+def name_of(process: Path) -> str:
+    with contextlib.suppress(OSError):
+        return (process / "comm").read_text(encoding="utf-8", errors="replace").strip()
+    return "?"
+
+
+def _tool_folder(nsys: Path) -> Path | None:
+    """Return the folder of nsys' own programs; None where the installation has an unknown layout."""
+    for place in nsys.resolve().parents[:3]:
+        if place.name.startswith("target-linux"):
+            return place
+        found = next(place.glob("target-linux*"), None)
+        if found is not None:
+            return found
+    return None

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import hashlib
 import json
+import os
 import sqlite3
 import sys
 import tempfile
@@ -12,8 +14,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from nsysprof.errors import ToolFailedError
+from nsysprof.errors import NsysprofError, ToolFailedError
+from nsysprof.files.json_file import FileHeader, encode_json, read_json
+from nsysprof.files.output import write_whole
+from nsysprof.files.written_by import VERSION
+from nsysprof.notes import Note, make_note
 from nsysprof.nsight.nsys import (
     explain_profile_failure,
     gpu_metrics_options,
@@ -191,3 +198,102 @@ def _count(trace: Path) -> tuple[dict[int, int], dict[int, int], dict[int, int]]
             except sqlite3.Error:  # a table without rows is absent
                 found.append({})
     return found[0], found[1], found[2]
+
+
+_FORMAT = 1
+
+
+class _Cached(FileHeader, kw_only=True):
+    """The content of a file of the cache."""
+
+    key: str
+    results: tuple[ProbeResult, ...]
+
+
+def cache_folder() -> Path | None:
+    """Return the folder for stored results; None where the user has no home folder."""
+    named = os.environ.get("XDG_CACHE_HOME", "")
+    if named and Path(named).is_absolute():
+        return Path(named) / "nsysprof" / "probes"
+    try:
+        return Path.home() / ".cache" / "nsysprof" / "probes"
+    except RuntimeError:  # neither HOME nor an entry for this user
+        return None
+
+
+def probe_key(nsys: str | None, driver: str | None, gpus: tuple[str, ...]) -> str:
+    """Return the key of the results: what they are valid for.
+
+    gpus: the names of the GPUs.
+    """
+    return "\n".join([nsys or "?", driver or "?", *sorted(set(gpus))])
+
+
+def read_probes(key: str) -> tuple[ProbeResult, ...]:
+    """Return the results for this machine; none where none can be read, or another version of nsysprof wrote them."""
+    path = _path(key)
+    if path is None:
+        return ()
+    try:
+        cached = read_json(path, _Cached, kind="a cached probe", advice="Remove it.", newest=_FORMAT)
+    except (NsysprofError, OSError):
+        return ()
+    return cached.results if (cached.nsysprof_version, cached.key) == (VERSION, key) else ()
+
+
+def write_probes(key: str, results: tuple[ProbeResult, ...]) -> bool:
+    """Store the results beside those of other options, and return whether that was possible."""
+    path = _path(key)
+    if path is None:
+        return False
+    merged = {each.name: each for each in (*read_probes(key), *results)}
+    content = _Cached(format_version=_FORMAT, nsysprof_version=VERSION, key=key, results=tuple(merged.values()))
+    with contextlib.suppress(OSError, NsysprofError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, encode_json(content))
+        return True
+    return False
+
+
+def _path(key: str) -> Path | None:
+    folder = cache_folder()
+    return None if folder is None else folder / f"{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
+
+
+def settle_options(
+    nsys: Path, environment: Mapping[str, Any], say: Callable[[str], None], *, may_try: bool
+) -> tuple[tuple[str, ...], list[Note]]:
+    """Return the options that replace the usual ones on this machine (often none), and notes about them.
+
+    environment: the manifest's, with the GPUs and the versions of nsys and the driver.
+    may_try: whether to try the options now where nothing is known about this machine.
+    """
+    if not environment.get("gpu_count"):
+        return (), []
+    results = known_probes(nsys, environment, say, may_try=may_try)
+    options, usual = choose_options(results)
+    if usual is None:
+        return (), []
+    if not options:
+        return (), [make_note("probe-lost", "always", found=usual.text)]
+    return options, [make_note("probe-lost", found=usual.text, options=" ".join(options))]
+
+
+def known_probes(
+    nsys: Path, environment: Mapping[str, Any], say: Callable[[str], None], *, may_try: bool
+) -> tuple[ProbeResult, ...]:
+    """Return the results for this machine: the stored ones, or else those of new trials, which are then stored."""
+    key = key_of(environment)
+    results = read_probes(key)
+    if results or not may_try:
+        return results
+    results = run_ladder(nsys, say)
+    if all(each.verdict is not ProbeVerdict.UNKNOWN for each in results):
+        write_probes(key, results)
+    return results
+
+
+def key_of(environment: Mapping[str, Any]) -> str:
+    """Return the key of results from a manifest's environment."""
+    names = str(environment.get("gpu_name") or "").split(", ")
+    return probe_key(environment.get("nsys_version"), environment.get("driver_version"), tuple(names))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import shutil
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -11,13 +12,16 @@ from pathlib import Path
 
 from nsysprof.capture.folder import RANKS
 from nsysprof.capture.manifest import NSYS_TRACE
-from nsysprof.capture.measured_process import WORK
+from nsysprof.capture.measured_process import LOGS, WORK, tail
 from nsysprof.capture.self_check.reduction import SHORT_S, Reduction
+from nsysprof.capture.user_program.attention_record import HOOK_FILES
 from nsysprof.capture.user_program.program_plan import ProgramPlan
 from nsysprof.capture.user_program.program_run import CapturedProgram, ProgramRun
+from nsysprof.capture.user_program.record_program import program_environment, record_program
 from nsysprof.capture.user_program.streamed import Ended
 from nsysprof.files.folder_exchange import remove_path
 from nsysprof.notes import Loss, Note, make_note
+from nsysprof.nsight.nsys import run_export
 
 # The name of the first recording's trace, which is kept where a later one has the kernels but not the ranges.
 FIRST_TRACE = "first_recording.sqlite"
@@ -193,3 +197,95 @@ def _asked(plan: ProgramPlan, way: Reduction) -> list[str]:
             wanted.append(f"--{name}={value}")
     wanted += [] if plan.keep_report else ["--no-keep-report"]
     return [*_unless(wanted, way), *_given(_unless(plan.nsys_options, way))]
+
+
+_CRASHES = ("SIGSEGV", "SIGABRT", "SIGBUS", "SIGILL", "SIGFPE")
+
+
+def record_without_hook(
+    run: ProgramRun, first: CapturedProgram, notes: list[Note], record: Callable[[ProgramRun], CapturedProgram]
+) -> CapturedProgram:
+    """Return the first recording, or another one without the hook where the program crashed with it.
+
+    notes: the notes from before the first recording.
+    record: records once.
+    """
+    why = why_suspected(first.ended, tail(run.folder / LOGS / "stderr.log")) if run.plan.attention else ""
+    code = first.ended.exit_code
+    if not why:
+        return first
+    if not may_run_after(run.plan, first.ended):
+        run.manifest.notes.append(make_note("attention-hook-suspected", code=code, why=why))
+        return first
+    run.say(f"The program ended with exit code {code} ({why}). Recording it again without --attention.")
+    kept = KeptRecording.of(run)
+    kept.put_aside()
+    kept.forget()
+    run.manifest.notes, run.manifest.missing = list(notes), []
+    run.plan = replace(run.plan, attention=False)
+    captured = record(run)
+    if captured.ended.exit_code is not None:
+        run.manifest.notes.append(make_note("attention-hook-off", code=code, why=why, again=captured.ended.exit_code))
+    return captured
+
+
+def why_suspected(ended: Ended, stderr: str) -> str:
+    """Return why the hook may have caused a program's end; empty where nothing suggests that.
+
+    stderr: the end of what the program wrote to standard error.
+    """
+    code = ended.exit_code
+    if not code or ended.interrupted is not None or ended.ended_by_us:
+        return ""
+    names = [name for name in _CRASHES if code == 128 + getattr(signal, name, 0)]
+    if names:
+        return f"a crash by {names[0]}"
+    trace = stderr[stderr.rfind("Traceback (most recent call last)") :] if "Traceback" in stderr else ""
+    return "its traceback passes through the hook" if any(file in trace for file in HOOK_FILES) else ""
+
+
+RANGES_ALONE = "ranges_alone.sqlite"
+
+
+def record_ranges_alone(run: ProgramRun, captured: CapturedProgram) -> bool:
+    """Record only the ranges in addition to a finished capture, and return whether that was possible.
+
+    Only a program that ended well and was recorded as a whole can be compared. Otherwise a note says why.
+    """
+    ended = captured.ended
+    if not captured.traces or ended.exit_code != 0 or ended.interrupted is not None or not run.plan.is_whole:
+        run.manifest.notes.append(make_note("recording-cost", "not-run"))
+        return False
+    run.say("the program runs again, and only its NVTX ranges are recorded")
+    logs, report = run.folder / LOGS, run.folder / WORK / "ranges_alone.nsys-rep"
+    report.parent.mkdir(parents=True, exist_ok=True)
+    options = tuple(each for each in run.plan.nsys_options if each.partition("=")[0] in _KEPT)
+    plan = replace(
+        run.plan, trace="nvtx", memory=False, stacks=False, nsys_options=options, settled=(), less=_NOTHING_ELSE
+    )
+    names = ("stdout", "stderr", "nsys")
+    recorded = record_program(
+        plan,
+        run.nsys,
+        report,
+        (logs / f"ranges_alone.{names[0]}.log", logs / f"ranges_alone.{names[1]}.log", logs / "ranges_alone.nsys.log"),
+        run.watchers,
+        metrics=(),
+        environment=program_environment(),
+        say=run.say,
+    )
+    run.manifest.steps += [replace(step, name=f"{step.name}, ranges alone") for step in recorded.steps]
+    failed = recorded.failure is not None or recorded.ended.exit_code != 0
+    if not failed:
+        step, refused = run_export(run.nsys, report, run.folder / RANGES_ALONE, log=logs / "ranges_alone.export.log")
+        run.manifest.steps.append(replace(step, name=f"{step.name}, ranges alone"))
+        failed = refused is not None
+    if failed:
+        (run.folder / RANGES_ALONE).unlink(missing_ok=True)
+        run.manifest.notes.append(make_note("recording-cost", "failed"))
+    return not failed
+
+
+_NOTHING_ELSE = ("--sample=none", "--cpuctxsw=none", "--cuda-memory-usage=false")
+# Options that decide how processes are followed apply to both runs.
+_KEPT = ("--trace-fork-before-exec", "--wait", "--env-var", "--kill")

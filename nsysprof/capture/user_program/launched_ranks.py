@@ -18,7 +18,6 @@ from nsysprof.capture.self_check.gpu_watch import GpuWatch
 from nsysprof.capture.self_check.size_watch import MARK as RECORDING
 from nsysprof.capture.self_check.size_watch import StopReason
 from nsysprof.capture.user_program.export_recording import export_recording
-from nsysprof.capture.user_program.failed_fork import fork_notes
 from nsysprof.capture.user_program.program_run import CapturedProgram, ProgramRun
 from nsysprof.capture.user_program.rank_launch import VARIABLE, RankJob, write_launcher
 from nsysprof.capture.user_program.rank_record import (
@@ -31,7 +30,12 @@ from nsysprof.capture.user_program.rank_record import (
     with_files,
     write_record,
 )
-from nsysprof.capture.user_program.record_program import disk_full_error, program_environment, record_program
+from nsysprof.capture.user_program.record_program import (
+    disk_full_error,
+    fork_notes,
+    program_environment,
+    record_program,
+)
 from nsysprof.capture.user_program.streamed import Ended, Streams, run_streamed
 from nsysprof.errors import NsysprofError, ToolFailedError
 from nsysprof.notes import Loss, Note, Remarks, make_loss, make_note, split_losses

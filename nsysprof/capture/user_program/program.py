@@ -9,21 +9,25 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from nsysprof.capture.environment import collect_machine
 from nsysprof.capture.folder import NSYS_REPORT, remove_work
-from nsysprof.capture.machine import collect_machine
 from nsysprof.capture.manifest import NSYS_TRACE, Program, program_manifest
 from nsysprof.capture.measured_process import LOGS, WORK
 from nsysprof.capture.power_watch import PowerWatch
 from nsysprof.capture.rank import RankIdentity
-from nsysprof.capture.self_check.choose_nsys_options import settle_options
 from nsysprof.capture.self_check.gpu_watch import GpuWatch
-from nsysprof.capture.self_check.hook_fault import record_without_hook
-from nsysprof.capture.self_check.ranges_alone import RANGES_ALONE, record_ranges_alone
-from nsysprof.capture.self_check.record_again import may_run_again, record_with_less, suspect_note
+from nsysprof.capture.self_check.probe import settle_options
+from nsysprof.capture.self_check.record_again import (
+    RANGES_ALONE,
+    may_run_again,
+    record_ranges_alone,
+    record_with_less,
+    record_without_hook,
+    suspect_note,
+)
 from nsysprof.capture.self_check.reduction import reductions
 from nsysprof.capture.self_check.size_watch import StopReason
 from nsysprof.capture.user_program.export_recording import export_recording
-from nsysprof.capture.user_program.failed_fork import fork_notes
 from nsysprof.capture.user_program.launched_ranks import run_launcher, run_rank
 from nsysprof.capture.user_program.program_plan import ProgramPlan
 from nsysprof.capture.user_program.program_run import CapturedProgram, Compare, Inspect, ProgramRun
@@ -32,6 +36,7 @@ from nsysprof.capture.user_program.record_program import (
     Say,
     Watchers,
     disk_full_error,
+    fork_notes,
     program_environment,
     record_program,
     unsampled,

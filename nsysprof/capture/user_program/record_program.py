@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import re
 import secrets
 import sys
 from collections.abc import Callable
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import IO
 
 from nsysprof.capture.measured_process import tail
-from nsysprof.capture.self_check.nsys_tools import NsysTools
+from nsysprof.capture.self_check.gpu_watch import NsysTools
 from nsysprof.capture.self_check.size_watch import SizeWatch, StopReason
 from nsysprof.capture.user_program.left_running import WAIT_S, LeftRunning
 from nsysprof.capture.user_program.program_hook import collect_recorded, hook_environment
@@ -172,3 +173,13 @@ def disk_full_error() -> OutputError:
 def unsampled(why: str) -> Note:
     """Return the note that --gpu-metrics was not possible."""
     return make_note("gpu-metrics-failed", "program", problem=why)
+
+
+# What torch says by itself, and what the runtime answers there to other programs.
+_SAID = re.compile(r"Cannot re-initialize CUDA in forked subprocess|cudaErrorInitializationError")
+
+
+def fork_notes(stderr_log: Path) -> list[Note]:
+    """Return the note that CUDA does not work in such a process, where the program's standard error says so."""
+    found = _SAID.search(tail(stderr_log))
+    return [] if found is None else [make_note("forked-after-cuda", said=found[0])]

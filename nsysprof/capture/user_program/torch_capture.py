@@ -11,16 +11,15 @@ from typing import Any
 
 from msgspec import json
 
+from nsysprof.capture.environment import collect_machine
 from nsysprof.capture.folder import remove_work
-from nsysprof.capture.machine import collect_machine
 from nsysprof.capture.manifest import TORCH_TRACE, Manifest, Program, write_manifest
 from nsysprof.capture.measured_process import LOGS, WORK
 from nsysprof.capture.self_check.gpu_watch import GpuWatch
-from nsysprof.capture.user_program.failed_fork import fork_notes
 from nsysprof.capture.user_program.program_hook import HOOK_FOLDER, collect_recorded, hook_environment
 from nsysprof.capture.user_program.program_plan import ProgramPlan
 from nsysprof.capture.user_program.program_run import CapturedProgram, Inspect
-from nsysprof.capture.user_program.record_program import Say, Watchers, program_environment
+from nsysprof.capture.user_program.record_program import Say, Watchers, fork_notes, program_environment
 from nsysprof.capture.user_program.streamed import Ended, Streams, run_streamed
 from nsysprof.errors import NsysprofError, ToolFailedError
 from nsysprof.notes import Note, make_note

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from nsysprof.analysis.comparison.compare_findings import compare_findings
-from nsysprof.analysis.comparison.gate.gate_spec import parse_gate
+from nsysprof.analysis.comparison.compare import compare_findings
+from nsysprof.analysis.comparison.gate.gate import parse_gate
 from nsysprof.errors import UsageError
 from tests.analysis.programs import train
 

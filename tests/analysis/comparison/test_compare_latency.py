@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from nsysprof.analysis.comparison.compare_latency import Settings, compare_latencies
-from nsysprof.analysis.comparison.units_needed import units_needed
+from nsysprof.analysis.comparison.compare_latency import Settings, compare_latencies, units_needed
 from nsysprof.results.comparison import SAME_SAMPLES, LatencyVerdict, Measured
 from tests.analysis.noise import captured, measured
 from tests.conftest import REPOSITORY

@@ -1,7 +1,6 @@
 import pytest
 
-from nsysprof.analysis.comparison.gate.gate import judge
-from nsysprof.analysis.comparison.gate.gate_spec import parse_gate
+from nsysprof.analysis.comparison.gate.gate import judge, parse_gate
 from nsysprof.analysis.comparison.throttled_sides import doubt_throttled
 from nsysprof.results.checks import Outcome
 from nsysprof.results.comparison import LatencyChange, LatencyComparison, LatencyVerdict, SideOfCase

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nsysprof.analysis.findings.fused_attention import FORWARD
+from nsysprof.analysis.findings.kernel_candidates import FORWARD
 from nsysprof.analysis.overview.summarize import summarize
 from nsysprof.report.pages.analysis import findings_sections
 from nsysprof.report.write import findings_json

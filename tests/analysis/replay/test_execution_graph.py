@@ -2,7 +2,7 @@
 
 import pytest
 
-from nsysprof.analysis.findings.fused_attention import FORWARD
+from nsysprof.analysis.findings.kernel_candidates import FORWARD
 from tests.analysis.programs import US, Program
 
 

@@ -3,7 +3,7 @@
 import random
 from dataclasses import replace
 
-from nsysprof.analysis.sampling.latency_windows import compare_windows, summarize_window
+from nsysprof.analysis.sampling.latency import compare_windows, summarize_window
 
 
 def test_medians_ratios_and_intervals():

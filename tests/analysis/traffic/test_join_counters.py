@@ -5,7 +5,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from nsysprof.analysis.overview.cases import fill_results
+from nsysprof.analysis.comparison.rank_cases import fill_results
 from nsysprof.analysis.traffic.join_counters import (
     KERNEL_COUNTER_COLUMNS,
     counted_table,
@@ -16,7 +16,7 @@ from nsysprof.analysis.traffic.join_counters import (
 from nsysprof.analysis.traffic.roofline import ROOFLINE_COLUMNS, fill_roofline
 from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
 from nsysprof.app.trace_analysis.capture_record import read_record
-from nsysprof.capture.counters_file import read_counters
+from nsysprof.capture.collect import read_counters
 from nsysprof.results.kernel_counters import Run
 from nsysprof.results.roof import MEMORY, OCCUPANCY, UNKNOWN, roof_of
 from nsysprof.trace.inputs.resolve_input import resolve_input

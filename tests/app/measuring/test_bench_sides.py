@@ -99,8 +99,7 @@ def test_what_the_turns_so_far_decide_is_judged_at_the_stricter_level(tmp_path):
     from nsysprof.app.compare import CompareRequest, compare
     from nsysprof.app.measuring.bench_sides import _is_decided
     from nsysprof.attention.case import Case
-    from nsysprof.capture.sampling.bench_plan import BenchPlan
-    from nsysprof.capture.sampling.bench_run import new_run
+    from nsysprof.capture.sampling.bench_run import BenchPlan, new_run
     from nsysprof.results.samples import Block
 
     plan = BenchPlan((Case("math", seq=16), Case("flash", seq=16)), "cpu")

@@ -15,8 +15,11 @@ from nsysprof.capture.sampling.bench import (  # noqa: E402
     prepare_bench_folder,
     run_bench,
 )
-from nsysprof.capture.sampling.bench_plan import BenchPlan  # noqa: E402
-from nsysprof.capture.sampling.bench_run import new_run, read_run  # noqa: E402
+from nsysprof.capture.sampling.bench_run import (  # noqa: E402
+    BenchPlan,
+    new_run,
+    read_run,
+)
 from nsysprof.results.samples import OK, Block  # noqa: E402
 
 KERNELS = """

@@ -1,6 +1,6 @@
 import pytest
 
-from nsysprof.capture.self_check.probe_cache import cache_folder, probe_key, read_probes, write_probes
+from nsysprof.capture.self_check.probe import cache_folder, probe_key, read_probes, write_probes
 from nsysprof.results.checks import ProbeResult, ProbeVerdict
 
 KEY = probe_key("2025.3.1", "580", ("H200", "H200"))

@@ -1,6 +1,6 @@
 """What the pages of a results database say."""
 
-from nsysprof.analysis.sampling.judge_history import judge_history
+from nsysprof.analysis.sampling.significance import judge_history
 from nsysprof.report.formats.markdown import render_markdown
 from nsysprof.report.pages.history import describe_history, history_report, write_history
 from nsysprof.results.latency_history import CaseHistory, HistoryPoint

@@ -2,8 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from nsysprof.analysis.comparison.gate.gate import judge
-from nsysprof.analysis.comparison.gate.gate_spec import parse_gate
+from nsysprof.analysis.comparison.gate.gate import judge, parse_gate
 from nsysprof.results.checks import Outcome
 from nsysprof.results.comparison import (
     SAME_SAMPLES,

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsysprof.analysis.comparison.gate.gate_spec import (
+from nsysprof.analysis.comparison.gate.gate import (
     GateRule,
     known_metrics,
     margin_of,

@@ -1,0 +1,29 @@
+"""Ranks unlike the others are found by Rosner's test, and only where the difference matters."""
+
+import pytest
+
+from nsysprof.analysis.stragglers.late_ranks import find_outliers
+from nsysprof.results.rank_results import RankRow
+
+
+def rows(*compute_ns):
+    return [RankRow(rank, "t", rank=rank, compute_ns=value) for rank, value in enumerate(compute_ns)]
+
+
+EVEN = [1000, 1001, 999, 1002, 998, 1000, 1001]
+
+
+@pytest.mark.parametrize(
+    ("values", "found"),
+    [
+        ([*EVEN, 1300], {7: "compute +30 %"}),
+        ([*EVEN, 700], {7: "compute -30 %"}),
+        ([*EVEN, 1015], {}),  # certainly apart, but too little to matter
+        ([1000, 1300, 700, 1200, 800, 1100, 900, 1300], {}),
+        ([1000] * 8, {}),
+        ([1000, 1001, 999, 1300], {}),  # too few ranks have no usual value
+        ([*EVEN, None], {}),
+    ],
+)
+def test_what_is_far_from_the_others_is_named_with_the_quantity(values, found):
+    assert find_outliers(rows(*values)) == found
