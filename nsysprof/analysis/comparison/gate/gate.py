@@ -10,6 +10,7 @@ from nsysprof.analysis.comparison.gate.gate_spec import ANY_FINDING, FINDING, LA
 from nsysprof.analysis.sampling.significance import false_discovery
 from nsysprof.analysis.sampling.student_t import t_sf
 from nsysprof.results.checks import GateFinding, GateResult, Outcome
+from nsysprof.results.column_registry.finding_codes import MEMORY_CODES
 from nsysprof.results.comparison import (
     METRICS,
     SAME_SAMPLES,
@@ -22,7 +23,6 @@ from nsysprof.results.comparison import (
     RangeChange,
     StepChange,
 )
-from nsysprof.results.finding_codes import MEMORY_CODES
 from nsysprof.units import format_bytes, format_count, format_ns, format_percent
 
 _FORMATS = {"count": format_count, "bytes": format_bytes, "ns": format_ns}

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 from nsysprof.analysis.sampling.significance import MARGIN_PCT
 from nsysprof.errors import UsageError
+from nsysprof.results.column_registry.finding_codes import CODES, MEMORY_CODES
 from nsysprof.results.comparison import METRICS
-from nsysprof.results.finding_codes import CODES, MEMORY_CODES
 
 LATENCY_METRICS = ("slower", "faster")
 # What is measured without a trace.
