@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from nsysprof.app.inputs.size_text import parse_size
 from nsysprof.errors import NsysprofError, UsageError
-from nsysprof.results.finding_codes import CODES, MEMORY_CODES
+from nsysprof.results.column_registry.finding_codes import CODES, MEMORY_CODES
 
 if TYPE_CHECKING:
     from nsysprof.results.analysis import Analysis

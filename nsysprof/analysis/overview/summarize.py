@@ -55,13 +55,13 @@ from nsysprof.results.analysis import (
     MEMOP_COLUMNS,
     Analysis,
     Coverage,
+    StepTimes,
     Totals,
     TraceRows,
 )
 from nsysprof.results.column_registry.analysis_columns import RANGE_INSTANCES, RANGE_TREE, RANGES
 from nsysprof.results.findings import Findings, Idle, StackSamples
 from nsysprof.results.power_samples import GpuEnergy
-from nsysprof.results.step_times import StepTimes
 from nsysprof.trace.gpu_metrics_schema import GpuMetrics
 from nsysprof.trace.schema import COPY, FILL, MIGRATION, Calls, Int64s, Ints, Tables, Work
 

@@ -27,8 +27,8 @@ from nsysprof.trace.inputs.resolve_input import PACKED, REPORTS, own_trace
 if TYPE_CHECKING:
     import pandas as pd
 
+    from nsysprof.results.analysis import StepTimes
     from nsysprof.results.findings import Findings
-    from nsysprof.results.step_times import StepTimes
 
 _MOST_BYTES = 1 << 30  # the most bytes of unpacked samples
 

@@ -55,10 +55,9 @@ from nsysprof.report.pages.trace_tables import (
     stream_table,
 )
 from nsysprof.report.wording import IDLE_WORDS, KERNELS, OPERATORS, Words, words_for
-from nsysprof.results.analysis import Analysis, CaptureRecord
+from nsysprof.results.analysis import Analysis, CaptureRecord, StepPart, StepTimes
 from nsysprof.results.checks import MissingSource
 from nsysprof.results.findings import LEAST_SHARE, TRACE, Finding, Findings, Idle
-from nsysprof.results.step_times import StepPart, StepTimes
 from nsysprof.units import format_ns
 
 # How many reasons a terminal shows; the files have all of them.

@@ -6,8 +6,8 @@ import pytest
 from nsysprof import arrays
 from nsysprof.analysis.steps import step_times
 from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
+from nsysprof.results.analysis import OUTSIDE
 from nsysprof.results.column_registry.analysis_columns import CAUSES, WORK_CATEGORIES, cause_column, work_column
-from nsysprof.results.step_times import OUTSIDE
 from tests.builders.build_trace import TraceBuilder
 from tests.builders.random_tables import random_tables
 from tests.builders.training import training
