@@ -16,7 +16,7 @@ from nsysprof.capture.self_check.reduction import SHORT_S, Reduction
 from nsysprof.capture.user_program.program_plan import ProgramPlan
 from nsysprof.capture.user_program.program_run import CapturedProgram, ProgramRun
 from nsysprof.capture.user_program.streamed import Ended
-from nsysprof.files.folder_exchange import remove_path
+from nsysprof.files.result_folder import remove_path
 from nsysprof.notes import Loss, Note, make_note
 
 # The name of the first recording's trace, which is kept where a later one has the kernels but not the ranges.
