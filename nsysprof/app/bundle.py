@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def bundle(request: BundleRequest, progress: Progress = SILENT) -> BundleResult:
     """Build an archive that can be shared, and move it into place only after searching it for everything private."""
-    from nsysprof.files.claim_file import claim_file
+    from nsysprof.files.folder_lock import claim_file
     from nsysprof.trace.inputs.bundle_format import SUFFIX, plain_title
 
     refuse_url(request.source)

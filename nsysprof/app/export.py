@@ -14,7 +14,7 @@ from nsysprof.app.inputs.refuse_url import refuse_url
 from nsysprof.app.progress import SILENT, Progress, Say
 from nsysprof.app.trace_analysis.analyze_trace import resolve
 from nsysprof.errors import OutputError, UsageError
-from nsysprof.files.claim_file import claim_file
+from nsysprof.files.folder_lock import claim_file
 from nsysprof.files.memory_reuse import return_freed_memory
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from datetime import datetime
 from pathlib import Path
 
 from nsysprof.capture.measured_process import LOGS, WORK
-from nsysprof.files.folder_exchange import remove_path
 from nsysprof.files.output import output_error
+from nsysprof.files.result_folder import remove_path
 
 NSYS_REPORT = "nsys.nsys-rep"
 RANKS = "ranks"

@@ -1,10 +1,11 @@
-"""Lock a folder for one run, or for the processes of one job. The lock ends with its process."""
+"""Lock a folder or a file for one run, or a folder for the processes of one job. The lock ends with its process."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import os
+import re
 import sys
 import time
 from collections.abc import Iterator
@@ -155,3 +156,21 @@ def _is_at(descriptor: int, path: Path) -> bool:
     except OSError:
         return False
     return (there.st_dev, there.st_ino) == (mine.st_dev, mine.st_ino)
+
+
+@contextmanager
+def claim_file(path: Path) -> Iterator[None]:
+    """Prevent other runs from writing `path`, and remove what killed runs left beside it.
+
+    Raises OutputError when one does.
+
+    The file itself is written with nsysprof.files.output's `write_whole` or `open_whole`.
+    """
+    whole = path.absolute()
+    with hold_lock(whole):
+        leftover = re.compile(rf"\.{re.escape(whole.name[:100])}\.[0-9a-f]{{16}}\.part")
+        with contextlib.suppress(OSError):
+            for other in whole.parent.iterdir():
+                if leftover.fullmatch(other.name):
+                    other.unlink(missing_ok=True)
+        yield

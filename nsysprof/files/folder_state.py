@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nsysprof.errors import OutputError, TraceError
-from nsysprof.files.output import output_error, write_whole
-from nsysprof.files.plain_file import read_plain_text
+from nsysprof.files.output import output_error, read_plain_text, write_whole
 from nsysprof.files.written_by import VERSION
 
 FORMAT_VERSION = 1

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nsysprof.errors import NsysprofError, OutputError
-from nsysprof.files.folder_exchange import must_stay, name_final_folder, put_in_place, remove_path, restore_older
 from nsysprof.files.folder_lock import JointLock, join_lock
 from nsysprof.files.folder_state import (
     MARK,
@@ -28,7 +27,14 @@ from nsysprof.files.folder_state import (
     real_folder,
 )
 from nsysprof.files.output import output_error
-from nsysprof.files.result_folder import parents_of
+from nsysprof.files.result_folder import (
+    must_stay,
+    name_final_folder,
+    parents_of,
+    put_in_place,
+    remove_path,
+    restore_older,
+)
 
 
 @dataclass

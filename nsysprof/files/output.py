@@ -1,4 +1,4 @@
-"""Write files completely or not at all, with errors that say what to do."""
+"""Write files completely or not at all, read only plain files, with errors that say what to do."""
 
 from __future__ import annotations
 
@@ -52,3 +52,14 @@ def open_scratch(path: Path) -> tuple[int, Path]:
         scratch = path.with_name(f".{path.name[:100]}.{secrets.token_hex(8)}.part")
         with contextlib.suppress(FileExistsError):
             return os.open(scratch, flags, 0o666), scratch
+
+
+_LARGEST_BYTES = 1 << 30
+
+
+def read_plain_text(path: Path) -> str:
+    """Return the text of a plain file. Raises OSError for anything else and for more than 1 GiB, else ValueError."""
+    size = path.stat().st_size
+    if not path.is_file() or size > _LARGEST_BYTES:
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), str(path))
+    return path.read_text(encoding="utf-8")

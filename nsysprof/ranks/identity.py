@@ -11,7 +11,7 @@ from typing import Any
 
 from nsysprof.errors import TraceError, UsageError
 from nsysprof.files.folder_state import require_whole
-from nsysprof.files.plain_file import read_plain_text
+from nsysprof.files.output import read_plain_text
 from nsysprof.notes import Note, make_note
 from nsysprof.ranks.rank_source import RankSource
 from nsysprof.results.rank_results import RankRow

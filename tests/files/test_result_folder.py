@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nsysprof.errors import InterruptedCaptureError, NsysprofError, OutputError, TraceError
-from nsysprof.files import exchange_paths as exchanging
+from nsysprof.files import result_folder
 from nsysprof.files.folder_state import FolderKind, check_folder, read_state, require_whole, write_state
 from nsysprof.files.result_folder import claim_folder
 from nsysprof.files.written_by import VERSION
@@ -210,7 +210,7 @@ def test_a_link_to_a_folder_stays_a_link(tmp_path):
 
 
 def test_without_a_way_to_exchange_the_older_is_set_aside_and_put_back_if_need_be(tmp_path, monkeypatch):
-    monkeypatch.setattr(exchanging, "_renameat2", lambda: None)
+    monkeypatch.setattr(result_folder, "_renameat2", lambda: None)
     out = tmp_path / "out"
     write(out, text="old")
     write(out)
@@ -236,11 +236,11 @@ from pathlib import Path
 sys.path[:0] = [{tests!r}]
 from tests.builders.kill_everywhere import kill_at_step
 from tests.files.test_result_folder import KIND, SLOW, contents, write
-from nsysprof.files import exchange_paths
+from nsysprof.files import result_folder
 from nsysprof.files.folder_state import read_state
 
 if {fallback}:
-    exchange_paths._renameat2 = lambda: None
+    result_folder._renameat2 = lambda: None
 root = Path({root!r})
 out = root / "out"
 kind = {kind}

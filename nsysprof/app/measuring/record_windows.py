@@ -11,8 +11,8 @@ from nsysprof.app.inputs.request_limits import MOST_KEPT_PARTS
 from nsysprof.app.measuring.record import RecordRequest, record
 from nsysprof.app.progress import SILENT, Progress
 from nsysprof.errors import DataLossError, InterruptedCaptureError, NsysprofError, UsageError
-from nsysprof.files.folder_exchange import remove_path
 from nsysprof.files.output import output_error
+from nsysprof.files.result_folder import remove_path
 from nsysprof.results.recorded_part import RecordResult
 
 

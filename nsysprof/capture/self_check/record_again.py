@@ -19,7 +19,7 @@ from nsysprof.capture.user_program.program_plan import ProgramPlan
 from nsysprof.capture.user_program.program_run import CapturedProgram, ProgramRun
 from nsysprof.capture.user_program.record_program import program_environment, record_program
 from nsysprof.capture.user_program.streamed import Ended
-from nsysprof.files.folder_exchange import remove_path
+from nsysprof.files.result_folder import remove_path
 from nsysprof.notes import Loss, Note, make_note
 from nsysprof.nsight.nsys import run_export
 

@@ -42,7 +42,7 @@ from nsysprof.capture.user_program.record_program import (
     unsampled,
 )
 from nsysprof.errors import NsysprofError
-from nsysprof.files.folder_exchange import remove_path
+from nsysprof.files.result_folder import remove_path
 from nsysprof.notes import Note, make_note
 from nsysprof.nsight.nsys import gpu_metrics_options, knows_software_trace, merge_options
 from nsysprof.results.checks import MissingSource, RecordingCheck

@@ -9,8 +9,8 @@ import pytest
 from nsysprof.app.bundle import BundleRequest, bundle
 from nsysprof.app.export import ExportRequest, export
 from nsysprof.errors import OutputError
-from nsysprof.files.claim_file import claim_file
 from nsysprof.files.folder_kinds import EXPORT
+from nsysprof.files.folder_lock import claim_file
 from nsysprof.files.output import write_whole
 from nsysprof.files.result_folder import claim_folder
 from tests.builders.build_trace import TraceBuilder

@@ -1,8 +1,8 @@
 import json
 
 from nsysprof.errors import OutputError
-from nsysprof.files.folder_exchange import must_stay, name_final_folder, put_in_place, remove_path, restore_older
 from nsysprof.files.folder_state import OLD, FolderKind, read_state
+from nsysprof.files.result_folder import must_stay, name_final_folder, put_in_place, remove_path, restore_older
 
 KIND = FolderKind("capture", "a", "manifest.json", ("manifest.json",), with_paths=("manifest.json",))
 
