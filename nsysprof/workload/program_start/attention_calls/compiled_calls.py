@@ -7,7 +7,6 @@ import sys
 from typing import Any
 
 from .attention_calls import AttentionCalls
-from .call_key import sizes_of
 from .seen_call import Seen
 
 
@@ -44,12 +43,17 @@ def _find_compiled(calls: AttentionCalls, names: list[str], args: Any, kwargs: A
     read["attn_mask"] = given.get("attn_bias", given.get("attn_mask"))
     inputs = args[first : first + 3]
     if which == "fwd":
-        seen = calls.find("sdpa", inputs, read, sys._getframe(2), which)
+        seen = calls.find("sdpa", inputs, read, sys._getframe(2))
         if seen is not None:
-            calls.by_sizes[sizes_of(inputs)] = seen
+            calls.by_sizes[_sizes_of(inputs)] = seen
         return seen
-    seen = calls.by_sizes.get(sizes_of(inputs))
-    return seen if seen is not None else calls.find("sdpa", inputs, read, sys._getframe(2), which)
+    seen = calls.by_sizes.get(_sizes_of(inputs))
+    return seen if seen is not None else calls.find("sdpa", inputs, read, sys._getframe(2))
+
+
+def _sizes_of(inputs: Any) -> str:
+    """Return the sizes and types of tensors as text."""
+    return str([(tuple(tensor.shape), str(tensor.dtype)) for tensor in inputs])
 
 
 def wrap_triton(calls: AttentionCalls, autotuner: Any) -> None:
@@ -82,7 +86,7 @@ class FlexKernel:
         inputs = args[: [*plain, False].index(False)]
         if inputs:
             given = {"query": inputs[0], "key": inputs[:2][-1], "value": inputs[-1], "block_mask": True}
-            seen = calls.find("flex_attention", (), given, sys._getframe(1), self._which)
+            seen = calls.find("flex_attention", (), given, sys._getframe(1))
         if seen is None:
             return self._original(self._kernel, *args, **kwargs)
         run = functools.partial(self._original, self._kernel)

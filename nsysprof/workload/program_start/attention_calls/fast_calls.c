@@ -1,7 +1,6 @@
-/* Runs torch's scaled_dot_product_attention in a range, for calls that usual_call.py has described before.
+/* Runs torch's scaled_dot_product_attention in a range, for calls that attention_calls.py has described before.
 
-   It does what `attention` in usual_call.py does, through which every call still goes that is not known here: among the
-   rest of a program, a hundred lines of Python take five times as long as in a loop, because the caches are cold.
+   It does what `wrap_sdpa` there does, through which every call still goes that is not known here: among the rest of a program, a hundred lines of Python take five times as long as in a loop, because the caches are cold.
 
    It uses Python's limited API alone, so that one file serves every version from 3.11 on, and of torch what DLPack 1.3
    defines: a table of C functions (torch 2.10 and newer) that gives the type and sizes of a tensor without a Python
@@ -43,7 +42,8 @@ enum { QUERY, KEY, VALUE, MASK, DROPOUT, CAUSAL, SCALE, GQA, ARGUMENTS };
 #define DIMENSIONS 5
 #define MOST_FORMS 20000
 #define SLOTS 65536 /* a power of two, more than twice MOST_FORMS */
-/* As in usual_call.py: one call in so many is timed. */
+/* One call in so many is timed, since reading the clock takes longer than much else; of the first calls more. The number
+   has no small divisors, so that all layers of a model have their turn. */
 #define EVERY 31
 #define EVERY_AT_FIRST 7
 #define FIRST 60
@@ -68,7 +68,7 @@ typedef struct {
     int64_t are_numbers;     /* a bit for each of the others */
 } Key;
 
-/* known: the Form of call_form.py; NULL where calls go Python's way. Forms are never freed, and hold their code. */
+/* known: the Seen of seen_call.py; NULL where calls go Python's way. Forms are never freed, and hold their code. */
 typedef struct {
     Key key;
     PyObject *known, *name, *node_type, *before, *after;
@@ -285,7 +285,7 @@ static Form *learn(Calls *calls, PyFrameObject *frame, PyObject *const *taken, c
     PyObject *known = call(calls->learn, arguments, 1 + ARGUMENTS, NULL);
     Form **slot = find_slot(calls, key); /* only now: while Python ran, other threads may have learned forms */
     Form *form = known == NULL || known == Py_None ? NULL : PyMem_Calloc(1, sizeof *form);
-    PyObject *name = form == NULL || known == Py_False ? NULL : PyObject_GetAttrString(known, "name");
+    PyObject *name = form == NULL || known == Py_False ? NULL : PyObject_GetAttrString(known, "forward_name");
     if (form == NULL || (known != Py_False && name == NULL) || *slot != NULL) {
         PyMem_Free(form);
         Py_XDECREF(name);

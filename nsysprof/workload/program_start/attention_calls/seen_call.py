@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from .call_form import Form
+from typing import Any
 
 _LONGEST_NAME = 500
 _SPARE = 20  # more than the digits of a length
@@ -23,16 +20,14 @@ class Seen:
     """Calls of one shape from one line of the program."""
 
     __slots__ = (
-        "after", "backward", "before", "facts", "forms", "forward", "forward_name", "function", "hooks", "one_node",
-        "paths", "site", "training",
+        "after", "backward", "before", "facts", "forward", "forward_name", "function", "hooks", "one_node", "paths",
+        "site", "training",
     )  # fmt: skip
 
     def __init__(self, function: str, facts: dict[str, Any], site: str, forward_name: str = "") -> None:
         self.function, self.facts, self.site = function, facts, site
         self.forward = self.backward = self.training = 0
         self.forward_name = forward_name or self._name("fwd")
-        # The forms of its calls, each of which counts its own.
-        self.forms: list[Form] = []
         # The way from the node of the result to the last node of the backward pass, by the type of the former.
         self.paths: dict[type, tuple[int, ...]] = {}
         # The last type of result whose whole backward pass is its one node, as that of fused backends is.
@@ -52,17 +47,9 @@ class Seen:
         renamed = name.replace(old, f"::K={length}::", 1) if len(name) < _LONGEST_NAME - _SPARE else ""
         return Seen(self.function, {**self.facts, "seq_kv": length}, self.site, renamed)
 
-    def all_forward(self) -> int:
-        """Return the number of all calls."""
-        return self.forward + sum(form.forward for form in self.forms)
-
     def all_backward(self) -> int:
         """Return the number of all backward passes."""
         return self.backward + (0 if self.hooks is None else self.hooks.count)
-
-    def all_training(self) -> int:
-        """Return the number of all calls that may have a backward pass."""
-        return self.training + sum(form.training for form in self.forms)
 
     def _name(self, which: str) -> str:
         facts, words = self.facts, ["attention", which, self.function]
@@ -75,7 +62,7 @@ class Seen:
         return f"{name}::at={self.site[-(_LONGEST_NAME - len(name)) :]}" if self.site else name
 
     def to_json(self) -> dict[str, Any]:
-        counts = {"forward": self.all_forward(), "backward": self.all_backward(), "training": self.all_training()}
+        counts = {"forward": self.forward, "backward": self.all_backward(), "training": self.training}
         return {"function": self.function, "site": self.site, **self.facts, **counts}
 
 

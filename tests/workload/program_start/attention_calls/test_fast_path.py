@@ -159,7 +159,7 @@ def test_a_library_that_is_no_profiler_is_ignored(library, hook):
 def test_a_form_that_another_call_takes_while_it_is_learned_is_not_mixed_up(hook, monkeypatch):
     _, calls, attention = recorder()
     q, other = torch.ones(1, 1, 2, 4), torch.ones(1, 1, 3, 4)
-    find, depth = calls.forms.find, []
+    find, depth = calls.find, []
 
     def find_and_call(*args):
         if not depth:  # as another thread would, while this one describes
@@ -169,7 +169,7 @@ def test_a_form_that_another_call_takes_while_it_is_learned_is_not_mixed_up(hook
             attention(q, q, q)
         return find(*args)
 
-    monkeypatch.setattr(type(calls.forms), "find", lambda _, *args: find_and_call(*args))
+    monkeypatch.setattr(type(calls), "find", lambda _, *args: find_and_call(*args))
     for _ in range(3):
         attention(q, q, q)
     rows = calls.to_json()["calls"]
@@ -179,14 +179,14 @@ def test_a_form_that_another_call_takes_while_it_is_learned_is_not_mixed_up(hook
 
 def test_an_interrupt_while_a_call_is_described_reaches_the_program(monkeypatch):
     _, calls, attention = recorder()
-    find, interrupts = type(calls.forms).find, [KeyboardInterrupt()]
+    find, interrupts = type(calls).find, [KeyboardInterrupt()]
 
     def interrupted(*args):
         if interrupts:
             raise interrupts.pop()
         return find(*args)
 
-    monkeypatch.setattr(type(calls.forms), "find", interrupted)
+    monkeypatch.setattr(type(calls), "find", interrupted)
     q = torch.ones(1, 2, 4, 8)
     with pytest.raises(KeyboardInterrupt):
         attention(q, q, q)
@@ -204,14 +204,14 @@ def test_a_fault_of_what_follows_the_backward_pass_does_not_reach_the_program(ho
     assert q.grad is not None
 
 
-def test_wrong_arguments_have_the_message_of_torch_and_the_function_its_description(hook):
-    if hook == "python":
-        pytest.skip("Python refuses them in its own words")
+def test_wrong_arguments_have_the_message_of_torch_and_the_function_its_description():
     original, (*_, attention) = torch.nn.functional.scaled_dot_product_attention, recorder()
     assert attention.__doc__ == original.__doc__
     q = torch.ones(1, 2, 4, 8)
     wrong = [((), {}), ((q,), {}), ((q, q), {"query": q}), ((q,) * 9, {}), ((q, q, q), {"causal": True}),
-             ((q, q, q), {"attention": q}), ((q, q, "text"), {})]  # fmt: skip
+             ((q, q, q), {"attention": q}), ((q, q, "text"), {}), ((q, q, q), {"attn_mask": False}),
+             ((q, q, q), {"dropout_p": None}), ((q, q, q), {"enable_gqa": None}), ((q, q, q, None, 0.0, None), {}),
+             ((q, q, q), {"scale": "text"}), ((q, q, q), {"is_causal": 1})]  # fmt: skip
     for args, kwargs in wrong:
         said = []
         for function in (original, attention):

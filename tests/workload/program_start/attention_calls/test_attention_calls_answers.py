@@ -70,3 +70,45 @@ def test_a_mode_of_torch_changes_nothing(recorder):
         for _ in range(4):
             attention(q, q, q)
     assert counts(calls) == [4]
+
+
+@pytest.mark.parametrize("wrong", [{"dropout_p": "text"}, {"attn_mask": False}, {"causal": True}, {"scale": "text"}])
+def test_a_class_or_mode_of_the_program_is_not_asked_before_torch_has_refused_the_other_arguments(recorder, wrong):
+    _, attention = recorder
+    asked = []
+
+    class Own(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, function, types, args=(), kwargs=None):
+            asked.append(function)
+
+    class OwnMode(TorchFunctionMode):
+        def __torch_function__(self, function, types, args=(), kwargs=None):
+            asked.append(function)
+
+    plain = torch.ones(1, 2, 4, 8)
+    own = plain.as_subclass(Own)
+    for function in (torch.nn.functional.scaled_dot_product_attention, attention):
+        with pytest.raises(TypeError):
+            function(own, plain, plain, **wrong)
+        with OwnMode(), pytest.raises(TypeError):
+            function(plain, plain, plain, **wrong)
+    assert asked == []
+    assert attention(own, plain, plain) is None
+    assert asked == [attention]
+
+
+def test_a_class_gets_the_arguments_as_the_program_gave_them(recorder):
+    _, attention = recorder
+    given = []
+
+    class Own(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, function, types, args=(), kwargs=None):
+            given.append((len(args), sorted(kwargs or {})))
+
+    plain = torch.ones(1, 2, 4, 8)
+    own = plain.as_subclass(Own)
+    for function in (torch.nn.functional.scaled_dot_product_attention, attention):
+        function(plain, own, plain, None, 0.0, is_causal=False, scale=None)
+    assert given[0] == given[1]

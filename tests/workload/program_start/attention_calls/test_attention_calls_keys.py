@@ -4,7 +4,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from nsysprof.workload.program_start.attention_calls.call_key import autocast_of, is_plain, key_of  # noqa: E402
+from nsysprof.workload.program_start.attention_calls.attention_calls import autocast_of, is_plain, key_of  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
