@@ -103,9 +103,9 @@ def _read_integer(length_bytes: int) -> _Step:
 
 
 def _check_keys(step: _Step, name: str) -> _Step:
-    """Return a step that refuses keys other than texts and integers of 64 bits, before they are hashed.
+    """Return a step that refuses all keys but texts and integers of 64 bits, before they are hashed.
 
-    The hash of a tuple in tuples without end overflows the stack of C, and that of larger integers can be chosen.
+    To hash a tuple in tuples without end overflows the stack of C, and larger integers can be chosen to collide.
     """
 
     def checking(self: Any) -> None:
