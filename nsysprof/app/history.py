@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
+from nsysprof.app.inputs.option import Option
 from nsysprof.app.inputs.refuse_url import refuse_url
 from nsysprof.app.progress import SILENT, Progress
 from nsysprof.app.read_history import is_results_database, read_history
@@ -35,8 +37,10 @@ def history(request: HistoryRequest, progress: Progress = SILENT) -> HistoryResu
 class HistoryRequest:
     """A results database, and a text that the names of the wanted cases contain; empty for all cases."""
 
-    database: Path
-    case: str = ""
+    database: Annotated[
+        Path, Option("A database that bench --db and tune --db write to.", is_argument=True, shows_default=False)
+    ]
+    case: Annotated[str, Option("Show only cases whose names contain this text.")] = ""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Struct, json
 
@@ -17,6 +17,8 @@ from nsysprof.analysis.attention_tuning.judge_optimization import judge_optimiza
 from nsysprof.analysis.attention_tuning.program_attention import ProgramFacts, read_program
 from nsysprof.analysis.attention_tuning.worth_trying import list_suggestions
 from nsysprof.analysis.sampling.judge_attempt import check_prediction, is_better, saves_memory
+from nsysprof.app.inputs import options
+from nsysprof.app.inputs.option import Option
 from nsysprof.app.measuring.bench import dated_bench_folder
 from nsysprof.app.measuring.bench_program import (
     ProgramBenchRequest,
@@ -60,7 +62,7 @@ def plan_optimize(request: OptimizeRequest) -> list[str]:
         raise UsageError(f"--budget {request.budget_s:g} is too short.", f"Give at least {_LEAST_BUDGET_S:g} seconds.")
     if request.resume and request.out is None:
         raise UsageError("--resume needs the folder to continue in.", "Name it with --out.")
-    for text in request.tries or ():
+    for text in request.tries:
         if parse_program_side(text) == ProgramSide():
             raise UsageError("--try is empty.", "Give settings NAME=VALUE, or a policy.json.")
     probe = ProgramSide((("NSYSPROF_OPTIMIZE", "1"),))
@@ -190,7 +192,7 @@ class _Session:
         self.tuning = TunedProgram(uses=self.facts.uses)
         if self.facts.uses:
             with self._step("tune"):
-                trials = 1 + len(list_trials(self.facts, self.tuning, "", None, self.request.tries or ()))
+                trials = 1 + len(list_trials(self.facts, self.tuning, "", None, self.request.tries))
                 budget = tuning_budget_s(self.left_s, self.run_s, trials, self.request.processes)
                 self._tune(budget, resume=self.request.resume)
             spare = spare_tuning_s(self.left_s, self.run_s, len(self._candidates()), self.request.processes)
@@ -281,7 +283,7 @@ class _Session:
 
     def _candidates(self) -> list[Trial]:
         name = f"{self.request.out or self.folder}/tune/{POLICY}"
-        return list_trials(self.facts, self.tuning, name, self.predicted, self.request.tries or ())
+        return list_trials(self.facts, self.tuning, name, self.predicted, self.request.tries)
 
     def _predict(self) -> str:
         """Predict what the policy saves, before it is tried, and return the prediction as text."""
@@ -368,14 +370,23 @@ class OptimizeRequest(ProgramTiming):
     stdout_to_stderr: whether to send the standard output of the recorded run to standard error.
     """
 
-    budget_s: float = 600.0
-    tries: tuple[str, ...] | None = None
-    captured: Path | None = None
+    argv: Annotated[tuple[str, ...], options.program_argument("The program to optimize.")]
+    budget_s: options.Budget = 600.0
+    tries: Annotated[
+        tuple[str, ...],
+        options.repeated_option(
+            "Try these settings NAME=VALUE too; can be repeated.", "--try", panel=options.MEASUREMENT
+        ),
+    ] = ()
+    captured: Annotated[
+        Path | None,
+        Option("Use this capture of the program, made with capture --attention.", ("--capture",), options.MEASUREMENT),
+    ] = None
     stdout_to_stderr: bool = False
-    nsys: Path | None = None
-    out: Path | None = None
-    force: bool = False
-    resume: bool = False
+    nsys: options.Nsys = None
+    out: Annotated[Path | None, options.out_option("Folder. Default: traces/optimize-DATE-TIME.")] = None
+    force: options.Force = False
+    resume: options.Resume = False
 
 
 @dataclass(frozen=True)

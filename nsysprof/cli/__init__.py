@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from nsysprof.cli.request_options import with_options
 from nsysprof.cli.terminal.standard_streams import ForgivingStream, forgive_streams, show_status
 from nsysprof.errors import InterruptedCaptureError, NsysprofError, OutputError, TraceError
 from nsysprof.files.memory_reuse import reuse_freed_memory
@@ -106,7 +107,7 @@ def make_app(names: Iterable[str]) -> typer.Typer:
         # Everything after the program's name belongs to the program, including options.
         settings = {"allow_interspersed_args": False} if name in ("capture", "bench", "optimize", "run") else {}
         made.command(name, help=_description(command), epilog=_epilog(examples), context_settings=settings)(
-            _interruptible(command)
+            _interruptible(with_options(command))
         )
     return made
 

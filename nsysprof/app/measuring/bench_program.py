@@ -10,11 +10,13 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Struct
 
 from nsysprof.app.compare import CompareRequest, parse_rules
+from nsysprof.app.inputs import options
+from nsysprof.app.inputs.option import Form, Option
 from nsysprof.app.measuring.bench import dated_bench_folder
 from nsysprof.app.progress import SILENT, Progress
 from nsysprof.errors import CaptureFailedError, InterruptedCaptureError, NsysprofError, UsageError
@@ -338,6 +340,9 @@ def _write(found: ProgramComparison, session: _Session, folder: Path) -> None:
     write_report(program_report(found), folder)
 
 
+_SIDE = Form(str, lambda text, _: parse_program_side(text), lambda _: "")
+
+
 @dataclass(frozen=True)
 class ProgramTiming:
     """A program that is run with two settings in turn, and how to find its steps and values.
@@ -348,14 +353,30 @@ class ProgramTiming:
     margin_pct: as in CompareRequest.
     """
 
-    argv: tuple[str, ...]
-    processes: int = 3
-    step_pattern: str = ""
-    step_range: str = ""
-    value_pattern: str = ""
-    value_tolerance_pct: float = 1.0
-    warmup_steps: int = 2
-    margin_pct: float | None = None
+    argv: Annotated[tuple[str, ...], options.program_argument("Run this program on both sides in turn.")]
+    processes: options.Processes = 3
+    step_pattern: Annotated[str, replace(options.STEP_PATTERN, panel=options.PROGRAM)] = ""
+    step_range: Annotated[
+        str,
+        Option(
+            "An NVTX range of torch that begins, and whose whole name matches this regular expression, ends a step.",
+            panel=options.PROGRAM,
+        ),
+    ] = ""
+    value_pattern: Annotated[
+        str,
+        Option(
+            "The first group of this regular expression is a value that both sides must share, e.g. the loss.",
+            panel=options.PROGRAM,
+        ),
+    ] = ""
+    value_tolerance_pct: Annotated[
+        float, Option("How much values may differ, in percent.", ("--value-tolerance",), options.PROGRAM, min=0)
+    ] = 1.0
+    warmup_steps: Annotated[
+        int, Option("Number of steps at the beginning that do not count.", panel=options.PROGRAM, min=0)
+    ] = 2
+    margin_pct: options.Margin = None
 
 
 @dataclass(frozen=True)
@@ -366,14 +387,14 @@ class ProgramBenchRequest(ProgramTiming):
     fail_on: as in CompareRequest.
     """
 
-    baseline: ProgramSide = ProgramSide()
-    candidate: ProgramSide = ProgramSide()
-    run_timeout_s: float = 3600.0
+    baseline: Annotated[ProgramSide, replace(options.BASELINE, form=_SIDE)] = ProgramSide()
+    candidate: Annotated[ProgramSide, replace(options.CANDIDATE, form=_SIDE)] = ProgramSide()
+    run_timeout_s: options.CaseTimeout = 3600.0
     budget_s: float = float("inf")
-    fail_on: str = ""
-    out: Path | None = None
-    force: bool = False
-    resume: bool = False
+    fail_on: options.FailOn = ""
+    out: Annotated[Path | None, options.out_option("Folder. Default: traces/bench-DATE-TIME.")] = None
+    force: options.Force = False
+    resume: options.Resume = False
 
 
 @dataclass(frozen=True)
