@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, json
 
@@ -17,19 +17,17 @@ from nsysprof.analysis.attention_tuning.judge_optimization import judge_optimiza
 from nsysprof.analysis.attention_tuning.program_attention import ProgramFacts, read_program
 from nsysprof.analysis.attention_tuning.worth_trying import list_suggestions
 from nsysprof.analysis.sampling.judge_attempt import check_prediction, is_better, saves_memory
-from nsysprof.app.inputs import options
-from nsysprof.app.inputs.option import Option
 from nsysprof.app.measuring.bench import dated_bench_folder
-from nsysprof.app.measuring.bench_program import (
+from nsysprof.app.measuring.bench_program import bench_program, check_program_bench
+from nsysprof.app.measuring.capture_program import capture_program, plan_program_capture
+from nsysprof.app.measuring.program_request import ProgramRequest
+from nsysprof.app.measuring.program_timing import (
+    OptimizeRequest,
     ProgramBenchRequest,
     ProgramSide,
     ProgramTiming,
-    bench_program,
-    check_program_bench,
     parse_program_side,
 )
-from nsysprof.app.measuring.capture_program import capture_program, plan_program_capture
-from nsysprof.app.measuring.program_request import ProgramRequest
 from nsysprof.app.optimizing.predict_gain import predict_gain
 from nsysprof.app.optimizing.trials import Trial, list_trials
 from nsysprof.app.optimizing.tune_uses import LEAST_TUNING_S, TunedProgram, tune_uses
@@ -359,34 +357,6 @@ def _bench_request(
 ) -> ProgramBenchRequest:
     timing = {field.name: getattr(request, field.name) for field in fields(ProgramTiming)}
     return ProgramBenchRequest(**timing, candidate=side, budget_s=budget_s, out=out)
-
-
-@dataclass(frozen=True)
-class OptimizeRequest(ProgramTiming):
-    """A program, and the time that its optimization may take.
-
-    tries: more settings to try; each is run as one side of a bench.
-    captured: a capture of the program with its attention; None to make one.
-    stdout_to_stderr: whether to send the standard output of the recorded run to standard error.
-    """
-
-    argv: Annotated[tuple[str, ...], options.program_argument("The program to optimize.")]
-    budget_s: options.Budget = 600.0
-    tries: Annotated[
-        tuple[str, ...],
-        options.repeated_option(
-            "Try these settings NAME=VALUE too; can be repeated.", "--try", panel=options.MEASUREMENT
-        ),
-    ] = ()
-    captured: Annotated[
-        Path | None,
-        Option("Use this capture of the program, made with capture --attention.", ("--capture",), options.MEASUREMENT),
-    ] = None
-    stdout_to_stderr: bool = False
-    nsys: options.Nsys = None
-    out: Annotated[Path | None, options.out_option("Folder. Default: traces/optimize-DATE-TIME.")] = None
-    force: options.Force = False
-    resume: options.Resume = False
 
 
 @dataclass(frozen=True)

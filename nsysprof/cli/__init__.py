@@ -91,8 +91,15 @@ def program_options(
     """Find out what a CUDA program did on the GPU and why it was not faster, from Nsight Systems traces."""
 
 
-def make_app(names: Iterable[str]) -> typer.Typer:
-    """Return the command line with some of the commands."""
+def _do_nothing() -> None:
+    """Stand for a command that is not called."""
+
+
+def make_app(names: Iterable[str], *, with_their_options: bool = True) -> typer.Typer:
+    """Return the command line with some of the commands.
+
+    with_their_options: False for a list of commands, none of which is called.
+    """
     made = typer.Typer(
         name="nsysprof",
         help="Find out what a CUDA program did on the GPU and why it was not faster, from Nsight Systems traces.",
@@ -107,7 +114,7 @@ def make_app(names: Iterable[str]) -> typer.Typer:
         # Everything after the program's name belongs to the program, including options.
         settings = {"allow_interspersed_args": False} if name in ("capture", "bench", "optimize", "run") else {}
         made.command(name, help=_description(command), epilog=_epilog(examples), context_settings=settings)(
-            _interruptible(with_options(command))
+            _interruptible(with_options(command)) if with_their_options else _do_nothing
         )
     return made
 
@@ -154,8 +161,8 @@ def _run() -> int:
     """Run the command that the arguments name, and return its exit code."""
     try:
         # typer takes a fiftieth of the time of a small trace for the options of all other commands.
-        whole = sys.modules[__name__]  # its `app` is made where it is asked for
-        called = make_app(sys.argv[1:2]) if sys.argv[1:2] and sys.argv[1] in _COMMANDS else whole.app
+        is_command = bool(sys.argv[1:2]) and sys.argv[1] in _COMMANDS
+        called = make_app(sys.argv[1:2] if is_command else _COMMANDS, with_their_options=is_command)
         ended = called(standalone_mode=False)
         if ended == InterruptedCaptureError.exit_code and _INTERRUPTED_BY:  # typer says nothing outside of a command
             raise InterruptedCaptureError("Interrupted.")

@@ -43,7 +43,7 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
     context = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
     run.__signature__ = inspect.Signature([context, *parameters])  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in (context, *parameters)}
-    run.__doc__, run.__name__ = command.__doc__, command.__name__
+    run.__doc__, run.__name__, run.__module__ = command.__doc__, command.__name__, command.__module__
     return run
 
 

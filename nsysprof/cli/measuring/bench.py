@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from nsysprof.app.measuring.bench_program import ProgramBenchRequest
 from nsysprof.app.measuring.bench_sides import SidesRequest
+from nsysprof.app.measuring.program_timing import ProgramBenchRequest
 from nsysprof.cli import options
 from nsysprof.cli.measuring.measurement import run_measurement
 from nsysprof.cli.request_options import is_given
