@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, Field, fields
 from pathlib import Path
+from types import GenericAlias
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from nsysprof.app.inputs.option import default_of, field_hints, option_field
@@ -84,7 +85,7 @@ def _taken(hint: Any) -> Any:
         return Source
     if hint == Path | None:
         return Source | None
-    return Sequence[_taken(get_args(hint)[0])] if get_origin(hint) is tuple else hint
+    return GenericAlias(Sequence, (_taken(get_args(hint)[0]),)) if get_origin(hint) is tuple else hint
 
 
 def _help_of(chosen: Sequence[Field[Any]], hints: dict[str, Any]) -> str:

@@ -177,7 +177,7 @@ def _run() -> int:
     try:
         # typer takes a fiftieth of the time of a small trace for the options of all other commands.
         is_command = bool(sys.argv[1:2]) and sys.argv[1] in _COMMANDS
-        is_named = any(argument in _COMMANDS for argument in sys.argv[1:])
+        is_named = any(argument in _COMMANDS for argument in sys.argv[1:]) or "_NSYSPROF_COMPLETE" in os.environ
         called = make_app(sys.argv[1:2] if is_command else _COMMANDS, is_list=not is_named)
         ended = called(standalone_mode=False)
         if ended == InterruptedCaptureError.exit_code and _INTERRUPTED_BY:  # typer says nothing outside of a command
