@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from nsysprof.app.inputs import options
 from nsysprof.app.inputs.grid import Grid
 from nsysprof.app.inputs.machine import default_dtype, require_torch, settle_device
 from nsysprof.app.inputs.option import Option
 from nsysprof.app.inputs.request_limits import LEAST_TUNING_BLOCKS
+from nsysprof.app.inputs.shared_values import shared_values
 from nsysprof.app.measuring.bench import dated_bench_folder, draw_seed, nothing_measured, summarize
 from nsysprof.app.progress import SILENT, Progress
 from nsysprof.app.tuning.write_tuning import Tuning, write_tuning
@@ -55,20 +56,16 @@ def _plan(request: TuneRequest) -> tuple[BenchPlan, ProgramShapes | None]:
     device = settle_device(request.device)
     grid = replace(grid, backends=grid.backends or (_ON_GPU if device == "cuda" else _ON_CPU))
     shapes = None if request.source is None else read_program_shapes(request.source, device)
-    plan = BenchPlan(
-        cases=_cases(request, grid, device) if shapes is None else cases_of(shapes, grid.backends),
-        device=device,
-        processes=1,
-        rounds=request.blocks,
-        samples=request.samples,
-        warmup_seconds=request.warmup_seconds,
-        sample_seconds=_SAMPLE_SECONDS,
-        seed=draw_seed() if request.seed is None else request.seed,
-        flush=request.flush,
-        check=request.check,
-        graph="short",
-        case_timeout_s=request.case_timeout_s,
-    )
+    settled: dict[str, Any] = {
+        "cases": _cases(request, grid, device) if shapes is None else cases_of(shapes, grid.backends),
+        "device": device,
+        "processes": 1,
+        "rounds": request.blocks,
+        "sample_seconds": _SAMPLE_SECONDS,
+        "seed": draw_seed() if request.seed is None else request.seed,
+        "graph": "short",
+    }
+    plan = BenchPlan(**{**shared_values(request, BenchPlan), **settled})
     check_plan(plan)
     return plan, shapes
 

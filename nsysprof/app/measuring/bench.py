@@ -13,6 +13,7 @@ from nsysprof.app.inputs import options
 from nsysprof.app.inputs.grid import Grid
 from nsysprof.app.inputs.machine import default_dtype, require_torch, settle_device
 from nsysprof.app.inputs.option import Option
+from nsysprof.app.inputs.shared_values import shared_values
 from nsysprof.app.progress import SILENT, Progress
 from nsysprof.errors import CaptureFailedError, InterruptedCaptureError, NsysprofError, UsageError
 from nsysprof.files.folder_kinds import BENCH
@@ -34,23 +35,13 @@ def plan_bench(request: BenchRequest) -> BenchPlan:
     request.grid.expand()  # report a wrong grid before looking at the machine
     require_torch("bench")
     device = settle_device(request.device)
-    plan = BenchPlan(
-        cases=tuple(request.grid.expand(default_dtype(device))),
-        device=device,
-        processes=request.processes,
-        rounds=request.rounds,
-        samples=request.samples,
-        sample_seconds=request.sample_seconds,
-        warmup_seconds=request.warmup_seconds,
-        seed=draw_seed() if request.seed is None else request.seed,
-        sustained=request.sustained,
-        locked_clock_mhz=request.locked_clock_mhz,
-        flush=request.flush,
-        check=request.check,
-        graph=request.graph,
-        copies=request.copies if request.self_check else 1,
-        case_timeout_s=request.case_timeout_s,
-    )
+    settled = {
+        "cases": tuple(request.grid.expand(default_dtype(device))),
+        "device": device,
+        "seed": draw_seed() if request.seed is None else request.seed,
+        "copies": request.copies if request.self_check else 1,
+    }
+    plan = BenchPlan(**{**shared_values(request, BenchPlan), **settled})
     check_plan(plan)
     if device == "cpu" and (request.sustained or request.locked_clock_mhz is not None):
         raise UsageError(

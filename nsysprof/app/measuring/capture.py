@@ -11,6 +11,7 @@ from nsysprof.app.inputs import options
 from nsysprof.app.inputs.grid import Grid
 from nsysprof.app.inputs.machine import default_dtype, require_torch, settle_device
 from nsysprof.app.inputs.option import NAMES, Option
+from nsysprof.app.inputs.shared_values import shared_values
 from nsysprof.app.progress import SILENT, Progress
 from nsysprof.attention.case import check_names
 from nsysprof.errors import (
@@ -133,22 +134,16 @@ def plan_capture(request: CaptureRequest) -> PlannedCapture:
             "Only a GPU has hardware counters, and this capture measures the CPU.", "Leave out ncu and --gpu-metrics."
         )
     nsys = find_tool(NSYS, request.nsys) if tracer in ("auto", "nsys") else None
-    settled = _settle_profiler(tracer, device, nsys)
-    if request.gpu_metrics_hz and settled != "nsys":
-        raise UsageError(f"--gpu-metrics needs nsys, and the profiler here is {settled}.", "Give --profiler nsys.")
+    settled_profiler = _settle_profiler(tracer, device, nsys)
+    if request.gpu_metrics_hz and settled_profiler != "nsys":
+        raise UsageError(
+            f"--gpu-metrics needs nsys, and the profiler here is {settled_profiler}.", "Give --profiler nsys."
+        )
+    settled = {"profiler": settled_profiler, "device": device, "counting": counting}
     plan = capture_plan.plan_capture(
         request.grid.expand(default_dtype(device)),
-        profiler=settled,
-        device=device,
-        memory_bytes=memory_of(device),
-        samples=request.samples,
-        sample_seconds=request.sample_seconds,
-        warmup=request.warmup,
-        traced_calls=request.traced_calls,
-        case_timeout_s=request.case_timeout_s,
-        check=request.check,
-        gpu_metrics_hz=request.gpu_metrics_hz,
-        counting=counting,
+        memory_of(device),
+        **{**shared_values(request, capture_plan.CapturePlan), **settled},
     )
     ncu = _find_ncu(request.ncu) if counting is not None else None
     return PlannedCapture(plan, request.out or dated_folder(), nsys, ncu, fall_back=tracer == "auto")
