@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from nsysprof.app.inputs import options
-from nsysprof.app.inputs.option import Form, Option
+from nsysprof.app.inputs.option import Option, TypedForm
 from nsysprof.app.progress import SILENT, Progress
 from nsysprof.app.trace_analysis.analyze_trace import resolve
 from nsysprof.errors import UsageError
@@ -159,13 +159,13 @@ def _of_ranges(names: list[str], text: str, factor: float) -> WhatIfQuestion:
     return WhatIfQuestion(f"--launched-in {text}={factor:g}", "", range_factors=chosen)
 
 
-def factors_like(example: str) -> Form:
+def factors_like(example: str) -> TypedForm:
     """Return how texts with factors are typed, such as softmax=0.5."""
 
     def read(texts: list[str] | None, flag: str) -> tuple[tuple[str, float], ...]:
         return tuple(_read_factor(text, flag, example) for text in texts or ())
 
-    return Form(list[str] | None, read, lambda pairs: [f"{text}={factor:g}" for text, factor in pairs] or None)
+    return TypedForm(list[str] | None, read, lambda pairs: [f"{text}={factor:g}" for text, factor in pairs] or None)
 
 
 def _read_factor(text: str, flag: str, example: str) -> tuple[str, float]:

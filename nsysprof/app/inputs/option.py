@@ -11,7 +11,7 @@ from nsysprof.errors import UsageError
 
 
 @dataclass(frozen=True)
-class Form:
+class TypedForm:
     """How the command line writes the value of a field."""
 
     # The type of what is typed.
@@ -34,7 +34,7 @@ class Option:
     min: float | None = None
     max: float | None = None
     # None where it is typed as the field holds it.
-    form: Form | None = None
+    form: TypedForm | None = None
     # Whether it is an argument, which has a place instead of a name.
     is_argument: bool = False
     shows_default: bool = True
@@ -123,23 +123,23 @@ def _join(values: Sequence[object]) -> str:
 
 _MASKS = {"yes": (True,), "no": (False,), "both": (True, False)}
 # Lists that are separated by commas: `math, flash`, `1024,2048`, and ranks with spans: `0,8-11`.
-NAMES = Form(str, lambda text, _: _split(text), _join)
-SIZES = Form(str, _read_sizes, _join)
-RANKS = Form(str, _read_ranks, _join)
+NAMES = TypedForm(str, lambda text, _: _split(text), _join)
+SIZES = TypedForm(str, _read_sizes, _join)
+RANKS = TypedForm(str, _read_ranks, _join)
 # Which masks to measure; True is a causal one.
-CAUSAL = Form(
+CAUSAL = TypedForm(
     Literal["yes", "no", "both"],
     lambda text, _: _MASKS[text],
     lambda masks: next((text for text, known in _MASKS.items() if known == masks), "yes"),
 )
-ATTRIBUTION = Form(
+ATTRIBUTION = TypedForm(
     Literal["all", "launched"], lambda text, _: text == "launched", lambda only: "launched" if only else "all"
 )
 # Bytes, typed as megabytes.
-MEGABYTES = Form(float, lambda size, _: int(size * 1e6), lambda size: size / 1e6)
+MEGABYTES = TypedForm(float, lambda size, _: int(size * 1e6), lambda size: size / 1e6)
 # A number where 0 stands for an option that is left out.
-OR_ZERO = Form(int | None, lambda number, _: number or 0, lambda number: number or None)
+OR_ZERO = TypedForm(int | None, lambda number, _: number or 0, lambda number: number or None)
 # Options that may be repeated, and arguments of any number.
-REPEATED = Form(list[str] | None, lambda texts, _: tuple(texts or ()), lambda texts: list(texts) or None)
-WORDS = Form(list[str], lambda words, _: tuple(words or ()), list)
-PATHS = Form(list[Path], lambda paths, _: tuple(paths), list)
+REPEATED = TypedForm(list[str] | None, lambda texts, _: tuple(texts or ()), lambda texts: list(texts) or None)
+WORDS = TypedForm(list[str], lambda words, _: tuple(words or ()), list)
+PATHS = TypedForm(list[Path], lambda paths, _: tuple(paths), list)

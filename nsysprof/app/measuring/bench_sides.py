@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from nsysprof.app.compare import CompareRequest, compare, look_early, parse_rules
 from nsysprof.app.inputs import options
-from nsysprof.app.inputs.option import Form
+from nsysprof.app.inputs.option import TypedForm
 from nsysprof.app.measuring.bench import BenchRequest, dated_bench_folder, hold_clock, plan_bench, report_of, summarize
 from nsysprof.app.progress import SILENT, Progress
 from nsysprof.capture.measured_process import HERE, Setting
@@ -162,7 +162,7 @@ def _check(request: SidesRequest) -> None:
     refuse_traced(rules)
 
 
-_SIDE = Form(str, lambda text, _: parse_side(text), lambda _: "")
+_SIDE = TypedForm(str, lambda text, _: parse_side(text), lambda _: "")
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated
 
 from nsysprof.app.inputs import options
-from nsysprof.app.inputs.option import Form, Option
+from nsysprof.app.inputs.option import Option, TypedForm
 from nsysprof.errors import UsageError
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
@@ -67,7 +67,7 @@ def parse_program_side(text: str) -> ProgramSide:
     return ProgramSide(variables, policy)
 
 
-_SIDE = Form(str, lambda text, _: parse_program_side(text), lambda _: "")
+_SIDE = TypedForm(str, lambda text, _: parse_program_side(text), lambda _: "")
 
 
 @dataclass(frozen=True)
