@@ -58,7 +58,7 @@ MOST_LINES = 60  # in the body of a function
 MOST_ACQUAINTANCES = 100
 # What several commands share, and the options of one that has many. Every other module in cli/ and cli/measuring/ is a
 # command.
-OF_ALL_COMMANDS = {"measurement", "options", "capture_options"}
+OF_ALL_COMMANDS = {"measurement", "options", "request_options"}
 HEAVY = (
     "pandas",
     "numpy",

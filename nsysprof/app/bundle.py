@@ -8,8 +8,10 @@ import zipfile
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+from nsysprof.app.inputs import options
+from nsysprof.app.inputs.option import MEGABYTES, Option
 from nsysprof.app.inputs.refuse_url import refuse_url
 from nsysprof.app.progress import SILENT, Progress, Say
 from nsysprof.errors import OutputError, UsageError
@@ -18,6 +20,10 @@ from nsysprof.files.folder_name import name_after
 if TYPE_CHECKING:
     from nsysprof.app.bundle_content.build_bundle import BuildRequest, Built
     from nsysprof.bundle.check import Searched
+
+
+# The smallest --max-size (MB).
+_LEAST_MB = 0.001
 
 
 def bundle(request: BundleRequest, progress: Progress = SILENT) -> BundleResult:
@@ -177,14 +183,34 @@ class BundleRequest:
     show: whether to make everything and write nothing.
     """
 
-    source: Path
-    out: Path | None = None
-    force: bool = False
-    keep_names: bool = False
-    ranges: tuple[str, ...] = ()
-    max_bytes: int = 25_000_000
-    show: bool = False
-    nsys: Path | None = None
+    source: Annotated[
+        Path,
+        Option(
+            "A capture, bench or tune folder, or any trace that analyze reads.",
+            metavar="INPUT",
+            is_argument=True,
+            shows_default=False,
+        ),
+    ]
+    out: Annotated[Path | None, options.out_option("The archive. Default: NAME.zip in this folder.")] = None
+    force: options.Force = False
+    keep_names: Annotated[bool, Option("Keep the names of your ranges, kernels and backends.", ("--keep-names",))] = (
+        False
+    )
+    ranges: Annotated[
+        tuple[str, ...],
+        options.repeated_option(
+            "Share only what belongs to ranges with this name (* and ? are wildcards). May be repeated.",
+            "--range",
+            metavar="NAME",
+        ),
+    ] = ()
+    max_bytes: Annotated[
+        int,
+        Option("Largest size of the archive in MB (a million bytes).", ("--max-size",), min=_LEAST_MB, form=MEGABYTES),
+    ] = 25_000_000
+    show: Annotated[bool, Option("Print what would be shared, and write nothing.", ("--show",), options.OUTPUT)] = False
+    nsys: options.Nsys = None
 
 
 @dataclass(frozen=True)

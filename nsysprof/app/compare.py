@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
+from nsysprof.app.inputs import options
+from nsysprof.app.inputs.option import Option
 from nsysprof.app.progress import SILENT, Progress, Say
 from nsysprof.errors import NotComparableError, UsageError
 from nsysprof.files.folder_kinds import COMPARISON
@@ -165,19 +167,35 @@ class CompareRequest:
     markdown, junit: more files to write.
     """
 
-    baseline: tuple[Path, ...]
-    candidate: tuple[Path, ...]
-    fail_on: str = ""
-    margin_pct: float | None = None
-    floor_pct: float | None = None
-    ignore_conditions: bool = False
-    launched_only: bool = False
-    nsys: Path | None = None
-    out: Path | None = None
-    force: bool = False
-    markdown: Path | None = None
-    junit: Path | None = None
-    figures: bool = True
+    baseline: tuple[Path, ...] = ()
+    candidate: tuple[Path, ...] = ()
+    fail_on: options.FailOn = ""
+    margin_pct: options.Margin = None
+    floor_pct: Annotated[
+        float | None,
+        Option(
+            "The machine's noise floor in percent, from bench --self-check. Default: estimated from the inputs.",
+            ("--floor",),
+            options.VERDICT,
+        ),
+    ] = None
+    ignore_conditions: Annotated[
+        bool,
+        Option(
+            "Compare even sides that were measured under different conditions, with a warning.",
+            ("--ignore-conditions",),
+            options.VERDICT,
+        ),
+    ] = False
+    launched_only: options.Attribution = False
+    nsys: options.Nsys = None
+    out: Annotated[Path | None, options.out_option("Folder for report, tables and figure.")] = None
+    force: options.Force = False
+    markdown: Annotated[
+        Path | None, Option("Write the report for a pull request to this file.", panel=options.OUTPUT)
+    ] = None
+    junit: Annotated[Path | None, Option("Write JUnit XML to this file.", panel=options.OUTPUT)] = None
+    figures: options.Figures = True
 
 
 @dataclass(frozen=True)

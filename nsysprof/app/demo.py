@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
+from nsysprof.app.inputs import options
 from nsysprof.app.progress import SILENT, Progress
 from nsysprof.errors import MissingToolError
 
@@ -27,7 +28,8 @@ def demo(request: DemoRequest, progress: Progress = SILENT) -> TraceResult:
     from nsysprof.app.trace_analysis.analyze_request import AnalyzeRequest
     from nsysprof.app.trace_analysis.analyze_trace import analyze_one
 
-    return analyze_one(AnalyzeRequest((demo_trace(),), request.out, request.force, request.figures), progress)
+    out, force = request.out or Path("nsysprof-demo"), request.force or request.out is None
+    return analyze_one(AnalyzeRequest((demo_trace(),), out=out, force=force, figures=request.figures), progress)
 
 
 def demo_trace() -> Path:
@@ -44,6 +46,9 @@ def demo_trace() -> Path:
 class DemoRequest:
     """Where to write the demo's analysis, whether to replace an older one, and whether to draw figures."""
 
-    out: Path
-    force: bool = False
-    figures: bool = True
+    out: Annotated[
+        Path | None,
+        options.out_option("Analysis folder. Default: nsysprof-demo, where an older demo is replaced."),
+    ] = None
+    force: options.Force = False
+    figures: options.Figures = True

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from nsysprof.app.inputs.grid import Backends, Batches, Causals, Dtypes, HeadDims, Heads, KvHeads, Seqs
 from nsysprof.app.inputs.machine import default_dtype, require_torch, settle_device
+from nsysprof.app.inputs.option import NAMES, SIZES, Option
+from nsysprof.app.inputs.options import GRID, CaseTimeout, Device
 from nsysprof.attention.attention_call import AttentionCall, expand_backends, expand_calls
 from nsysprof.attention.eligibility import EligibilityAnswer, EligibilityQuestion
 from nsysprof.errors import InterruptedCaptureError, NsysprofError, ToolFailedError, UsageError
@@ -86,20 +89,26 @@ class ExplainRequest:
     case_timeout_s: the time after which a backend that does not answer is given up (s).
     """
 
-    backends: tuple[str, ...] = ("all",)
-    seqs: tuple[int, ...] = (1024,)
-    kv_seqs: tuple[int, ...] = ()
-    batches: tuple[int, ...] = (1,)
-    heads: tuple[int, ...] = (8,)
-    kv_heads: tuple[int, ...] = ()
-    head_dims: tuple[int, ...] = (64,)
-    dtypes: tuple[str, ...] = ()
-    causals: tuple[bool, ...] = ()
-    mask: str = "none"
-    dropout: float = 0.0
-    passes: tuple[str, ...] = ("fwd",)
-    device: str = "auto"
-    case_timeout_s: float = 120.0
+    backends: Backends = ("all",)
+    seqs: Seqs = (1024,)
+    kv_seqs: Annotated[
+        tuple[int, ...],
+        Option("Sequence lengths of k and v. Default: the lengths of q.", ("--kv-seq",), GRID, form=SIZES),
+    ] = ()
+    batches: Batches = (1,)
+    heads: Heads = (8,)
+    kv_heads: KvHeads = ()
+    head_dims: HeadDims = (64,)
+    dtypes: Dtypes = ()
+    causals: Causals = ()
+    mask: Annotated[
+        Literal["none", "bool", "float", "learned"],
+        Option("The type of an attn_mask, which replaces the causal mask. A learned one needs a gradient.", panel=GRID),
+    ] = "none"
+    dropout: Annotated[float, Option("Dropout probability, less than 1.", panel=GRID, min=0, max=1)] = 0.0
+    passes: Annotated[tuple[str, ...], Option("Passes: fwd, bwd.", ("--pass",), GRID, form=NAMES)] = ("fwd",)
+    device: Device = "auto"
+    case_timeout_s: CaseTimeout = 120.0
 
 
 @dataclass(frozen=True)

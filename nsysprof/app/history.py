@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
+from nsysprof.app.inputs.option import Option
 from nsysprof.app.inputs.refuse_url import refuse_url
 from nsysprof.app.progress import SILENT, Progress
-from nsysprof.app.read_history import is_results_database, read_history
 from nsysprof.errors import TraceError, UsageError
 from nsysprof.results.latency_history import CaseHistory
 
@@ -17,6 +18,8 @@ def history(request: HistoryRequest, progress: Progress = SILENT) -> HistoryResu
 
     Raises TraceError for a file that is not a results database, and UsageError where no case matches.
     """
+    from nsysprof.app.read_history import is_results_database, read_history
+
     refuse_url(request.database)
     if not request.database.exists():
         raise TraceError(f"{request.database} does not exist.", "bench --db FILE and tune --db FILE make one.")
@@ -35,8 +38,10 @@ def history(request: HistoryRequest, progress: Progress = SILENT) -> HistoryResu
 class HistoryRequest:
     """A results database, and a text that the names of the wanted cases contain; empty for all cases."""
 
-    database: Path
-    case: str = ""
+    database: Annotated[
+        Path, Option("A database that bench --db and tune --db write to.", is_argument=True, shows_default=False)
+    ]
+    case: Annotated[str, Option("Show only cases whose names contain this text.")] = ""
 
 
 @dataclass(frozen=True)

@@ -18,16 +18,16 @@ from nsysprof.analysis.attention_tuning.program_gain import judge_optimization
 from nsysprof.analysis.attention_tuning.worth_trying import list_suggestions
 from nsysprof.analysis.sampling.significance import check_prediction, is_better, saves_memory
 from nsysprof.app.measuring.bench import dated_bench_folder
-from nsysprof.app.measuring.bench_program import (
+from nsysprof.app.measuring.bench_program import bench_program, check_program_bench
+from nsysprof.app.measuring.capture_program import capture_program, plan_program_capture
+from nsysprof.app.measuring.program_request import ProgramRequest
+from nsysprof.app.measuring.program_timing import (
+    OptimizeRequest,
     ProgramBenchRequest,
     ProgramSide,
     ProgramTiming,
-    bench_program,
-    check_program_bench,
     parse_program_side,
 )
-from nsysprof.app.measuring.capture_program import capture_program, plan_program_capture
-from nsysprof.app.measuring.program_request import ProgramRequest
 from nsysprof.app.optimizing.predict_gain import predict_gain
 from nsysprof.app.optimizing.trials import Trial, list_trials
 from nsysprof.app.optimizing.tune_uses import LEAST_TUNING_S, TunedProgram, tune_uses
@@ -59,7 +59,7 @@ def plan_optimize(request: OptimizeRequest) -> list[str]:
         raise UsageError(f"--budget {request.budget_s:g} is too short.", f"Give at least {_LEAST_BUDGET_S:g} seconds.")
     if request.resume and request.out is None:
         raise UsageError("--resume needs the folder to continue in.", "Name it with --out.")
-    for text in request.tries or ():
+    for text in request.tries:
         if parse_program_side(text) == ProgramSide():
             raise UsageError("--try is empty.", "Give settings NAME=VALUE, or a policy.json.")
     probe = ProgramSide((("NSYSPROF_OPTIMIZE", "1"),))
@@ -189,7 +189,7 @@ class _Session:
         self.tuning = TunedProgram(uses=self.facts.uses)
         if self.facts.uses:
             with self._step("tune"):
-                trials = 1 + len(list_trials(self.facts, self.tuning, "", None, self.request.tries or ()))
+                trials = 1 + len(list_trials(self.facts, self.tuning, "", None, self.request.tries))
                 budget = tuning_budget_s(self.left_s, self.run_s, trials, self.request.processes)
                 self._tune(budget, resume=self.request.resume)
             spare = spare_tuning_s(self.left_s, self.run_s, len(self._candidates()), self.request.processes)
@@ -280,7 +280,7 @@ class _Session:
 
     def _candidates(self) -> list[Trial]:
         name = f"{self.request.out or self.folder}/tune/{POLICY}"
-        return list_trials(self.facts, self.tuning, name, self.predicted, self.request.tries or ())
+        return list_trials(self.facts, self.tuning, name, self.predicted, self.request.tries)
 
     def _predict(self) -> str:
         """Predict what the policy saves, before it is tried, and return the prediction as text."""
@@ -356,25 +356,6 @@ def _bench_request(
 ) -> ProgramBenchRequest:
     timing = {field.name: getattr(request, field.name) for field in fields(ProgramTiming)}
     return ProgramBenchRequest(**timing, candidate=side, budget_s=budget_s, out=out)
-
-
-@dataclass(frozen=True)
-class OptimizeRequest(ProgramTiming):
-    """A program, and the time that its optimization may take.
-
-    tries: more settings to try; each is run as one side of a bench.
-    captured: a capture of the program with its attention; None to make one.
-    stdout_to_stderr: whether to send the standard output of the recorded run to standard error.
-    """
-
-    budget_s: float = 600.0
-    tries: tuple[str, ...] | None = None
-    captured: Path | None = None
-    stdout_to_stderr: bool = False
-    nsys: Path | None = None
-    out: Path | None = None
-    force: bool = False
-    resume: bool = False
 
 
 @dataclass(frozen=True)

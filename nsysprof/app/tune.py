@@ -5,11 +5,14 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from nsysprof.app.inputs import options
 from nsysprof.app.inputs.grid import Grid
 from nsysprof.app.inputs.machine import default_dtype, require_torch, settle_device
+from nsysprof.app.inputs.option import Option
 from nsysprof.app.inputs.request_limits import LEAST_TUNING_BLOCKS
+from nsysprof.app.inputs.shared_values import shared_values
 from nsysprof.app.measuring.bench import dated_bench_folder, draw_seed, nothing_measured, summarize
 from nsysprof.app.progress import SILENT, Progress
 from nsysprof.app.tuning.write_tuning import Tuning, write_tuning
@@ -31,6 +34,7 @@ SEARCHES = ("grid", "axes")
 _SAMPLE_SECONDS = 0.5
 # The share of the budget after which the search ends, so that winners can be measured again.
 _SEARCH_SHARE = 0.75
+_SEARCH = "Search"
 _ON_GPU = ("auto", "math", "flash", "efficient", "cudnn")
 _ON_CPU = ("auto", "math", "flash")
 
@@ -51,20 +55,16 @@ def _plan(request: TuneRequest) -> tuple[BenchPlan, ProgramShapes | None]:
     device = settle_device(request.device)
     grid = replace(grid, backends=grid.backends or (_ON_GPU if device == "cuda" else _ON_CPU))
     shapes = None if request.source is None else read_program_shapes(request.source, device)
-    plan = BenchPlan(
-        cases=_cases(request, grid, device) if shapes is None else cases_of(shapes, grid.backends),
-        device=device,
-        processes=1,
-        rounds=request.blocks,
-        samples=request.samples,
-        warmup_seconds=request.warmup_seconds,
-        sample_seconds=_SAMPLE_SECONDS,
-        seed=draw_seed() if request.seed is None else request.seed,
-        flush=request.flush,
-        check=request.check,
-        graph="short",
-        case_timeout_s=request.case_timeout_s,
-    )
+    settled: dict[str, Any] = {
+        "cases": _cases(request, grid, device) if shapes is None else cases_of(shapes, grid.backends),
+        "device": device,
+        "processes": 1,
+        "rounds": request.blocks,
+        "sample_seconds": _SAMPLE_SECONDS,
+        "seed": draw_seed() if request.seed is None else request.seed,
+        "graph": "short",
+    }
+    plan = BenchPlan(**{**shared_values(request, BenchPlan), **settled})
     check_plan(plan)
     return plan, shapes
 
@@ -239,24 +239,42 @@ class TuneRequest:
     command: the command line that the user typed, which the report repeats.
     """
 
+    source: Annotated[
+        Path | None,
+        Option(
+            "Tune the shapes of a program instead of a grid: give a capture with --attention, or its analysis.",
+            ("--from",),
+            _SEARCH,
+        ),
+    ] = None
     grid: Grid = field(default_factory=lambda: Grid(backends=(), seqs=(128, 256, 512, 1024, 2048)))
-    source: Path | None = None
-    search: str = "grid"
-    budget_s: float = 600.0
-    blocks: int = 12
-    samples: int = 10
-    warmup_seconds: float = 0.5
-    seed: int | None = None
-    flush: bool = True
-    check: bool = True
-    device: str = "auto"
-    case_timeout_s: float = 120.0
-    out: Path | None = None
-    force: bool = False
-    resume: bool = False
-    gpu_hour_price: float | None = None
-    db: Path | None = None
-    figures: bool = True
+    search: Annotated[
+        Literal["grid", "axes"],
+        Option(
+            "grid: every combination; axes: one dimension at a time, from the first value of each list.", panel=_SEARCH
+        ),
+    ] = "grid"
+    budget_s: options.Budget = 600.0
+    blocks: Annotated[
+        int,
+        Option("Number of blocks of samples for the best backends of a shape.", panel=_SEARCH, min=LEAST_TUNING_BLOCKS),
+    ] = 12
+    samples: options.Samples = 10
+    warmup_seconds: options.WarmupSeconds = 0.5
+    seed: options.Seed = None
+    flush: options.Flush = True
+    check: options.Check = True
+    device: options.Device = "auto"
+    case_timeout_s: options.CaseTimeout = 120.0
+    out: Annotated[Path | None, options.out_option("Folder. Default: traces/tune-DATE-TIME.")] = None
+    force: options.Force = False
+    resume: options.Resume = False
+    gpu_hour_price: Annotated[
+        float | None,
+        Option("Price of one GPU hour, to add what a million calls cost.", panel=options.OUTPUT, min=0),
+    ] = None
+    db: options.Database = None
+    figures: options.Figures = True
     command: str = "nsysprof.tune(...)"
 
 

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
+from nsysprof.app.inputs import options
+from nsysprof.app.inputs.option import PATHS, Option
 from nsysprof.app.progress import SILENT, Progress
 from nsysprof.errors import UsageError
 
@@ -48,10 +50,19 @@ class ViewRequest:
     port: 0 for any free port.
     """
 
-    sources: tuple[Path, ...]
-    port: int = 0
-    nsys: Path | None = None
-    figures: bool = True
+    sources: Annotated[
+        tuple[Path, ...],
+        Option(
+            "Traces, captures, benches, result folders and databases, or folders of them.",
+            metavar="TRACE...",
+            form=PATHS,
+            is_argument=True,
+            shows_default=False,
+        ),
+    ]
+    port: Annotated[int, Option("The port on 127.0.0.1. Default: any free port.", min=0, max=65535)] = 0
+    nsys: options.Nsys = None
+    figures: options.Figures = True
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,10 @@ import tempfile
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
+from nsysprof.app.inputs import options
+from nsysprof.app.inputs.option import Option, TypedForm
 from nsysprof.app.progress import SILENT, Progress
 from nsysprof.app.trace_analysis.analyze_trace import resolve
 from nsysprof.errors import UsageError
@@ -157,11 +159,33 @@ def _of_ranges(names: list[str], text: str, factor: float) -> WhatIfQuestion:
     return WhatIfQuestion(f"--launched-in {text}={factor:g}", "", range_factors=chosen)
 
 
+def factors_like(example: str) -> TypedForm:
+    """Return how texts with factors are typed, such as softmax=0.5."""
+
+    def read(texts: list[str] | None, flag: str) -> tuple[tuple[str, float], ...]:
+        return tuple(_read_factor(text, flag, example) for text in texts or ())
+
+    return TypedForm(list[str] | None, read, lambda pairs: [f"{text}={factor:g}" for text, factor in pairs] or None)
+
+
+def _read_factor(text: str, flag: str, example: str) -> tuple[str, float]:
+    name, _, factor = text.rpartition("=")
+    try:
+        value = float(factor)
+    except ValueError:
+        value = -1.0
+    if not name or not 0 <= value <= MOST_FACTOR:
+        raise UsageError(f"{flag} {text!r} is not a text with a factor.", f"Write for example {flag} {example}.")
+    return name, value
+
+
+_CHANGES = "Changes"
+
+
 @dataclass(frozen=True)
 class WhatIfRequest:
     """A trace and what to change in it.
 
-    changes: those that apply wherever they can.
     no_sync: ranges in which to remove waits for the GPU; "all" for everywhere.
     kernels: texts in names of kernels, and the factors for their times.
     ranges: texts in names of ranges, and the factors for the times of what they launch.
@@ -169,14 +193,57 @@ class WhatIfRequest:
     like_peers: a rank of a job that is to behave like the typical other one. The source is then a folder of ranks.
     """
 
-    source: Path
-    changes: tuple[Change, ...] = ()
-    no_sync: tuple[str, ...] = ()
-    kernels: tuple[tuple[str, float], ...] = ()
-    nsys: Path | None = None
-    ranges: tuple[tuple[str, float], ...] = ()
-    policy: Path | None = None
-    like_peers: int | None = None
+    source: Annotated[Path, Option("A trace or capture, or a folder of ranks.", metavar="TRACE", is_argument=True)]
+    pin_copies: Annotated[bool, Option("Copy from pinned memory and asynchronously.", ("--pin-copies",), _CHANGES)] = (
+        False
+    )
+    no_sync: Annotated[
+        tuple[str, ...],
+        options.repeated_option(
+            "Remove waits for the GPU in a range; all: everywhere.", "--no-sync", panel=_CHANGES, metavar="RANGE"
+        ),
+    ] = ()
+    no_alloc: Annotated[bool, Option("Allocate no memory in the loop.", ("--no-alloc",), _CHANGES)] = False
+    no_host_work: Annotated[bool, Option("Remove host work of 200 us and more.", ("--no-host-work",), _CHANGES)] = False
+    graph_launches: Annotated[
+        bool, Option("Launch as cheaply as in a CUDA graph.", ("--graph-launches",), _CHANGES)
+    ] = False
+    fuse_attention: Annotated[bool, Option("Run attention as fused kernels.", ("--fuse-attention",), _CHANGES)] = False
+    fuse_optimizer: Annotated[bool, Option("Run the optimizer as one kernel.", ("--fuse-optimizer",), _CHANGES)] = False
+    no_stream_waits: Annotated[
+        bool, Option("Let no stream wait for another one.", ("--no-stream-waits",), _CHANGES)
+    ] = False
+    kernels: Annotated[
+        tuple[tuple[str, float], ...],
+        Option(
+            "Kernels whose names contain TEXT take FACTOR times as long.",
+            ("--kernel",),
+            _CHANGES,
+            "TEXT=FACTOR",
+            form=factors_like("softmax=0.5"),
+        ),
+    ] = ()
+    ranges: Annotated[
+        tuple[tuple[str, float], ...],
+        Option(
+            "Work launched in ranges whose names contain TEXT takes FACTOR times as long.",
+            ("--launched-in",),
+            _CHANGES,
+            "TEXT=FACTOR",
+            form=factors_like("attention::=0.5"),
+        ),
+    ] = ()
+    policy: options.Policy = None
+    like_peers: Annotated[
+        int | None,
+        Option("Let this rank of a job behave like the others.", panel=_CHANGES, metavar="RANK", min=0),
+    ] = None
+    nsys: options.Nsys = None
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """Return the changes that apply wherever they can."""
+        return tuple(change for change in Change if getattr(self, change.replace("-", "_")))
 
 
 @dataclass(frozen=True)

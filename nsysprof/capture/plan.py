@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from nsysprof.attention.case import Case
 from nsysprof.attention.range_name import format_range, varied_keys
@@ -93,49 +94,26 @@ class CapturePlan:
         return format_range(case, self.range_keys)
 
 
-def plan_capture(
-    cases: Sequence[Case],
-    *,
-    profiler: str,
-    device: str,
-    memory_bytes: int | None,
-    samples: int = 50,
-    sample_seconds: float = 3.0,
-    warmup: int = 10,
-    traced_calls: int = 10,
-    case_timeout_s: float = 300.0,
-    check: bool = True,
-    gpu_metrics_hz: int = 0,
-    counting: CountingPlan | None = None,
-) -> CapturePlan:
+def plan_capture(cases: Sequence[Case], memory_bytes: int | None, **settings: Any) -> CapturePlan:
     """Return the plan, after checking the numbers, and that inputs and output of every case fit the device.
 
     A case whose intermediates do not fit stays in the plan, because running out of memory is a result. Raises
     UsageError.
 
     memory_bytes: the memory of the device; None when unknown.
+    settings: the other fields of the plan.
     """
-    plan = CapturePlan(
-        cases=tuple(cases),
-        profiler=profiler,
-        device=device,
-        samples=samples,
-        sample_seconds=sample_seconds,
-        warmup=warmup,
-        traced_calls=traced_calls,
-        case_timeout_s=case_timeout_s,
-        check=check,
-        gpu_metrics_hz=gpu_metrics_hz,
-        counting=counting,
-    )
+    plan = CapturePlan(tuple(cases), **settings)
     check_plan(plan.untraced)
-    for name, value, least in (("traced-calls", traced_calls, 1), ("warmup", warmup, 0)):
+    for name, value, least in (("traced-calls", plan.traced_calls, 1), ("warmup", plan.warmup, 0)):
         if value < least:
             raise UsageError(f"--{name} {value} is too small.", f"Give at least {least}.")
-    if gpu_metrics_hz and not METRICS_HZ[0] <= gpu_metrics_hz <= METRICS_HZ[1]:
-        raise UsageError(f"--gpu-metrics-frequency {gpu_metrics_hz} is out of range.", "nsys takes 10 to 200000 Hz.")
-    if counting is not None and counting.kernels < 1:
-        raise UsageError(f"--count-kernels {counting.kernels} is too small.", "Give at least 1.")
+    if plan.gpu_metrics_hz and not METRICS_HZ[0] <= plan.gpu_metrics_hz <= METRICS_HZ[1]:
+        raise UsageError(
+            f"--gpu-metrics-frequency {plan.gpu_metrics_hz} is out of range.", "nsys takes 10 to 200000 Hz."
+        )
+    if plan.counting is not None and plan.counting.kernels < 1:
+        raise UsageError(f"--count-kernels {plan.counting.kernels} is too small.", "Give at least 1.")
     if memory_bytes is not None:
         for case in cases:
             least_bytes = case.input_bytes + case.output_bytes

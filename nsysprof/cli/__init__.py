@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import errno
 import functools
 import inspect
@@ -11,11 +12,14 @@ import sys
 import threading
 from collections.abc import Callable, Iterable
 from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from nsysprof.cli.request_options import with_options
 from nsysprof.cli.terminal.standard_streams import ForgivingStream, forgive_streams, show_status
 from nsysprof.errors import InterruptedCaptureError, NsysprofError, OutputError, TraceError
 from nsysprof.files.memory_reuse import reuse_freed_memory
@@ -35,9 +39,9 @@ def _epilog(examples: tuple[str, ...]) -> str:
     return "\n\n".join(["Examples:", *(f"$ {example}" for example in examples)])
 
 
-def _description(command: Callable[..., None]) -> str:
+def _in_lines(docstring: str) -> str:
     """Return the docstring with each paragraph in one line, because typer would keep the breaks of the source."""
-    paragraphs = inspect.cleandoc(command.__doc__ or "").split("\n\n")
+    paragraphs = inspect.cleandoc(docstring).split("\n\n")
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 
 
@@ -90,8 +94,24 @@ def program_options(
     """Find out what a CUDA program did on the GPU and why it was not faster, from Nsight Systems traces."""
 
 
-def make_app(names: Iterable[str]) -> typer.Typer:
-    """Return the command line with some of the commands."""
+def _do_nothing() -> None:
+    """Stand for a command that is only listed."""
+
+
+def _read_description(name: str) -> str:
+    """Return the docstring of a command without loading its module, because the list of all commands is short."""
+    spec = find_spec(_COMMANDS[name])
+    assert spec is not None and spec.origin is not None
+    body = ast.parse(Path(spec.origin).read_text(encoding="utf-8")).body
+    command = next(node for node in body if isinstance(node, ast.FunctionDef) and node.name == name)
+    return ast.get_docstring(command) or ""
+
+
+def make_app(names: Iterable[str], *, is_list: bool = False) -> typer.Typer:
+    """Return the command line with some of the commands.
+
+    is_list: whether the commands are only listed; none of them can then be called.
+    """
     made = typer.Typer(
         name="nsysprof",
         help="Find out what a CUDA program did on the GPU and why it was not faster, from Nsight Systems traces.",
@@ -101,12 +121,15 @@ def make_app(names: Iterable[str]) -> typer.Typer:
     )
     made.callback()(program_options)
     for name in names:
+        if is_list:
+            made.command(name, help=_in_lines(_read_description(name)))(_do_nothing)
+            continue
         module = import_module(_COMMANDS[name])
         command, examples = getattr(module, name), module.EXAMPLES
         # Everything after the program's name belongs to the program, including options.
         settings = {"allow_interspersed_args": False} if name in ("capture", "bench", "optimize", "run") else {}
-        made.command(name, help=_description(command), epilog=_epilog(examples), context_settings=settings)(
-            _interruptible(command)
+        made.command(name, help=_in_lines(command.__doc__ or ""), epilog=_epilog(examples), context_settings=settings)(
+            _interruptible(with_options(command))
         )
     return made
 
@@ -153,8 +176,9 @@ def _run() -> int:
     """Run the command that the arguments name, and return its exit code."""
     try:
         # typer takes a fiftieth of the time of a small trace for the options of all other commands.
-        whole = sys.modules[__name__]  # its `app` is made where it is asked for
-        called = make_app(sys.argv[1:2]) if sys.argv[1:2] and sys.argv[1] in _COMMANDS else whole.app
+        is_command = bool(sys.argv[1:2]) and sys.argv[1] in _COMMANDS
+        is_named = any(argument in _COMMANDS for argument in sys.argv[1:]) or "_NSYSPROF_COMPLETE" in os.environ
+        called = make_app(sys.argv[1:2] if is_command else _COMMANDS, is_list=not is_named)
         ended = called(standalone_mode=False)
         if ended == InterruptedCaptureError.exit_code and _INTERRUPTED_BY:  # typer says nothing outside of a command
             raise InterruptedCaptureError("Interrupted.")

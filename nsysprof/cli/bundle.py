@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
+from nsysprof.app.bundle import BundleRequest
 from nsysprof.cli import options
 from nsysprof.cli.terminal.console import print_json
 
@@ -19,44 +19,8 @@ EXAMPLES = (
     'nsysprof bundle trace.sqlite --range "step*" --max-size 10',
 )
 
-# The smallest --max-size (MB).
-_LEAST_MB = 0.001
 
-Source = Annotated[
-    Path,
-    typer.Argument(
-        metavar="INPUT",
-        help="A capture, bench or tune folder, or any trace that analyze reads.",
-        show_default=False,
-    ),
-]
-KeepNames = Annotated[bool, typer.Option("--keep-names", help="Keep the names of your ranges, kernels and backends.")]
-Ranges = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--range",
-        help="Share only what belongs to ranges with this name (* and ? are wildcards). May be repeated.",
-        metavar="NAME",
-    ),
-]
-MaxSize = Annotated[float, typer.Option(min=_LEAST_MB, help="Largest size of the archive in MB (a million bytes).")]
-Show = Annotated[
-    bool,
-    typer.Option("--show", help="Print what would be shared, and write nothing.", rich_help_panel=options.OUTPUT),
-]
-
-
-def bundle(
-    source: Source,
-    keep_names: KeepNames = False,
-    ranges: Ranges = None,
-    max_size: MaxSize = 25.0,
-    nsys: options.Nsys = None,
-    out: Annotated[Path | None, options.out_option("The archive. Default: NAME.zip in this folder.")] = None,
-    force: options.Force = False,
-    show: Show = False,
-    as_json: options.Json = False,
-) -> None:
+def bundle(request: BundleRequest, as_json: options.Json = False) -> None:
     """Make an archive to share, rebuilt from a list of what may be in it.
 
     Environment, user, host, paths and program output are not on that list. Every byte is then searched for the private
@@ -67,18 +31,8 @@ def bundle(
     from nsysprof.cli.terminal.progress import show_progress
     from nsysprof.cli.terminal.standard_streams import mark_saved
 
-    request = use_case.BundleRequest(
-        source=source,
-        out=out,
-        force=force,
-        keep_names=keep_names,
-        ranges=tuple(ranges or ()),
-        max_bytes=int(max_size * 1e6),
-        show=show,
-        nsys=nsys,
-    )
     result = use_case.bundle(request, show_progress())
-    if not show:
+    if not request.show:
         mark_saved()
     if result.contents is not None:
         _show(result, result.contents, as_json)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from nsysprof.app.compare import CompareRequest
+from nsysprof.app.inputs.option import Option
 from nsysprof.cli import options
 from nsysprof.cli.terminal.console import GATE_EXIT_CODES, print_json, say_missing_figures
 from nsysprof.errors import UsageError
@@ -25,49 +28,17 @@ _SEPARATOR = "vs"
 
 Sources = Annotated[
     list[str],
-    typer.Argument(
-        metavar="BASELINE CANDIDATE",
-        help="Captures, traces, benches, or folders of them, or two snapshots of torch's allocator. Several on a side: "
+    Option(
+        "Captures, traces, benches, or folders of them, or two snapshots of torch's allocator. Several on a side: "
         "BASELINE... vs CANDIDATE...",
-        show_default=False,
+        metavar="BASELINE CANDIDATE",
+        is_argument=True,
+        shows_default=False,
     ),
 ]
-Floor = Annotated[
-    float | None,
-    typer.Option(
-        help="The machine's noise floor in percent, from bench --self-check. Default: estimated from the inputs.",
-        rich_help_panel=options.VERDICT,
-    ),
-]
-IgnoreConditions = Annotated[
-    bool,
-    typer.Option(
-        "--ignore-conditions",
-        help="Compare even sides that were measured under different conditions, with a warning.",
-        rich_help_panel=options.VERDICT,
-    ),
-]
-Markdown = Annotated[
-    Path | None, typer.Option(help="Write the report for a pull request to this file.", rich_help_panel=options.OUTPUT)
-]
-Junit = Annotated[Path | None, typer.Option(help="Write JUnit XML to this file.", rich_help_panel=options.OUTPUT)]
 
 
-def compare(
-    sources: Sources,
-    fail_on: options.FailOn = "",
-    margin: options.Margin = None,
-    floor: Floor = None,
-    ignore_conditions: IgnoreConditions = False,
-    attribution: options.Attribution = "all",
-    nsys: options.Nsys = None,
-    out: Annotated[Path | None, options.out_option("Folder for report, tables and figure.")] = None,
-    force: options.Force = False,
-    markdown: Markdown = None,
-    junit: Junit = None,
-    figures: options.Figures = True,
-    as_json: options.Json = False,
-) -> None:
+def compare(sources: Sources, request: CompareRequest, as_json: options.Json = False) -> None:
     """Compare a baseline with a candidate: latency, launches, kernels, copies and memory, case by case.
 
     Sides that were measured under different conditions are refused. With --fail-on, the exit code is the gate's result.
@@ -77,29 +48,15 @@ def compare(
     from nsysprof.cli.terminal.standard_streams import mark_saved
 
     baseline, candidate = split_sides(sources)
-    request = use_case.CompareRequest(
-        baseline=baseline,
-        candidate=candidate,
-        fail_on=fail_on,
-        margin_pct=margin,
-        floor_pct=floor,
-        ignore_conditions=ignore_conditions,
-        launched_only=attribution == "launched",
-        nsys=nsys,
-        out=out,
-        force=force,
-        markdown=markdown,
-        junit=junit,
-        figures=figures,
-    )
+    request = replace(request, baseline=baseline, candidate=candidate)
     result = use_case.compare_any(request, show_progress(quiet=as_json))
-    if out is not None:
+    if request.out is not None:
         mark_saved()
     if not isinstance(result, use_case.CompareResult):
         _print_snapshots(result, as_json)
         return
-    if out is not None:
-        say_missing_figures(figures and not as_json)
+    if request.out is not None:
+        say_missing_figures(request.figures and not as_json)
     _print(result, as_json)
     if result.comparison.outcome is not None:
         raise typer.Exit(GATE_EXIT_CODES[result.comparison.outcome])

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from nsysprof.app.demo import DemoRequest
+from nsysprof.app.inputs.option import Option
 from nsysprof.cli import options
 from nsysprof.cli.terminal.console import print_json, say_missing_figures
 
@@ -18,12 +20,8 @@ EXAMPLES = ("nsysprof demo", "nsysprof demo --open")
 
 
 def demo(
-    open_page: Annotated[bool, typer.Option("--open", help="Open the page in your browser.")] = False,
-    out: Annotated[
-        Path | None, options.out_option("Analysis folder. Default: nsysprof-demo, where an older demo is replaced.")
-    ] = None,
-    force: options.Force = False,
-    figures: options.Figures = True,
+    request: DemoRequest,
+    open_page: Annotated[bool, Option("Open the page in your browser.", ("--open",))] = False,
     as_json: options.Json = False,
 ) -> None:
     """Analyze a real training on an H200, whose trace comes with nsysprof: no GPU and no torch needed."""
@@ -31,7 +29,6 @@ def demo(
     from nsysprof.cli.terminal.progress import show_progress
     from nsysprof.cli.terminal.standard_streams import mark_saved
 
-    request = use_case.DemoRequest(out or Path("nsysprof-demo"), force=force or out is None, figures=figures)
     result = use_case.demo(request, show_progress(quiet=as_json))
     mark_saved()
     page = (result.folder / "report.html").resolve()
@@ -41,7 +38,7 @@ def demo(
         print_json({**analysis_json(result.analysis, result.record), "folder": str(result.folder)})
     else:
         _print(result, use_case.ABOUT, page)
-        say_missing_figures(figures)
+        say_missing_figures(request.figures)
     if open_page and not webbrowser.open(page.as_uri()):
         typer.echo(f"No browser was found. Open {page} in a browser.", err=True)
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
 import typer
 
+from nsysprof.app.export import ExportRequest
 from nsysprof.cli import options
 from nsysprof.cli.terminal.console import print_json
 
@@ -15,25 +13,8 @@ EXAMPLES = (
     "nsysprof export traces/20261121-093000 --chrome trace.json.gz --parquet tables",
 )
 
-Source = Annotated[Path, typer.Argument(metavar="INPUT", help="Any input that analyze accepts.", show_default=False)]
-Perfetto = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Perfetto's protobuf, for ui.perfetto.dev: OUT.pftrace.")
-]
-Chrome = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Chrome's JSON as Kineto writes it: OUT.json or OUT.json.gz.")
-]
-Parquet = Annotated[Path | None, typer.Option(metavar="FOLDER", help="A folder with one Parquet file for each table.")]
 
-
-def export(
-    source: Source,
-    perfetto: Perfetto = None,
-    chrome: Chrome = None,
-    parquet: Parquet = None,
-    nsys: options.Nsys = None,
-    force: options.Force = False,
-    as_json: options.Json = False,
-) -> None:
+def export(request: ExportRequest, as_json: options.Json = False) -> None:
     """Write the ranges, API calls, kernels, copies, memory and GPU metrics of a trace for other tools."""
     from nsysprof.app import export as use_case
     from nsysprof.cli.terminal.progress import show_progress
@@ -41,9 +22,8 @@ def export(
     from nsysprof.files.memory_reuse import return_large_memory
     from nsysprof.report.formats.console import note_line
 
-    if perfetto or chrome:  # one piece of a file after another; a table of Parquet has whole columns
+    if request.perfetto or request.chrome:  # one piece of a file after another; a table of Parquet has whole columns
         return_large_memory()
-    request = use_case.ExportRequest(source, perfetto=perfetto, chrome=chrome, parquet=parquet, force=force, nsys=nsys)
     result = use_case.export(request, show_progress(quiet=as_json))
     mark_saved()
     if as_json:
@@ -56,5 +36,5 @@ def export(
     for note in result.notes:
         if note.severity != "info":
             typer.echo(note_line(note))
-    if perfetto:
+    if request.perfetto:
         typer.echo("open it in https://ui.perfetto.dev (nothing is uploaded) or with trace_processor")

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
+from nsysprof.app.history import HistoryRequest
 from nsysprof.cli import options
 from nsysprof.cli.terminal.console import print_json
 from nsysprof.files.json_file import json_value
@@ -20,13 +18,8 @@ EXAMPLES = (
 )
 _FORMAT_VERSION = 1
 
-Database = Annotated[
-    Path, typer.Argument(help="A database that bench --db and tune --db write to.", show_default=False)
-]
-Case = Annotated[str, typer.Option(help="Show only cases whose names contain this text.")]
 
-
-def history(database: Database, case: Case = "", as_json: options.Json = False) -> None:
+def history(request: HistoryRequest, as_json: options.Json = False) -> None:
     """Show how the latency of each case changed over the runs that --db collected.
 
     Changes are shown only between runs under the same conditions. `nsysprof view` shows the same with figures.
@@ -34,7 +27,7 @@ def history(database: Database, case: Case = "", as_json: options.Json = False) 
     from nsysprof.app import history as use_case
     from nsysprof.cli.terminal.progress import show_progress
 
-    _print(use_case.history(use_case.HistoryRequest(database, case), show_progress(quiet=as_json)), as_json)
+    _print(use_case.history(request, show_progress(quiet=as_json)), as_json)
 
 
 def _print(result: HistoryResult, as_json: bool) -> None:

@@ -5,16 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from nsysprof.cli import options
+from nsysprof.app.inputs.option import Option
+from nsysprof.app.inputs.options import Nsys
 
 EXAMPLES = ("nsysprof mcp traces    # the command that an agent starts",)
 
 
 def mcp(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder whose traces may be read.")],
-    nsys: options.Nsys = None,
+    folder: Annotated[Path, Option("The folder whose traces may be read.", metavar="FOLDER", is_argument=True)],
+    nsys: Nsys = None,
 ) -> None:
     """Serve the traces of a folder to agents by the Model Context Protocol, on standard input and output.
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 import webbrowser
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from nsysprof.app.inputs.option import Option
+from nsysprof.app.view import ViewRequest
 from nsysprof.cli import options
 from nsysprof.cli.terminal.console import print_json, say_missing_figures
 
@@ -22,35 +23,20 @@ EXAMPLES = (
     "nsysprof view traces analysis --no-open --port 8000    # then ssh -L 8000:127.0.0.1:8000 HOST",
 )
 
-Sources = Annotated[
-    list[Path],
-    typer.Argument(
-        metavar="TRACE...",
-        help="Traces, captures, benches, result folders and databases, or folders of them.",
-        show_default=False,
-    ),
-]
-Port = Annotated[int, typer.Option(min=0, max=65535, help="The port on 127.0.0.1. Default: any free port.")]
-NoOpen = Annotated[bool, typer.Option("--no-open", help="Only print the address, and do not open a browser.")]
-
 
 def view(
-    sources: Sources,
-    port: Port = 0,
-    no_open: NoOpen = False,
-    nsys: options.Nsys = None,
-    figures: options.Figures = True,
+    request: ViewRequest,
+    no_open: Annotated[bool, Option("Only print the address, and do not open a browser.", ("--no-open",))] = False,
     as_json: options.Json = False,
 ) -> None:
     """Show traces in your browser: reports, comparisons of any two, and Perfetto's UI. Ctrl-C ends it.
 
     With --json, the address is printed as JSON and no browser is opened.
     """
-    from nsysprof.app.view import ViewRequest, open_view
+    from nsysprof.app.view import open_view
     from nsysprof.cli.terminal.progress import show_progress
 
-    request = ViewRequest(tuple(sources), port, nsys, figures)
-    say_missing_figures(figures and not as_json)
+    say_missing_figures(request.figures and not as_json)
     with open_view(request, show_progress(quiet=as_json)) as opened:
         _print(opened, as_json)
         if not no_open and not as_json:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nsysprof.app.whatif import Change, WhatIfRequest, what_if
+from nsysprof.app.whatif import WhatIfRequest, what_if
 from nsysprof.errors import UsageError
 from tests.analysis.programs import Program
 from tests.conftest import REPOSITORY
@@ -35,7 +35,7 @@ def test_a_recorded_job_without_its_slow_rank(job: Path) -> None:
 def test_questions_that_a_job_or_one_trace_cannot_answer(job: Path) -> None:
     for request, says in (
         (WhatIfRequest(job, like_peers=5), "no rank 5"),
-        (WhatIfRequest(job, (Change.PIN_COPIES,), like_peers=0), "the other changes apply to one trace"),
+        (WhatIfRequest(job, pin_copies=True, like_peers=0), "the other changes apply to one trace"),
         (WhatIfRequest(job / "rank0.sqlite.xz", like_peers=0), "several ranks"),
         (WhatIfRequest(job / "nowhere", like_peers=0), "several ranks"),
     ):

@@ -1,8 +1,5 @@
 """What every command must have: a page, examples that parse, --json, and options that mean the same everywhere."""
 
-import dataclasses
-import importlib
-import inspect
 import re
 import shlex
 from pathlib import Path
@@ -92,24 +89,3 @@ def test_a_paragraph_of_the_help_breaks_at_the_width_of_the_terminal_alone():
     for command in COMMANDS.values():
         assert command.help
         assert not re.search(r"[^\n]\n[^\n]", command.help), command.name
-
-
-# Options whose request holds what they were parsed into, and bench's copies, which count only with --self-check.
-PARSED = {"metrics", "no_sync", "ranges", "copies", "heads", "kv_heads", "backends"}
-
-
-@pytest.mark.parametrize("name", [name for name in COMMANDS if name != "mcp"])  # it has no request
-def test_an_option_has_the_default_of_its_request(name):
-    """The request of a use case is where its defaults belong; a command may not have others of its own."""
-    command = inspect.unwrap(COMMANDS[name].callback).__module__
-    module = importlib.import_module(command.replace("nsysprof.cli.", "nsysprof.app."))
-    defaults = {
-        field.name.removesuffix("_s").removesuffix("_pct"): field.default
-        for request in vars(module).values()
-        if isinstance(request, type) and dataclasses.is_dataclass(request) and request.__name__.endswith("Request")
-        for field in dataclasses.fields(request)
-    }
-    for option, parameter in inspect.signature(COMMANDS[name].callback).parameters.items():
-        if option in PARSED or option not in defaults or defaults[option] is dataclasses.MISSING:
-            continue
-        assert parameter.default == defaults[option], option

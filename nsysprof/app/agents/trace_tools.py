@@ -134,13 +134,13 @@ class TraceTools:
             raise UsageError(f"{unknown[0][:100]!r} is not a change.", f"Known: {', '.join(Change)}.")
         request = WhatIfRequest(
             self._trace(trace) if like_peers is None else self._folder_of_ranks(trace),
-            tuple(map(Change, names)),
-            (no_sync,) if no_sync else (),
-            tuple((kernels or {}).items()),
-            self._nsys,
+            **{name.replace("-", "_"): True for name in names},
+            no_sync=(no_sync,) if no_sync else (),
+            kernels=tuple((kernels or {}).items()),
             ranges=tuple((launched_in or {}).items()),
             policy=self._inside(policy) if policy else None,
             like_peers=like_peers,
+            nsys=self._nsys,
         )
         return bound(what_if(request).found.to_json())
 

@@ -3,8 +3,35 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
+from nsysprof.app.inputs.option import CAUSAL, NAMES, SIZES, Option
+from nsysprof.app.inputs.options import GRID
 from nsysprof.attention.case import Case, expand_grid
+from nsysprof.attention.choices import BACKENDS, DTYPES, PASSES, PLUGINS
+
+# Lists are separated by commas.
+Backends = Annotated[
+    tuple[str, ...],
+    Option(
+        f"Backends: {', '.join((*BACKENDS, *PLUGINS))}, a registered one, or your own module:function.",
+        panel=GRID,
+        form=NAMES,
+    ),
+]
+Seqs = Annotated[tuple[int, ...], Option("Sequence lengths of q.", ("--seq",), GRID, form=SIZES)]
+Batches = Annotated[tuple[int, ...], Option("Batch sizes.", ("--batch",), GRID, form=SIZES)]
+Heads = Annotated[tuple[int, ...], Option("Head counts of q.", panel=GRID, form=SIZES)]
+KvHeads = Annotated[
+    tuple[int, ...],
+    Option("Head counts of k and v, each a divisor of --heads. Default: as many as q.", panel=GRID, form=SIZES),
+]
+HeadDims = Annotated[tuple[int, ...], Option("Head dimensions.", ("--head-dim",), GRID, form=SIZES)]
+Dtypes = Annotated[
+    tuple[str, ...],
+    Option(f"Dtypes: {', '.join(DTYPES)}. Default: fp16 on a GPU, fp32 on the CPU.", ("--dtype",), GRID, form=NAMES),
+]
+Causals = Annotated[tuple[bool, ...], Option("Whether the mask is causal.", ("--causal",), GRID, form=CAUSAL)]
 
 
 @dataclass(frozen=True)
@@ -15,15 +42,17 @@ class Grid:
     dtypes: empty for the dtype that suits the device.
     """
 
-    backends: tuple[str, ...] = ("math", "flash")
-    seqs: tuple[int, ...] = (1024, 2048, 4096)
-    batches: tuple[int, ...] = (1,)
-    heads: tuple[int, ...] = (8,)
-    kv_heads: tuple[int, ...] = ()
-    head_dims: tuple[int, ...] = (64,)
-    dtypes: tuple[str, ...] = ()
-    causals: tuple[bool, ...] = (True,)
-    passes: tuple[str, ...] = ("fwd",)
+    backends: Backends = ("math", "flash")
+    seqs: Seqs = (1024, 2048, 4096)
+    batches: Batches = (1,)
+    heads: Heads = (8,)
+    kv_heads: KvHeads = ()
+    head_dims: HeadDims = (64,)
+    dtypes: Dtypes = ()
+    causals: Causals = (True,)
+    passes: Annotated[tuple[str, ...], Option(f"Passes: {', '.join(PASSES)}.", ("--pass",), GRID, form=NAMES)] = (
+        "fwd",
+    )
 
     def expand(self, default_dtype: str = "fp16") -> list[Case]:
         """Return every case of the grid. Raises UsageError for impossible combinations.

@@ -11,3 +11,5 @@ LEAST_TUNING_BLOCKS = LEAST_BLOCKS
 LONGEST_RECORDING_S = 24 * 3600.0
 MOST_WATCHED_S = 3600.0
 MOST_KEPT_PARTS = 10_000
+# The smallest value of time options where zero would measure nothing (s).
+LEAST_SECONDS = 0.001

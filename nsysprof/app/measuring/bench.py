@@ -7,10 +7,13 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from nsysprof.app.inputs import options
 from nsysprof.app.inputs.grid import Grid
 from nsysprof.app.inputs.machine import default_dtype, require_torch, settle_device
+from nsysprof.app.inputs.option import Option
+from nsysprof.app.inputs.shared_values import shared_values
 from nsysprof.app.progress import SILENT, Progress
 from nsysprof.errors import CaptureFailedError, InterruptedCaptureError, NsysprofError, UsageError
 from nsysprof.files.folder_kinds import BENCH
@@ -31,23 +34,13 @@ def plan_bench(request: BenchRequest) -> BenchPlan:
     request.grid.expand()  # report a wrong grid before looking at the machine
     require_torch("bench")
     device = settle_device(request.device)
-    plan = BenchPlan(
-        cases=tuple(request.grid.expand(default_dtype(device))),
-        device=device,
-        processes=request.processes,
-        rounds=request.rounds,
-        samples=request.samples,
-        sample_seconds=request.sample_seconds,
-        warmup_seconds=request.warmup_seconds,
-        seed=draw_seed() if request.seed is None else request.seed,
-        sustained=request.sustained,
-        locked_clock_mhz=request.locked_clock_mhz,
-        flush=request.flush,
-        check=request.check,
-        graph=request.graph,
-        copies=request.copies,
-        case_timeout_s=request.case_timeout_s,
-    )
+    settled = {
+        "cases": tuple(request.grid.expand(default_dtype(device))),
+        "device": device,
+        "seed": draw_seed() if request.seed is None else request.seed,
+        "copies": request.copies if request.self_check else 1,
+    }
+    plan = BenchPlan(**{**shared_values(request, BenchPlan), **settled})
     check_plan(plan)
     if device == "cpu" and (request.sustained or request.locked_clock_mhz is not None):
         raise UsageError(
@@ -223,31 +216,55 @@ class BenchRequest:
     seed: None for a random one.
     sustained: whether the GPU is loaded before each block until its clock has settled.
     locked_clock_mhz: the SM clock at which the GPU is locked during the measurement (MHz); None does not lock it.
-    copies: how often each case is in the grid; more than one is a self-check.
     out: the folder; None for traces/bench-DATE-TIME.
     db: a SQLite database to which the results are appended.
     command: the command line that the user typed, which the report repeats.
     """
 
     grid: Grid = field(default_factory=Grid)
-    processes: int = 3
-    rounds: int = 5
-    samples: int = 10
-    sample_seconds: float = 1.0
-    warmup_seconds: float = 1.0
-    seed: int | None = None
-    sustained: bool = False
-    locked_clock_mhz: int | None = None
-    flush: bool = True
-    graph: str = "auto"
-    check: bool = True
-    device: str = "auto"
-    case_timeout_s: float = 300.0
-    copies: int = 1
-    out: Path | None = None
-    force: bool = False
-    db: Path | None = None
-    figures: bool = True
+    processes: options.Processes = 3
+    rounds: Annotated[int, Option("How often each process measures every case.", panel=options.MEASUREMENT, min=1)] = 5
+    samples: options.Samples = 10
+    sample_seconds: options.SampleSeconds = 1.0
+    warmup_seconds: options.WarmupSeconds = 1.0
+    seed: options.Seed = None
+    sustained: Annotated[
+        bool,
+        Option("Load the GPU before each block until its clock has settled.", ("--sustained",), options.MEASUREMENT),
+    ] = False
+    locked_clock_mhz: Annotated[
+        int | None,
+        Option(
+            "Lock the SM clock at this frequency while measuring (needs root). It is released afterwards in any case.",
+            ("--lock-clocks",),
+            options.MEASUREMENT,
+            "MHZ",
+            min=1,
+        ),
+    ] = None
+    flush: options.Flush = True
+    graph: Annotated[
+        Literal["auto", "always", "never"],
+        Option(
+            "Also time CUDA graphs. auto: only the first block of a case in each process.", panel=options.MEASUREMENT
+        ),
+    ] = "auto"
+    check: options.Check = True
+    device: options.Device = "auto"
+    case_timeout_s: options.CaseTimeout = 300.0
+    self_check: Annotated[
+        bool,
+        Option(
+            "Measure each case against itself, to find this machine's noise.", ("--self-check",), options.MEASUREMENT
+        ),
+    ] = False
+    copies: Annotated[
+        int, Option("With --self-check: how often each case is measured.", panel=options.MEASUREMENT, min=2)
+    ] = 2
+    out: Annotated[Path | None, options.out_option("Folder. Default: traces/bench-DATE-TIME.")] = None
+    force: options.Force = False
+    db: options.Database = None
+    figures: options.Figures = True
     command: str = "nsysprof.bench(...)"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import shutil
@@ -16,6 +15,7 @@ from msgspec import Struct
 
 from nsysprof.app.compare import CompareRequest, parse_rules
 from nsysprof.app.measuring.bench import dated_bench_folder
+from nsysprof.app.measuring.program_timing import ProgramBenchRequest, ProgramSide
 from nsysprof.app.progress import SILENT, Progress
 from nsysprof.errors import CaptureFailedError, InterruptedCaptureError, NsysprofError, UsageError
 from nsysprof.files.folder_kinds import PROGRAM_BENCH
@@ -37,58 +37,6 @@ RUNS = "runs.json"
 COMPARISON = "comparison.json"
 BASELINE, CANDIDATE = "baseline", "candidate"
 _FORMAT_VERSION = 1
-_ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
-
-
-@dataclass(frozen=True)
-class ProgramSide:
-    """How one side of the program is run: with settings of its environment, and a policy."""
-
-    variables: tuple[tuple[str, str], ...] = ()
-    policy: Path | None = None
-
-    @property
-    def label(self) -> str:
-        """Return the side's name for people. It leaves out the values of settings, which may be secret."""
-        names = [f"{name}=..." for name, _ in self.variables]
-        return " ".join([*names, *([] if self.policy is None else [self.policy.name])]) or "as it is"
-
-    def environment(self) -> dict[str, str]:
-        """Return every variable of the program's environment.
-
-        A policy in nsysprof's own environment applies to neither side.
-        """
-        from nsysprof.capture.user_program.policy_environment import POLICY, policy_environment
-
-        own = {name: value for name, value in os.environ.items() if name != POLICY}
-        found = {**own, **dict(self.variables)}
-        return found if self.policy is None else {**found, **policy_environment(self.policy, found)}
-
-
-def parse_program_side(text: str) -> ProgramSide:
-    """Return the side that `text` describes: settings NAME=VALUE and at most one policy.json.
-
-    Raises UsageError for anything else.
-    """
-    from nsysprof.attention.policy_file import read_policy
-
-    try:
-        words = shlex.split(text)
-    except ValueError as error:
-        raise UsageError(f"'{text}' is not a valid side: {error}.", "Close the quotation.") from error
-    found = [_ASSIGNMENT.fullmatch(word) for word in words]
-    variables = tuple((match[1], match[2]) for match in found if match is not None)
-    rest = [word for word, match in zip(words, found, strict=True) if match is None]
-    if len(rest) > 1 or any(not word.endswith(".json") for word in rest):
-        raise UsageError(
-            f"'{text}' is not a valid side of a program.",
-            "Give settings NAME=VALUE and at most one policy.json. To use another Python, name it in the program's "
-            "command.",
-        )
-    policy = Path(rest[0]) if rest else None
-    if policy is not None:
-        read_policy(policy)  # a damaged policy is refused before anything runs
-    return ProgramSide(variables, policy)
 
 
 def check_program_bench(request: ProgramBenchRequest) -> TimedProgram:
@@ -335,44 +283,6 @@ def _write(found: ProgramComparison, session: _Session, folder: Path) -> None:
     write_runs(folder, session.request, session.runs)
     write_whole(folder / COMPARISON, encode_json(found.to_json()))
     write_report(program_report(found), folder)
-
-
-@dataclass(frozen=True)
-class ProgramTiming:
-    """A program that is run with two settings in turn, and how to find its steps and values.
-
-    processes: the number of turns.
-    step_pattern, step_range, value_pattern, warmup_steps: as in TimedProgram; empty patterns are None there.
-    value_tolerance_pct: how far the values of both sides may differ (percent of the value).
-    margin_pct: as in CompareRequest.
-    """
-
-    argv: tuple[str, ...]
-    processes: int = 3
-    step_pattern: str = ""
-    step_range: str = ""
-    value_pattern: str = ""
-    value_tolerance_pct: float = 1.0
-    warmup_steps: int = 2
-    margin_pct: float | None = None
-
-
-@dataclass(frozen=True)
-class ProgramBenchRequest(ProgramTiming):
-    """A program and its two sides.
-
-    budget_s: once two turns have been run, no turn begins that would not end within this time (s).
-    fail_on: as in CompareRequest.
-    """
-
-    baseline: ProgramSide = ProgramSide()
-    candidate: ProgramSide = ProgramSide()
-    run_timeout_s: float = 3600.0
-    budget_s: float = float("inf")
-    fail_on: str = ""
-    out: Path | None = None
-    force: bool = False
-    resume: bool = False
 
 
 @dataclass(frozen=True)

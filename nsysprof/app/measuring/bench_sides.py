@@ -9,15 +9,17 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from nsysprof.app.compare import CompareRequest, compare, look_early, parse_rules
+from nsysprof.app.inputs import options
+from nsysprof.app.inputs.option import TypedForm
 from nsysprof.app.measuring.bench import BenchRequest, dated_bench_folder, hold_clock, plan_bench, report_of, summarize
 from nsysprof.app.progress import SILENT, Progress
-from nsysprof.capture.measured_process import Setting
+from nsysprof.capture.measured_process import HERE, Setting
 from nsysprof.errors import InterruptedCaptureError, NsysprofError, UsageError
 from nsysprof.files.folder_kinds import SIDES
 from nsysprof.files.result_folder import claim_folder
@@ -149,7 +151,7 @@ def _check(request: SidesRequest) -> None:
         raise UsageError(
             "Both sides are the same.", "Give a --candidate that differs, or measure the noise with --self-check."
         )
-    if request.bench.copies > 1:
+    if request.bench.self_check:
         raise UsageError("--self-check measures a single side.", "Leave out --baseline and --candidate.")
     if request.bench.db is not None:
         raise UsageError("--db collects the results of a single side.", "Leave it out; both sides are in --out.")
@@ -158,6 +160,9 @@ def _check(request: SidesRequest) -> None:
     sides = (Path(BASELINE),), (Path(CANDIDATE),)
     rules = parse_rules(CompareRequest(*sides, request.fail_on, margin_pct=request.margin_pct))
     refuse_traced(rules)
+
+
+_SIDE = TypedForm(str, lambda text, _: parse_side(text), lambda _: "")
 
 
 @dataclass(frozen=True)
@@ -169,11 +174,11 @@ class SidesRequest:
     fail_on, margin_pct: as in CompareRequest.
     """
 
-    bench: BenchRequest
-    baseline: Setting
-    candidate: Setting
-    fail_on: str = ""
-    margin_pct: float | None = None
+    bench: BenchRequest = field(default_factory=BenchRequest)
+    baseline: Annotated[Setting, replace(options.BASELINE, form=_SIDE)] = HERE
+    candidate: Annotated[Setting, replace(options.CANDIDATE, form=_SIDE)] = HERE
+    fail_on: options.FailOn = ""
+    margin_pct: options.Margin = None
     until_decided: bool = False
 
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from nsysprof.app.inputs import options
 from nsysprof.app.inputs.grid import Grid
 from nsysprof.app.inputs.machine import default_dtype, require_torch, settle_device
+from nsysprof.app.inputs.option import NAMES, Option
+from nsysprof.app.inputs.shared_values import shared_values
 from nsysprof.app.progress import SILENT, Progress
 from nsysprof.attention.case import check_names
 from nsysprof.errors import (
@@ -40,38 +43,47 @@ class CaptureRequest:
     """What to measure and how."""
 
     grid: Grid = field(default_factory=Grid)
-    # The profiler: one of auto, nsys, torch and none. With ncu, a separate pass counts each case.
-    profilers: tuple[str, ...] = ("auto",)
-    # The device: auto, cuda or cpu.
-    device: str = "auto"
-    # The most untraced samples of a case, and the time (s) that they may take. At least ten samples are taken.
-    samples: int = 50
-    sample_seconds: float = 3.0
-    # How many calls come before the first sample.
-    warmup: int = 10
-    # How many calls of each case run under the profiler.
-    traced_calls: int = 10
-    # The time after which a case is stopped (s).
-    case_timeout_s: float = 300.0
-    # Whether each result is compared with a reference.
-    check: bool = True
-    # The rate at which DRAM traffic is sampled under nsys (Hz); 0: not at all.
-    gpu_metrics_hz: int = 0
-    # Additional metrics that ncu counts.
-    metrics: tuple[str, ...] = ()
-    # Additional sections in ncu's own report.
-    sections: tuple[str, ...] = ()
-    # How ncu repeats a kernel to count it; one of REPLAYS.
-    replay: str = "auto"
-    # The most kernels of a call that ncu counts, from its first one on.
-    count_kernels: int = 200
-    # The paths of nsys and ncu; None: they are searched for.
-    nsys: Path | None = None
-    ncu: Path | None = None
-    # The capture folder; None: traces/DATE-TIME.
-    out: Path | None = None
-    # Whether an older capture in the folder is replaced.
-    force: bool = False
+    # With ncu, a separate pass counts each case.
+    profilers: options.Profilers = ("auto",)
+    device: options.Device = "auto"
+    # At least ten samples are taken.
+    samples: options.Samples = 50
+    sample_seconds: options.SampleSeconds = 3.0
+    warmup: Annotated[int, Option("Number of warm-up calls of each case.", panel=options.MEASUREMENT, min=0)] = 10
+    traced_calls: Annotated[
+        int, Option("Number of calls inside each case's NVTX range.", panel=options.MEASUREMENT, min=1)
+    ] = 10
+    case_timeout_s: options.CaseTimeout = 300.0
+    check: options.Check = True
+    gpu_metrics: options.GpuMetrics = False
+    gpu_metrics_frequency: options.GpuMetricsFrequency = 10_000
+    metrics: Annotated[
+        tuple[str, ...],
+        Option("Additional metrics for ncu, e.g. smsp__inst_executed.sum.", panel=options.COUNTERS, form=NAMES),
+    ] = ()
+    sections: Annotated[
+        tuple[str, ...],
+        Option("Sections for ncu's own report, e.g. SpeedOfLight.", ("--section",), options.COUNTERS, form=NAMES),
+    ] = ()
+    replay: Annotated[
+        Literal["auto", "kernel", "application"],
+        Option(
+            "How ncu repeats a kernel. auto: kernel, or application where memory is too small.", panel=options.COUNTERS
+        ),
+    ] = "auto"
+    # The first kernels of a call are counted.
+    count_kernels: Annotated[
+        int, Option("Largest number of kernels of a call to count.", panel=options.COUNTERS, min=1)
+    ] = 200
+    nsys: options.Nsys = None
+    ncu: options.Ncu = None
+    out: Annotated[Path | None, options.out_option("Capture folder. Default: traces/DATE-TIME.")] = None
+    force: options.Force = False
+
+    @property
+    def gpu_metrics_hz(self) -> int:
+        """Return the rate at which DRAM traffic is sampled (Hz); 0: not at all."""
+        return self.gpu_metrics_frequency if self.gpu_metrics else 0
 
 
 @dataclass(frozen=True)
@@ -122,22 +134,16 @@ def plan_capture(request: CaptureRequest) -> PlannedCapture:
             "Only a GPU has hardware counters, and this capture measures the CPU.", "Leave out ncu and --gpu-metrics."
         )
     nsys = find_tool(NSYS, request.nsys) if tracer in ("auto", "nsys") else None
-    settled = _settle_profiler(tracer, device, nsys)
-    if request.gpu_metrics_hz and settled != "nsys":
-        raise UsageError(f"--gpu-metrics needs nsys, and the profiler here is {settled}.", "Give --profiler nsys.")
+    settled_profiler = _settle_profiler(tracer, device, nsys)
+    if request.gpu_metrics_hz and settled_profiler != "nsys":
+        raise UsageError(
+            f"--gpu-metrics needs nsys, and the profiler here is {settled_profiler}.", "Give --profiler nsys."
+        )
+    settled = {"profiler": settled_profiler, "device": device, "counting": counting}
     plan = capture_plan.plan_capture(
         request.grid.expand(default_dtype(device)),
-        profiler=settled,
-        device=device,
-        memory_bytes=memory_of(device),
-        samples=request.samples,
-        sample_seconds=request.sample_seconds,
-        warmup=request.warmup,
-        traced_calls=request.traced_calls,
-        case_timeout_s=request.case_timeout_s,
-        check=request.check,
-        gpu_metrics_hz=request.gpu_metrics_hz,
-        counting=counting,
+        memory_of(device),
+        **{**shared_values(request, capture_plan.CapturePlan), **settled},
     )
     ncu = _find_ncu(request.ncu) if counting is not None else None
     return PlannedCapture(plan, request.out or dated_folder(), nsys, ncu, fall_back=tracer == "auto")

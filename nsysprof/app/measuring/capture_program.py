@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nsysprof.app.inputs.shared_values import shared_values
 from nsysprof.app.measuring.program_request import ProgramRequest
 from nsysprof.app.progress import SILENT, Progress
 from nsysprof.errors import DataLossError, InterruptedCaptureError, MissingToolError, NsysprofError, UsageError
@@ -36,37 +37,14 @@ def plan_program_capture(request: ProgramRequest) -> PlannedProgram:
 
 def _plan(request: ProgramRequest) -> tuple[ProgramPlan, RankIdentity | None]:
     from nsysprof.capture.rank import own_identity
-    from nsysprof.capture.user_program.program_plan import is_torch_launcher, plan_program
+    from nsysprof.capture.user_program.program_plan import ProgramPlan, is_torch_launcher, plan_program
 
     if sys.platform == "win32":
         raise UsageError("Programs can be captured only on Linux.", "Run nsys profile here, then nsysprof analyze.")
     identity, argv = own_identity(), list(request.argv)
     # A rank of a job records itself, unless its program is a launcher; --per-rank does not change this.
     launches = request.per_rank and (identity is None or is_torch_launcher(argv))
-    plan = plan_program(
-        argv,
-        per_rank=launches,
-        ranks=request.ranks,
-        trace=request.trace,
-        capture_range=request.capture_range,
-        delay_s=request.delay_s,
-        duration_s=request.duration_s,
-        end_program=request.end_program,
-        gpu_metrics_hz=request.gpu_metrics_hz,
-        memory=request.memory,
-        stacks=request.stacks,
-        attention=request.attention,
-        nsys_options=request.nsys_options,
-        retry=request.retry,
-        probe=request.probe,
-        measure_cost=request.measure_cost,
-        power=request.power,
-        max_bytes=request.max_bytes,
-        keep_report=request.keep_report,
-        skip_steps=request.skip_steps,
-        steps=request.steps,
-        forward_steps=request.forward_steps,
-    )
+    plan = plan_program(**{**shared_values(request, ProgramPlan), "argv": argv, "per_rank": launches})
     if plan.measure_cost and (launches or identity):
         raise UsageError("--measure-cost works with a single trace, and this job makes one per rank.", "Leave it out.")
     if plan.ranks and not (launches or identity):

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Annotated
+
+from nsysprof.app.inputs import options
+from nsysprof.app.inputs.option import OR_ZERO, RANKS, Option
 
 
 @dataclass(frozen=True)
@@ -30,31 +34,90 @@ class ProgramRequest:
     out: the capture folder; None for traces/DATE-TIME, or one that the ranks of a job share.
     """
 
-    argv: tuple[str, ...]
-    per_rank: bool = False
-    ranks: tuple[int, ...] = ()
-    trace: str = "cuda,nvtx"
-    capture_range: str = "none"
-    delay_s: int = 0
-    duration_s: int = 0
-    end_program: bool = False
-    gpu_metrics_hz: int = 0
-    memory: bool = False
-    stacks: bool = False
-    attention: bool = False
-    nsys_options: tuple[str, ...] = ()
-    retry: bool | None = None
-    probe: bool = True
-    measure_cost: bool = False
-    power: bool = False
-    max_bytes: int = 0
-    keep_report: bool = True
-    keep: int = 0
-    profiler: str = "auto"
-    skip_steps: int = 0
-    steps: int = 0
-    forward_steps: int = 0
+    argv: Annotated[tuple[str, ...], options.program_argument("Record this program instead of measuring the grid.")]
+    profiler: Annotated[str, options.PROFILER] = "auto"
+    gpu_metrics: options.GpuMetrics = False
+    gpu_metrics_frequency: options.GpuMetricsFrequency = 10_000
+    per_rank: Annotated[
+        bool, Option("Record each worker of torchrun or accelerate in its own trace.", ("--per-rank",), options.PROGRAM)
+    ] = False
+    ranks: Annotated[
+        tuple[int, ...], Option("Record only these ranks, e.g. 0,8-11.", panel=options.PROGRAM, form=RANKS)
+    ] = ()
+    trace: Annotated[str, Option("The APIs for nsys to record.", panel=options.PROGRAM)] = "cuda,nvtx"
+    capture_range: Annotated[
+        str, Option("Record only cudaProfilerApi, or nvtx:NAME[@DOMAIN].", panel=options.PROGRAM)
+    ] = "none"
+    delay_s: Annotated[int, Option("Seconds before the recording.", ("--delay",), options.PROGRAM, min=0)] = 0
+    duration_s: Annotated[
+        int,
+        Option("Length of the recording in seconds. 0: to the program's end.", ("--duration",), options.PROGRAM, min=0),
+    ] = 0
+    end_program: Annotated[bool, Option("End the program with the recording.", ("--end-program",), options.PROGRAM)] = (
+        False
+    )
+    memory: Annotated[bool, Option("Record which line allocated torch's memory.", ("--memory",), options.PROGRAM)] = (
+        False
+    )
+    stacks: Annotated[
+        bool, Option("Sample stacks, so that findings name lines of code.", ("--stacks",), options.PROGRAM)
+    ] = False
+    attention: Annotated[
+        bool, Option("Record each call of attention as a range.", ("--attention",), options.PROGRAM)
+    ] = False
+    nsys_options: Annotated[
+        tuple[str, ...],
+        options.repeated_option(
+            "An option for nsys profile, e.g. --nsys-option=--sample=process-tree.",
+            "--nsys-option",
+            panel=options.PROGRAM,
+        ),
+    ] = ()
+    retry: Annotated[
+        bool | None,
+        Option(
+            "Record again with fewer options if data was lost. Default: if the program took less than 120 s.",
+            ("--retry/--no-retry",),
+            options.PROGRAM,
+            shows_default=False,
+        ),
+    ] = None
+    probe: Annotated[
+        bool,
+        Option(
+            "Try nsys' options out once on this machine, if it has a GPU.", ("--probe/--no-probe",), options.PROGRAM
+        ),
+    ] = True
+    measure_cost: Annotated[
+        bool,
+        Option(
+            "Measure what recording costs, by a second run or while the program is held.",
+            ("--measure-cost",),
+            options.PROGRAM,
+        ),
+    ] = False
+    power: Annotated[
+        bool, Option("Sample the energy that GPUs use, for each range.", ("--power",), options.PROGRAM)
+    ] = False
+    max_bytes: Annotated[int, replace(options.MAX_RECORDING, panel=options.PROGRAM)] = 0
+    keep_report: Annotated[bool, replace(options.KEEP_REPORT, panel=options.PROGRAM)] = True
+    hold: Annotated[bool, Option("Record only when `nsysprof record` asks for it.", ("--hold",), options.PROGRAM)] = (
+        False
+    )
+    keep: Annotated[int, replace(options.KEEP, panel=options.PROGRAM, form=OR_ZERO)] = 0
+    skip_steps: Annotated[int, Option("Steps to skip (--profiler torch).", panel=options.PROGRAM, min=0)] = 0
+    steps: Annotated[
+        int, Option("Optimizer steps to record (--profiler torch).", ("--optimizer-steps",), options.PROGRAM, min=0)
+    ] = 0
+    forward_steps: Annotated[
+        int, Option("Calls of the outermost module to record (--profiler torch).", panel=options.PROGRAM, min=0)
+    ] = 0
     stdout_to_stderr: bool = False
-    nsys: Path | None = None
-    out: Path | None = None
-    force: bool = False
+    nsys: options.Nsys = None
+    out: Annotated[Path | None, options.out_option("Capture folder. Default: traces/DATE-TIME.")] = None
+    force: options.Force = False
+
+    @property
+    def gpu_metrics_hz(self) -> int:
+        """Return the rate at which counters are sampled (Hz); 0: never."""
+        return self.gpu_metrics_frequency if self.gpu_metrics else 0

@@ -8,9 +8,11 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from nsysprof.app.inputs.request_limits import LONGEST_RECORDING_S, MOST_WATCHED_S
+from nsysprof.app.inputs import options
+from nsysprof.app.inputs.option import Option
+from nsysprof.app.inputs.request_limits import LEAST_SECONDS, LONGEST_RECORDING_S, MOST_WATCHED_S
 from nsysprof.app.measuring.process_traces import split_trace
 from nsysprof.app.progress import SILENT, Progress
 from nsysprof.capture.folder import NSYS_REPORT
@@ -54,13 +56,29 @@ class RecordRequest:
     keep_report: whether nsys' own report stays beside the trace.
     """
 
-    folder: Path | None = None
-    seconds: float | None = None
-    steps: int | None = None
-    step_pattern: str = ""
-    watch_s: float = 5.0
-    max_bytes: int = 0
-    keep_report: bool = True
+    folder: Annotated[
+        Path | None,
+        Option(
+            "The folder of the held program. Default: your only held program.", is_argument=True, shows_default=False
+        ),
+    ] = None
+    seconds: Annotated[
+        float | None,
+        Option("Record for this long.", min=LEAST_SECONDS, max=LONGEST_RECORDING_S, shows_default=False),
+    ] = None
+    steps: Annotated[int | None, Option("Record until this many steps have ended.", min=1, shows_default=False)] = None
+    step_pattern: Annotated[str, options.STEP_PATTERN] = ""
+    watch_s: Annotated[
+        float,
+        Option(
+            "Seconds to watch the steps before and after, for comparison. 0: do not watch.",
+            ("--watch",),
+            min=0,
+            max=MOST_WATCHED_S,
+        ),
+    ] = 5.0
+    max_bytes: Annotated[int, options.MAX_RECORDING] = 0
+    keep_report: Annotated[bool, options.KEEP_REPORT] = True
 
 
 def record(

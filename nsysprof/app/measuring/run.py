@@ -5,8 +5,10 @@ from __future__ import annotations
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
+from nsysprof.app.inputs import options
+from nsysprof.app.inputs.option import Option
 from nsysprof.app.progress import SILENT, Progress
 from nsysprof.attention.policy_file import PolicyFile, read_policy
 from nsysprof.errors import NsysprofError, UsageError
@@ -46,8 +48,8 @@ class RunRequest:
     stdout_to_stderr: whether to send the program's standard output to standard error.
     """
 
-    argv: tuple[str, ...]
-    policy: Path
+    argv: Annotated[tuple[str, ...], options.program_argument("The program to run.")]
+    policy: Annotated[Path, Option("A policy.json of tune: the attention backends that were measured to be faster.")]
     stdout_to_stderr: bool = False
 
 

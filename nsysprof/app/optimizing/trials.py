@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from nsysprof.analysis.attention_tuning.program_attention import ProgramFacts
 from nsysprof.analysis.attention_tuning.worth_trying import allocates_in_loops, wants_sdpa, wants_tf32
-from nsysprof.app.measuring.bench_program import ProgramSide, parse_program_side
+from nsysprof.app.measuring.program_timing import ProgramSide, parse_program_side
 from nsysprof.app.optimizing.tune_uses import TunedProgram
 from nsysprof.capture.user_program.time_program import ATTN_IMPLEMENTATION
 from nsysprof.results.optimization import UNFUSED_ATTENTION, PredictedGain

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+from nsysprof.app.inputs import options
+from nsysprof.app.inputs.option import PATHS, Option
+
+_RANKS = "Several traces"
 
 
 @dataclass(frozen=True)
@@ -22,25 +28,54 @@ class AnalyzeRequest:
 
     workers: how many processes; None chooses their number by the size of the traces.
     scheduler: the address of a Dask scheduler; None for this machine alone.
-    tls: the scheduler's certificate authority, our certificate and our key (PEM files); None for a scheduler without
-        TLS.
     worker_memory: the memory of each process on this machine, such as 4GiB; auto for no limit.
     by_order: whether ranks are numbered by the order of the inputs.
     """
 
-    inputs: tuple[Path, ...]
-    out: Path | None = None
-    force: bool = False
-    figures: bool = True
-    svg: bool = False
-    nsys: Path | None = None
-    counters: Path | None = None
-    ncu: Path | None = None
-    launched_only: bool = False
-    policy: Path | None = None
-    unfold: bool = False
-    workers: int | None = None
-    scheduler: str | None = None
-    tls: tuple[Path | None, Path | None, Path | None] | None = None
-    worker_memory: str = "auto"
-    by_order: bool = False
+    inputs: Annotated[
+        tuple[Path, ...],
+        Option(
+            "A capture folder, a bundle (.zip), .sqlite (also .xz, .gz, .zst), .nsys-rep, .qdrep, a folder of nsys' "
+            "Parquet files, torch.profiler's .json(.gz), or a .pickle of torch's allocator. Several: the ranks of one "
+            "job.",
+            metavar="INPUT...",
+            form=PATHS,
+            is_argument=True,
+            shows_default=False,
+        ),
+    ]
+    counters: Annotated[
+        Path | None, Option("What ncu counted of the same program: a .ncu-rep, or its --page raw as .csv.")
+    ] = None
+    unfold: Annotated[
+        bool, Option("List counted ranges (step0, step1) separately instead of as step#.", ("--unfold",))
+    ] = False
+    policy: options.Policy = None
+    workers: Annotated[
+        int | None, Option("Number of processes. Default: depends on the size of the traces.", panel=_RANKS, min=1)
+    ] = None
+    scheduler: Annotated[str | None, Option("The Dask scheduler of a cluster, tcp:// or tls://HOST.", panel=_RANKS)] = (
+        None
+    )
+    tls_ca_file: Annotated[
+        Path | None, Option("Certificate authority of a scheduler at tls:// (PEM).", panel=_RANKS)
+    ] = None
+    tls_cert: Annotated[
+        Path | None, Option("Our client certificate for a scheduler at tls:// (PEM).", panel=_RANKS)
+    ] = None
+    tls_key: Annotated[Path | None, Option("Our private key for a scheduler at tls:// (PEM).", panel=_RANKS)] = None
+    worker_memory: Annotated[str, Option("Memory of each process of --workers, such as 4GiB.", panel=_RANKS)] = "auto"
+    by_order: Annotated[bool, Option("Number the ranks in the given order.", ("--by-order",), _RANKS)] = False
+    launched_only: options.Attribution = False
+    nsys: options.Nsys = None
+    ncu: options.Ncu = None
+    out: Annotated[Path | None, options.out_option("Analysis folder. Default: analysis/NAME.")] = None
+    force: options.Force = False
+    figures: options.Figures = True
+    svg: Annotated[bool, Option("Also draw the figures as SVG.", panel=options.OUTPUT)] = False
+
+    @property
+    def tls(self) -> tuple[Path | None, Path | None, Path | None] | None:
+        """Return the files for a scheduler at tls://; None where there are none."""
+        files = (self.tls_ca_file, self.tls_cert, self.tls_key)
+        return files if any(files) else None

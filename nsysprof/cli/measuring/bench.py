@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import shlex
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import typer
 
+from nsysprof.app.measuring.bench_sides import SidesRequest
+from nsysprof.app.measuring.program_timing import ProgramBenchRequest
 from nsysprof.cli import options
 from nsysprof.cli.measuring.measurement import run_measurement
+from nsysprof.cli.request_options import is_given
 from nsysprof.cli.terminal.console import GATE_EXIT_CODES, print_json
 from nsysprof.errors import UsageError
 from nsysprof.files.json_file import json_value
 
 if TYPE_CHECKING:
     from nsysprof.app.measuring.bench import BenchRequest, BenchResult
-    from nsysprof.app.measuring.bench_program import ProgramBenchRequest, ProgramBenchResult
-    from nsysprof.app.measuring.bench_sides import SidesRequest, SidesResult
+    from nsysprof.app.measuring.bench_program import ProgramBenchResult
+    from nsysprof.app.measuring.bench_sides import SidesResult
 
-_SIDES = "Two sides"
 EXAMPLES = (
     "nsysprof bench --backends math,flash,cudnn --seq 1024,4096",
     "nsysprof bench --backends flash,mypackage.attention:run --dtype bf16 --causal both",
@@ -29,113 +31,11 @@ EXAMPLES = (
     "nsysprof bench --candidate policy.json --fail-on slower:3% -- python train.py",
     r"nsysprof bench --candidate A=1 --value-pattern 'loss ([-+.\deE]+)' -- python train.py",
 )
-_FOR_BOTH = (
-    "program", "processes", "baseline", "candidate", "fail_on", "margin", "case_timeout", "out", "force", "dry_run",
-    "as_json",
-)  # fmt: skip
-_FOR_PROGRAMS = ("step_pattern", "step_range", "value_pattern", "value_tolerance", "warmup_steps", "resume")
-
-Program = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="-- PROGRAM [ARGUMENTS]", help="Run this program on both sides in turn.", show_default=False
-    ),
-]
-
-Rounds = Annotated[
-    int,
-    typer.Option(min=1, help="How often each process measures every case.", rich_help_panel=options.MEASUREMENT),
-]
-Graph = Annotated[
-    Literal["auto", "always", "never"],
-    typer.Option(
-        help="Also time CUDA graphs. auto: only the first block of a case in each process.",
-        rich_help_panel=options.MEASUREMENT,
-    ),
-]
-Sustained = Annotated[
-    bool,
-    typer.Option(
-        "--sustained",
-        help="Load the GPU before each block until its clock has settled.",
-        rich_help_panel=options.MEASUREMENT,
-    ),
-]
-LockClocks = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        metavar="MHZ",
-        help="Lock the SM clock at this frequency while measuring (needs root). It is released afterwards in any case.",
-        rich_help_panel=options.MEASUREMENT,
-    ),
-]
-SelfCheck = Annotated[
-    bool,
-    typer.Option(
-        "--self-check",
-        help="Measure each case against itself, to find this machine's noise.",
-        rich_help_panel=options.MEASUREMENT,
-    ),
-]
-Copies = Annotated[
-    int,
-    typer.Option(
-        min=2, help="With --self-check: how often each case is measured.", rich_help_panel=options.MEASUREMENT
-    ),
-]
-Baseline = Annotated[
-    str,
-    typer.Option(
-        help="Measure two sides in turn: settings NAME=VALUE and a Python, as after `env`; with a program, settings "
-        "and a policy.json. Default: this Python in this environment.",
-        rich_help_panel=_SIDES,
-    ),
-]
-Candidate = Annotated[str, typer.Option(help="The candidate side, written like --baseline.", rich_help_panel=_SIDES)]
 
 
 def bench(
     context: typer.Context,
-    program: Program = None,
-    backends: options.Backends = "math,flash",
-    seq: options.Seq = "1024,2048,4096",
-    batch: options.Batch = "1",
-    heads: options.Heads = "8",
-    kv_heads: options.KvHeads = "",
-    head_dim: options.HeadDim = "64",
-    dtype: options.Dtype = "",
-    causal: options.Causal = "yes",
-    pass_: options.Pass = "fwd",
-    processes: options.Processes = 3,
-    rounds: Rounds = 5,
-    samples: options.Samples = 10,
-    sample_seconds: options.SampleSeconds = 1.0,
-    warmup_seconds: options.WarmupSeconds = 1.0,
-    seed: options.Seed = None,
-    sustained: Sustained = False,
-    lock_clocks: LockClocks = None,
-    flush: options.Flush = True,
-    graph: Graph = "auto",
-    check: options.Check = True,
-    device: options.Device = "auto",
-    case_timeout: options.CaseTimeout = 300.0,
-    self_check: SelfCheck = False,
-    copies: Copies = 2,
-    baseline: Baseline = "",
-    candidate: Candidate = "",
-    step_pattern: options.StepPattern = "",
-    step_range: options.StepRange = "",
-    value_pattern: options.ValuePattern = "",
-    value_tolerance: options.ValueTolerance = 1.0,
-    warmup_steps: options.WarmupSteps = 2,
-    fail_on: options.FailOn = "",
-    margin: options.Margin = None,
-    out: Annotated[Path | None, options.out_option("Folder. Default: traces/bench-DATE-TIME.")] = None,
-    force: options.Force = False,
-    resume: options.Resume = False,
-    db: options.Database = None,
-    figures: options.Figures = True,
+    request: SidesRequest | ProgramBenchRequest,
     dry_run: options.DryRun = False,
     as_json: options.Json = False,
 ) -> None:
@@ -146,64 +46,17 @@ def bench(
     """
     from nsysprof.app.measuring import bench as use_case
 
-    options.check_program_options(context, _FOR_BOTH, _FOR_PROGRAMS, is_program=bool(program))
-    if program:
-        from nsysprof.app.measuring.bench_program import ProgramBenchRequest, parse_program_side
-
-        program_request = ProgramBenchRequest(
-            argv=tuple(program),
-            baseline=parse_program_side(baseline),
-            candidate=parse_program_side(candidate),
-            processes=processes,
-            step_pattern=step_pattern,
-            step_range=step_range,
-            value_pattern=value_pattern,
-            value_tolerance_pct=value_tolerance,
-            warmup_steps=warmup_steps,
-            run_timeout_s=case_timeout,
-            fail_on=fail_on,
-            margin_pct=margin,
-            out=out,
-            force=force,
-            resume=resume,
-        )
-        _bench_program(program_request, dry_run=dry_run, as_json=as_json)
+    if isinstance(request, ProgramBenchRequest):
+        _bench_program(request, dry_run=dry_run, as_json=as_json)
         return
-    request = use_case.BenchRequest(
-        grid=options.parse_grid(backends, seq, batch, heads, kv_heads, head_dim, dtype, causal, pass_),
-        processes=processes,
-        rounds=rounds,
-        samples=samples,
-        sample_seconds=sample_seconds,
-        warmup_seconds=warmup_seconds,
-        seed=seed,
-        sustained=sustained,
-        locked_clock_mhz=lock_clocks,
-        flush=flush,
-        graph=graph,
-        check=check,
-        device=device,
-        case_timeout_s=case_timeout,
-        copies=copies if self_check else 1,
-        out=out,
-        force=force,
-        db=db,
-        figures=figures,
-        command=options.command_line(),
-    )
-    if baseline or candidate:
-        from nsysprof.app.measuring.bench_sides import SidesRequest, parse_side
-
-        until_decided = not options.is_given(context, "processes")
-        both = (parse_side(baseline), parse_side(candidate))
-        sides = SidesRequest(request, *both, fail_on, margin, until_decided=until_decided)
-        _bench_sides(sides, dry_run=dry_run, as_json=as_json)
+    own = replace(request.bench, command=options.command_line())
+    if is_given(context, "baseline") or is_given(context, "candidate"):
+        until_decided = not is_given(context, "processes")
+        _bench_sides(replace(request, bench=own, until_decided=until_decided), dry_run=dry_run, as_json=as_json)
         return
-    if fail_on or margin is not None:
+    if request.fail_on or request.margin_pct is not None:
         raise UsageError("--fail-on and --margin compare two sides.", "Give --baseline or --candidate too.")
-    run_measurement(
-        request, use_case.bench, print_plan=_print_plan, print_result=_print, dry_run=dry_run, as_json=as_json
-    )
+    run_measurement(own, use_case.bench, print_plan=_print_plan, print_result=_print, dry_run=dry_run, as_json=as_json)
 
 
 def _bench_program(request: ProgramBenchRequest, *, dry_run: bool, as_json: bool) -> None:

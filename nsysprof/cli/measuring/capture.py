@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import typer
 
+from nsysprof.app.measuring.capture import CaptureRequest
+from nsysprof.app.measuring.program_request import ProgramRequest
 from nsysprof.cli import options
-from nsysprof.cli.measuring import capture_options as given
 from nsysprof.cli.measuring.measurement import run_measurement
 from nsysprof.cli.terminal.console import print_json
-from nsysprof.cli.terminal.program_output import parse_ranks
 from nsysprof.files.json_file import json_value
 
 if TYPE_CHECKING:
-    from nsysprof.app.measuring.capture import CaptureRequest, CaptureResult
-    from nsysprof.app.measuring.program_request import ProgramRequest
+    from nsysprof.app.measuring.capture import CaptureResult
     from nsysprof.attention.case import Case
 
 EXAMPLES = (
@@ -30,95 +29,10 @@ EXAMPLES = (
     "nsysprof capture --hold --out server -- python serve.py    # then: nsysprof record --seconds 10",
     "nsysprof capture --keep 10 --duration 30 -- python serve.py    # always the last ten parts of 30 s",
 )
-_FOR_BOTH = (
-    "program",
-    "profiler",
-    "nsys",
-    "gpu_metrics",
-    "gpu_metrics_frequency",
-    "out",
-    "force",
-    "dry_run",
-    "as_json",
-)
-_FOR_PROGRAMS = (
-    "per_rank",
-    "ranks",
-    "trace",
-    "capture_range",
-    "delay",
-    "duration",
-    "end_program",
-    "memory",
-    "stacks",
-    "attention",
-    "nsys_option",
-    "retry",
-    "probe",
-    "measure_cost",
-    "power",
-    "max_recording",
-    "keep_report",
-    "hold",
-    "keep",
-    "skip_steps",
-    "optimizer_steps",
-    "forward_steps",
-)
 
 
 def capture(
-    context: typer.Context,
-    program: given.Program = None,
-    backends: options.Backends = "math,flash",
-    seq: options.Seq = "1024,2048,4096",
-    batch: options.Batch = "1",
-    heads: options.Heads = "8",
-    kv_heads: options.KvHeads = "",
-    head_dim: options.HeadDim = "64",
-    dtype: options.Dtype = "",
-    causal: options.Causal = "yes",
-    pass_: options.Pass = "fwd",
-    profiler: given.Profiler = "auto",
-    device: options.Device = "auto",
-    samples: options.Samples = 50,
-    sample_seconds: options.SampleSeconds = 3.0,
-    warmup: given.Warmup = 10,
-    traced_calls: given.TracedCalls = 10,
-    case_timeout: options.CaseTimeout = 300.0,
-    check: options.Check = True,
-    gpu_metrics: given.GpuMetrics = False,
-    gpu_metrics_frequency: given.GpuMetricsFrequency = 10_000,
-    metrics: given.Metrics = "",
-    section: given.Section = "",
-    replay: given.Replay = "auto",
-    count_kernels: given.CountKernels = 200,
-    per_rank: given.PerRank = False,
-    ranks: given.Ranks = "",
-    trace: given.Trace = "cuda,nvtx",
-    capture_range: given.CaptureRange = "none",
-    delay: given.Delay = 0,
-    duration: given.Duration = 0,
-    end_program: given.EndProgram = False,
-    memory: given.Memory = False,
-    stacks: given.Stacks = False,
-    attention: given.Attention = False,
-    nsys_option: given.NsysOption = None,
-    retry: given.Retry = None,
-    probe: given.Probe = True,
-    measure_cost: given.MeasureCost = False,
-    power: given.Power = False,
-    max_recording: given.MaxRecording = 0.0,
-    keep_report: given.KeepReport = True,
-    hold: given.Hold = False,
-    keep: given.Keep = None,
-    skip_steps: given.SkipSteps = 0,
-    optimizer_steps: given.OptimizerSteps = 0,
-    forward_steps: given.ForwardSteps = 0,
-    nsys: options.Nsys = None,
-    ncu: options.Ncu = None,
-    out: Annotated[Path | None, options.out_option("Capture folder. Default: traces/DATE-TIME.")] = None,
-    force: options.Force = False,
+    request: CaptureRequest | ProgramRequest,
     dry_run: options.DryRun = False,
     as_json: options.Json = False,
 ) -> None:
@@ -128,69 +42,18 @@ def capture(
     With a PROGRAM: record it under nsys instead, in one trace or one a rank, and keep its output and exit status.
     """
     from nsysprof.app.measuring import capture as use_case
-    from nsysprof.app.measuring.program_request import ProgramRequest
 
-    options.check_program_options(context, _FOR_BOTH, _FOR_PROGRAMS, is_program=bool(program))
-    if program:
-        program_request = ProgramRequest(
-            argv=tuple(program),
-            per_rank=per_rank,
-            ranks=parse_ranks(ranks),
-            trace=trace,
-            capture_range=capture_range,
-            delay_s=delay,
-            duration_s=duration,
-            end_program=end_program,
-            gpu_metrics_hz=gpu_metrics_frequency if gpu_metrics else 0,
-            memory=memory,
-            stacks=stacks,
-            attention=attention,
-            nsys_options=tuple(nsys_option or ()),
-            retry=retry,
-            probe=probe,
-            measure_cost=measure_cost,
-            power=power,
-            max_bytes=int(max_recording * 1e6),
-            keep_report=keep_report,
-            keep=keep or 0,
-            profiler=profiler,
-            skip_steps=skip_steps,
-            steps=optimizer_steps,
-            forward_steps=forward_steps,
-            stdout_to_stderr=as_json,
-            nsys=nsys,
-            out=out,
-            force=force,
-        )
-        _capture_program(program_request, hold=hold or keep is not None, dry_run=dry_run, as_json=as_json)
+    if isinstance(request, ProgramRequest):
+        program = replace(request, stdout_to_stderr=as_json)
+        _capture_program(program, dry_run=dry_run, as_json=as_json)
         return
-    request = use_case.CaptureRequest(
-        grid=options.parse_grid(backends, seq, batch, heads, kv_heads, head_dim, dtype, causal, pass_),
-        profilers=options.parse_names(profiler),
-        device=device,
-        samples=samples,
-        sample_seconds=sample_seconds,
-        warmup=warmup,
-        traced_calls=traced_calls,
-        case_timeout_s=case_timeout,
-        check=check,
-        gpu_metrics_hz=gpu_metrics_frequency if gpu_metrics else 0,
-        metrics=options.parse_names(metrics),
-        sections=options.parse_names(section),
-        replay=replay,
-        count_kernels=count_kernels,
-        nsys=nsys,
-        ncu=ncu,
-        out=out,
-        force=force,
-    )
     run_measurement(
         request, use_case.capture, print_plan=_print_plan, print_result=_print_result, dry_run=dry_run, as_json=as_json
     )
 
 
-def _capture_program(request: ProgramRequest, *, hold: bool, dry_run: bool, as_json: bool) -> None:
-    if hold:
+def _capture_program(request: ProgramRequest, *, dry_run: bool, as_json: bool) -> None:
+    if request.hold or request.keep:
         _hold_program(request, dry_run=dry_run, as_json=as_json)
         return
     from nsysprof.app.measuring.capture_program import capture_program, plan_program_capture

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nsysprof.app.inputs.request_limits import LONGEST_RECORDING_S, MOST_KEPT_PARTS, MOST_WATCHED_S
+from nsysprof.app.inputs.options import KEEP
+from nsysprof.app.measuring.record import RecordRequest
 from nsysprof.cli import options
 from nsysprof.cli.terminal.console import print_json, print_report
 
@@ -21,47 +21,8 @@ EXAMPLES = (
     "nsysprof record --max-recording 500 --keep 4 --no-keep-report    # parts of 500 MB",
 )
 
-Folder = Annotated[
-    Path | None,
-    typer.Argument(help="The folder of the held program. Default: your only held program.", show_default=False),
-]
-Seconds = Annotated[
-    float | None,
-    typer.Option(min=options.LEAST_SECONDS, max=LONGEST_RECORDING_S, help="Record for this long.", show_default=False),
-]
-Steps = Annotated[int | None, typer.Option(min=1, help="Record until this many steps have ended.", show_default=False)]
-StepPattern = Annotated[str, typer.Option(help=options.STEP_PATTERN_HELP)]
-Watch = Annotated[
-    float,
-    typer.Option(
-        min=0, max=MOST_WATCHED_S, help="Seconds to watch the steps before and after, for comparison. 0: do not watch."
-    ),
-]
 
-Keep = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        max=MOST_KEPT_PARTS,
-        help=options.KEEP_HELP,
-        show_default=False,
-    ),
-]
-MaxRecording = Annotated[float, typer.Option("--max-recording", "--max-size", min=0, help=options.MAX_RECORDING_HELP)]
-KeepReport = Annotated[bool, typer.Option("--keep-report/--no-keep-report", help=options.KEEP_REPORT_HELP)]
-
-
-def record(
-    folder: Folder = None,
-    seconds: Seconds = None,
-    steps: Steps = None,
-    step_pattern: StepPattern = "",
-    watch: Watch = 5.0,
-    keep: Keep = None,
-    max_recording: MaxRecording = 0.0,
-    keep_report: KeepReport = True,
-    as_json: options.Json = False,
-) -> None:
+def record(request: RecordRequest, keep: Annotated[int | None, KEEP] = None, as_json: options.Json = False) -> None:
     """Record a part of a running program that was started with `nsysprof capture --hold -- PROGRAM`.
 
     The program continues. Each recording is a separate capture in the program's folder: recording-1, recording-2.
@@ -71,9 +32,6 @@ def record(
     from nsysprof.cli.terminal.progress import show_progress
     from nsysprof.cli.terminal.standard_streams import mark_saved
 
-    request = use_case.RecordRequest(
-        folder, seconds, steps, step_pattern, watch, max_bytes=int(max_recording * 1e6), keep_report=keep_report
-    )
     progress = show_progress(quiet=as_json)
     if keep is not None:
         failure = record_windows(request, keep, lambda result: _show(result, as_json=as_json), progress)

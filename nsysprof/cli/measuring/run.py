@@ -3,36 +3,27 @@
 from __future__ import annotations
 
 import shlex
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import typer
 
+from nsysprof.app.measuring.run import RunRequest
 from nsysprof.cli import options
 from nsysprof.cli.measuring.measurement import run_measurement
 from nsysprof.cli.terminal.console import print_json
 from nsysprof.files.json_file import json_value
 
 if TYPE_CHECKING:
-    from nsysprof.app.measuring.run import RunRequest, RunResult
+    from nsysprof.app.measuring.run import RunResult
 
 EXAMPLES = (
     "nsysprof run --policy policy.json -- python train.py",
     "nsysprof run --policy policy.json -- torchrun --nproc-per-node 8 train.py",
 )
 
-Program = Annotated[
-    list[str], typer.Argument(metavar="-- PROGRAM [ARGUMENTS]", help="The program to run.", show_default=False)
-]
-Policy = Annotated[Path, typer.Option(help=options.POLICY_HELP)]
 
-
-def run(
-    program: Program,
-    policy: Policy,
-    dry_run: options.DryRun = False,
-    as_json: options.Json = False,
-) -> None:
+def run(request: RunRequest, dry_run: options.DryRun = False, as_json: options.Json = False) -> None:
     """Run a program with the backends that were tuned for its shapes of attention.
 
     Works for every Python that the program starts, also under torchrun and torch.compile. Calls without a rule are left
@@ -41,7 +32,7 @@ def run(
     from nsysprof.app.measuring import run as use_case
 
     run_measurement(
-        use_case.RunRequest(tuple(program), policy, stdout_to_stderr=as_json),
+        replace(request, stdout_to_stderr=as_json),
         use_case.run,
         print_plan=_print_plan,
         print_result=_print,

@@ -8,23 +8,11 @@ from typing import TYPE_CHECKING
 import typer
 
 from nsysprof.cli.terminal.console import print_json
-from nsysprof.errors import UsageError
 from nsysprof.units import format_bytes
 
 if TYPE_CHECKING:
     from nsysprof.app.measuring.capture_program import PlannedProgram, ProgramResult
     from nsysprof.app.measuring.hold_program import HoldResult, PlannedHold
-
-
-def parse_ranks(text: str) -> tuple[int, ...]:
-    """Return the ranks of a list with spans: `0,8-11` -> (0, 8, 9, 10, 11). Raise UsageError for anything else."""
-    found: set[int] = set()
-    for part in filter(None, (part.strip() for part in text.split(","))):
-        low, dash, high = part.partition("-")
-        if not low.isdigit() or (dash and not high.isdigit()) or int(high or low) < int(low):
-            raise UsageError(f"--ranks {part!r} is not a valid rank.", "Give ranks and spans of ranks, e.g. 0,8-11.")
-        found.update(range(int(low), int(high or low) + 1))
-    return tuple(sorted(found))
 
 
 def print_program_plan(planned: PlannedProgram, *, as_json: bool) -> None:

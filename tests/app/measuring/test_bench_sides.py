@@ -52,7 +52,7 @@ def test_what_is_no_side_is_refused_before_anything_is_measured(text, says):
     ("fields", "says"),
     [
         ({"candidate": Setting()}, "Both sides are the same"),
-        ({"bench": BenchRequest(copies=2)}, "a single side"),
+        ({"bench": BenchRequest(self_check=True)}, "a single side"),
         ({"bench": BenchRequest(processes=1)}, "One turn"),
         ({"fail_on": "slower"}, "not a valid rule"),
         ({"fail_on": "step:3%"}, "needs a trace"),
