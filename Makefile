@@ -35,7 +35,7 @@ demo: $(VENV)/.stamp-run
 	@echo 'Captured: demo/capture    Analysed: demo/analysis (start with report.md or report.html)'
 
 nsys:
-	scripts/install_nsys .nsys
+	scripts/install_nsys.py .nsys
 
 test:
 	@$(MAKE) --no-print-directory --jobs=2 $(VENV)/.stamp-dev tools
@@ -43,7 +43,7 @@ test:
 
 # What tests want beside Python's packages. They need not be there.
 tools:
-	@test -x $(NSYS) || $(PYTHON) scripts/install_nsys .nsys || echo 'Nsight Systems was not installed: its tests will be skipped.'
+	@test -x $(NSYS) || $(PYTHON) scripts/install_nsys.py .nsys || echo 'Nsight Systems was not installed: its tests will be skipped.'
 	@scripts/install_chromium || echo 'Chromium was not installed: the tests of the page will be skipped.'
 
 check:

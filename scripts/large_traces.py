@@ -1,4 +1,4 @@
-"""Make a large trace of a training whose ranges nest, for `scripts/bench_analyze --shape`.
+"""Make a large trace of a training whose ranges nest, for `scripts/bench_analyze.py --shape`.
 
 One step is written row by row and then repeated by SQLite, later each time and with correlation ids of its own. In a
 step, the main thread launches three quarters of the kernels inside ranges, and a helper thread the rest while the main

@@ -1,4 +1,4 @@
-"""Time the phases of `nsysprof analyze` inside one process, for scripts/bench_analyze.
+"""Time the phases of `nsysprof analyze` inside one process, for scripts/bench_analyze.py.
 
 Phases overlap, because parts of the analysis run beside each other in threads: each has the processor time of its own
 thread, and `rest` is what no phase took.

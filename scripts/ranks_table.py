@@ -1,4 +1,4 @@
-"""Turn what scripts/bench_ranks measured into a table."""
+"""Turn what scripts/bench_ranks.py measured into a table."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def nsys() -> Path:
             return Path(candidate)
     if asked:
         pytest.fail(f"NSYSPROF_NSYS names {asked}, which does not answer --version")
-    pytest.skip("no Nsight Systems here: scripts/install_nsys .nsys installs one")
+    pytest.skip("no Nsight Systems here: scripts/install_nsys.py .nsys installs one")
 
 
 def _answers(program: str) -> bool:

@@ -100,7 +100,7 @@ def test_every_exit_code_is_documented():
 def test_a_stale_or_missing_part_of_a_generated_page_is_noticed():
     import runpy
 
-    generate = runpy.run_path(str(ROOT / "scripts" / "generate_docs"))["generate"]
+    generate = runpy.run_path(str(ROOT / "scripts" / "generate_docs.py"))["generate"]
     page = "<!-- generated: notes bench -->\nold\n<!-- end of generated part -->\n"
     assert "| `cpu` | info |" in generate(page, {"bench"})
     assert generate(generate(page, {"bench"}), {"bench"}) == generate(page, {"bench"})
@@ -133,7 +133,7 @@ def test_the_policy_example_runs_from_top_to_bottom(monkeypatch, tmp_path, capsy
 
 def test_the_generated_pages_are_as_the_registries_say():
     done = subprocess.run(
-        [sys.executable, ROOT / "scripts" / "generate_docs", "--check"], capture_output=True, text=True, check=False
+        [sys.executable, ROOT / "scripts" / "generate_docs.py", "--check"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
 

@@ -1,4 +1,4 @@
-"""scripts/oracle: the second opinion agrees, notices what is wrong, and knows nothing of the package."""
+"""scripts/oracle.py: the second opinion agrees, notices what is wrong, and knows nothing of the package."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def install_nsys() -> Any:
 
 def load(name: str) -> Any:
     """Return a script as a module."""
-    loader = SourceFileLoader(name, str(SCRIPTS / name))
+    loader = SourceFileLoader(name, str((SCRIPTS / name).with_suffix(".py")))
     spec = spec_from_loader(name, loader)
     assert spec
     module = module_from_spec(spec)
@@ -66,11 +66,11 @@ def call(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-# docs_hooks.py is called by mkdocs alone.
-@pytest.mark.parametrize("name", sorted(path.name for path in SCRIPTS.iterdir() if path.is_file() and not path.suffix))
+@pytest.mark.parametrize(
+    "name", sorted(path.name for path in SCRIPTS.iterdir() if os.access(path, os.X_OK) and path.is_file())
+)
 def test_every_script_is_executable_and_explains_itself(name: str) -> None:
     script = SCRIPTS / name
-    assert os.access(script, os.X_OK)
     command = [sys.executable, str(script)] if "python" in script.read_text().splitlines()[0] else [str(script)]
     done = call(*command, "--help")
     assert done.returncode == 0, done.stderr
@@ -140,7 +140,7 @@ def test_another_system_is_refused(
 
 def test_a_folder_with_other_things_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("mine")
-    done = call(sys.executable, str(SCRIPTS / "install_nsys"), str(tmp_path))
+    done = call(sys.executable, str(SCRIPTS / "install_nsys.py"), str(tmp_path))
     assert done.returncode == 2
     assert "not empty" in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
@@ -150,9 +150,9 @@ def test_a_folder_with_other_things_is_left_alone(tmp_path: Path) -> None:
 def test_an_installed_version_is_found_without_network(nsys: Path) -> None:
     prefix = nsys.parent.parent
     if not (prefix / "VERSION").is_file():
-        pytest.skip(f"{prefix} was not made by scripts/install_nsys")
+        pytest.skip(f"{prefix} was not made by scripts/install_nsys.py")
     version = (prefix / "VERSION").read_text().strip()
-    done = call(sys.executable, str(SCRIPTS / "install_nsys"), str(prefix), "--version", version)
+    done = call(sys.executable, str(SCRIPTS / "install_nsys.py"), str(prefix), "--version", version)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == str(nsys)
 
@@ -182,7 +182,7 @@ def test_prove_compare_calls_an_alarm_wrong(prove_compare: Any, tmp_path: Path) 
 
 
 def test_counted_traffic_is_what_the_kernels_must_move(tmp_path: Path) -> None:
-    source, script = REPOSITORY / "traces" / "h200-roofline", REPOSITORY / "scripts" / "expect_traffic"
+    source, script = REPOSITORY / "traces" / "h200-roofline", REPOSITORY / "scripts" / "expect_traffic.py"
     done = subprocess.run([sys.executable, script, source], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
     held = [line for line in done.stdout.splitlines() if "| yes |" in line]
@@ -200,7 +200,7 @@ def test_counted_traffic_is_what_the_kernels_must_move(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_study_of_planted_faults_says_what_its_traces_say() -> None:
-    """Whoever changes what is found or predicted writes the study again: scripts/prove_findings --write."""
+    """Whoever changes what is found or predicted writes the study again: scripts/prove_findings.py --write."""
     study = REPOSITORY / "analysis/h200-faults/README.md"
     assert load("prove_findings").study() == study.read_text(encoding="utf-8")
 
@@ -257,7 +257,7 @@ def test_a_real_attention_in_pieces_is_found_where_cublas_clears_its_workspace()
 
 
 def test_the_cost_of_stragglers_is_what_the_jobs_without_them_take_less() -> None:
-    """Whoever changes the replay writes the study again: scripts/prove_stragglers --write."""
+    """Whoever changes the replay writes the study again: scripts/prove_stragglers.py --write."""
     study = load("prove_stragglers").study()
     assert study == (REPOSITORY / "analysis/h200-ddp/README.md").read_text(encoding="utf-8")
     errors = [int(text) for text in re.findall(r"\| ([+-]\d+) % \|", study)]
@@ -286,7 +286,7 @@ def test_the_tables_beside_the_study_of_stragglers_are_what_analyze_says(tmp_pat
     ],
 )
 def test_a_study_says_what_its_data_say(name: str) -> None:
-    """Whoever changes what is computed writes the studies again: scripts/write_studies [--refresh]."""
+    """Whoever changes what is computed writes the studies again: scripts/write_studies.py [--refresh]."""
     write_studies = load("write_studies")
     assert name in write_studies.STUDIES
     assert write_studies.render(name) == (REPOSITORY / "analysis" / name / "README.md").read_text(encoding="utf-8")
@@ -296,7 +296,7 @@ def test_the_pages_of_optimize_are_as_it_writes_them_now() -> None:
     pages = load("write_studies").h200_optimize.pages()
     assert len(pages) == len(list((REPOSITORY / "analysis/h200-optimize").glob("*/optimize.json")))
     stale = [str(page) for page, text in pages.items() if page.read_text(encoding="utf-8") != text]
-    assert stale == [], "run scripts/write_studies"
+    assert stale == [], "run scripts/write_studies.py"
 
 
 def test_every_study_is_written_by_a_script() -> None:
@@ -344,7 +344,7 @@ FAMILIES = (
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_family_of_the_calibration_was_simulated_with_the_code_as_it_is(name: str) -> None:
-    """Whoever changes a verdict or an interval simulates again: scripts/calibrate --only FAMILY --write."""
+    """Whoever changes a verdict or an interval simulates again: scripts/calibrate.py --only FAMILY --write."""
     calibrate = load("calibrate")
     assert set(FAMILIES) == set(calibrate.FAMILIES)
     (family,) = (family for family in calibrate.read_families() if family.name == name)
@@ -354,7 +354,7 @@ def test_a_family_of_the_calibration_was_simulated_with_the_code_as_it_is(name: 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", ["bench", "process", "medians", "gate", "programs", "recording", "compare", "dram"])
 def test_other_simulations_give_the_shares_of_the_calibration(family: str) -> None:
-    """With another seed; whoever changes a verdict or an interval simulates again: scripts/calibrate --write."""
+    """With another seed; whoever changes a verdict or an interval simulates again: scripts/calibrate.py --write."""
     calibrate = load("calibrate")
     page = (REPOSITORY / "docs/calibration.md").read_text(encoding="utf-8")
     counted = re.findall(r"^\| (.+?) \| (.+?) \| ([\d,]+) \| ([\d,]+) \|", page, re.M)
@@ -405,7 +405,7 @@ def test_what_a_new_user_does_first_shows_what_it_should(tmp_path: Path) -> None
     program.parent.mkdir()
     program.write_text(f"#!{sys.executable}\nfrom nsysprof.__main__ import main\nmain()\n")
     program.chmod(0o755)
-    command = [sys.executable, REPOSITORY / "scripts/play_first_tasks", "--nsysprof", program]
+    command = [sys.executable, REPOSITORY / "scripts/play_first_tasks.py", "--nsysprof", program]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=900)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "11 of 11 tasks" in done.stdout
@@ -435,7 +435,7 @@ def test_the_answer_in_the_readme_is_what_the_analysis_says(training: Findings) 
 
 @pytest.mark.parametrize(("nesting", "names"), [(1, 10), (4, 30)])
 def test_a_large_trace_nests_as_it_should(nesting, names, tmp_path):
-    large_traces = load("large_traces.py")
+    large_traces = load("large_traces")
     trace = tmp_path / "deep.sqlite"
     large_traces.make_deep_trace(trace, 2000, nesting, names)
     analysis = analyze_trace(trace)
@@ -461,7 +461,7 @@ def test_a_command_that_costs_more_than_before_is_told() -> None:
 
 
 def test_findings_cost_less_than_all_else_that_analyze_does() -> None:
-    """The trace has ten million kernels; scripts/bench_analyze measures it."""
+    """The trace has ten million kernels; scripts/bench_analyze.py measures it."""
     check_speed = load("check_speed")
     found = json.loads((REPOSITORY / "analysis/speed/findings.json").read_text(encoding="utf-8"))
     assert found["shapes"][0]["trace"]["kernels"] >= 10_000_000
@@ -472,7 +472,7 @@ def test_findings_cost_less_than_all_else_that_analyze_does() -> None:
 
 
 def test_a_first_run_takes_no_longer_than_the_next_and_help_little_longer_than_a_bare_program() -> None:
-    """scripts/bench_start measures it."""
+    """scripts/bench_start.py measures it."""
     bench_start = load("bench_start")
     found = json.loads((REPOSITORY / "analysis/speed/starts.json").read_text(encoding="utf-8"))["timings"]
     assert bench_start.judge(found) == []
@@ -482,7 +482,7 @@ def test_a_first_run_takes_no_longer_than_the_next_and_help_little_longer_than_a
 
 
 def test_the_table_of_many_traces_has_medians_and_both_named_peers_added_up() -> None:
-    """scripts/bench_ranks measures it."""
+    """scripts/bench_ranks.py measures it."""
     from scripts.ranks_table import ONE, TWICE, TWO, render_ranks
 
     turns = {ONE: [8.0, 9.0, 30.0], TWO: [5.0], TWICE: [10.0]}
@@ -515,7 +515,7 @@ def test_the_plot_of_speed_has_the_reports_of_nsys_stats_added_up(tmp_path: Path
 
 @pytest.mark.slow
 def test_commands_cost_what_they_did() -> None:
-    done = call(sys.executable, str(SCRIPTS / "check_speed"))
+    done = call(sys.executable, str(SCRIPTS / "check_speed.py"))
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -2,7 +2,7 @@
 
 This is an allow-list of whole names. A kernel's name stays when every identifier in it is declared by a library or by
 C++ itself; a range's name stays when a library or this tool made it. Anything else is the user's and becomes a token.
-library_names.txt comes from the libraries' headers (scripts/list_library_names). library_names_by_hand.txt has the
+library_names.txt comes from the libraries' headers (scripts/list_library_names.py). library_names_by_hand.txt has the
 names that no header declares.
 """
 

@@ -1,4 +1,4 @@
-"""An attention with one change planted, named by NSYSPROF_PLANT: what scripts/prove_compare measures against none.
+"""An attention with one change planted, named by NSYSPROF_PLANT: what scripts/prove_compare.py measures against none.
 
 none: torch's flash kernel. launch: one tiny kernel more. slower: 5 % more time, asleep on the GPU. backend: cuDNN
 instead. memory: a tenth more memory than q, k, v and the result take.

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from importlib.machinery import SourceFileLoader
-from importlib.util import module_from_spec, spec_from_loader
+from importlib.util import module_from_spec, spec_from_file_location
 from typing import Any
 
 import pandas as pd
@@ -107,7 +106,7 @@ def _limits(table: pd.DataFrame) -> str:
 
 
 def _expect_traffic() -> Any:
-    spec = spec_from_loader("expect_traffic", SourceFileLoader("expect_traffic", str(ROOT / "scripts/expect_traffic")))
+    spec = spec_from_file_location("expect_traffic", ROOT / "scripts/expect_traffic.py")
     assert spec is not None
     assert spec.loader is not None
     module = module_from_spec(spec)

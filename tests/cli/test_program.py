@@ -23,7 +23,7 @@ pytestmark = [
     pytest.mark.nsys,
     pytest.mark.skipif(sys.platform == "win32", reason="programs are captured on Linux alone"),
 ]
-TRAIN = str(REPOSITORY / "scripts" / "train_ddp")
+TRAIN = str(REPOSITORY / "scripts" / "train_ddp.py")
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
 STEPS = """\
 import sys, time

@@ -17,7 +17,7 @@ if not torch.cuda.is_available():
     pytest.skip("needs an NVIDIA GPU", allow_module_level=True)
 
 GPUS = torch.cuda.device_count()
-TRAIN = [str(REPOSITORY / "scripts" / "train_ddp"), "--width", "4096", "--batch", "4096", "--steps", "10"]
+TRAIN = [str(REPOSITORY / "scripts" / "train_ddp.py"), "--width", "4096", "--batch", "4096", "--steps", "10"]
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(GPUS)]
 
 

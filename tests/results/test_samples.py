@@ -41,7 +41,7 @@ def test_a_time_is_never_negative():
 
 
 def test_samples_that_follow_their_neighbours_are_worth_fewer():
-    """scripts/calibrate counts this for more kinds of noise, and more often."""
+    """scripts/calibrate.py counts this for more kinds of noise, and more often."""
     source = random.Random(3)
     held = plain = 0
     for _ in range(300):

@@ -263,7 +263,7 @@ def compare_with_real(path: Path, generation: str) -> set[str]:
     return names & listed
 
 
-# The one that CI has, and those that scripts/install_nsys .nsys-VERSION --version VERSION puts beside it.
+# The one that CI has, and those that scripts/install_nsys.py .nsys-VERSION --version VERSION puts beside it.
 REAL = ["", *sorted(str(path) for path in REPOSITORY.glob(".nsys-*/bin/nsys"))]
 # A process that ends at once may end before nsys has set up its own thread.
 PROGRAM = """

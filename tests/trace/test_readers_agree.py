@@ -22,8 +22,8 @@ from tests.conftest import REPOSITORY
 
 @pytest.fixture(scope="module")
 def fuzz() -> ModuleType:
-    """scripts/fuzz_traces as a module, for its damages and its comparison."""
-    loader = SourceFileLoader("fuzz_traces", str(REPOSITORY / "scripts" / "fuzz_traces"))
+    """scripts/fuzz_traces.py as a module, for its damages and its comparison."""
+    loader = SourceFileLoader("fuzz_traces", str(REPOSITORY / "scripts" / "fuzz_traces.py"))
     spec = spec_from_loader("fuzz_traces", loader)
     assert spec is not None
     module = module_from_spec(spec)

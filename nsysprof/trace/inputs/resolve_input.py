@@ -131,7 +131,7 @@ def _export(source: Path, nsys: Path | None, work_dir: Path) -> Path:
     if program is None:
         raise MissingToolError(
             f"{source} is an nsys report, and reading one needs nsys, which was not found.",
-            "Name it with --nsys, install one (scripts/install_nsys), or give the .sqlite export.",
+            "Name it with --nsys, install one (scripts/install_nsys.py), or give the .sqlite export.",
         )
     target = work_dir / f"{source.stem}.sqlite"
     _, failure = run_export(program, source, target)

@@ -39,7 +39,7 @@ def test_a_real_trace_has_lost_nothing(trace_path):
         assert check(trace_path(name)).lost == (), name
 
 
-# What the stand-in of scripts/prove_captures plants, and by what it is found.
+# What the stand-in of scripts/prove_captures.py plants, and by what it is found.
 PLANTED = {
     "none": (),
     "a third of the kernels": (Lost.KERNELS, Lost.GRAPH_NODES),
@@ -56,7 +56,7 @@ PLANTED = {
 
 @pytest.mark.parametrize("loss", PLANTED)
 def test_losses_that_are_planted_in_a_real_trace_are_found(trace_path, tmp_path, loss):
-    losses = runpy.run_path(str(Path(__file__).parents[3] / "scripts/planted/lossy_nsys"))["LOSSES"]
+    losses = runpy.run_path(str(Path(__file__).parents[3] / "scripts/planted/lossy_nsys.py"))["LOSSES"]
     assert losses.keys() == PLANTED.keys()
     shutil.copyfile(trace_path("graph_node"), tmp_path / "t.sqlite")
     with closing(sqlite3.connect(tmp_path / "t.sqlite")) as database:

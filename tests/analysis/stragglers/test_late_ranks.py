@@ -110,7 +110,7 @@ def test_of_stretches_each_but_the_first_and_the_short_ones_is_a_part_of_whole_s
 
 
 def test_the_interval_of_a_cost_holds_its_mean_whether_parts_are_independent_or_like_their_neighbours():
-    """The share of intervals that hold the true sum, 0, of 12 parts; scripts/calibrate asks it of whole jobs."""
+    """The share of intervals that hold the true sum, 0, of 12 parts; scripts/calibrate.py asks it of whole jobs."""
     rng = np.random.default_rng(0)
     for kept, least, most in ((0.0, 0.93, 0.97), (0.3, 0.91, 0.97)):
         parts = rng.normal(0, 1, (1000, 12))

@@ -24,7 +24,7 @@ EVEN = {
 @pytest.mark.parametrize("job", EVEN.values(), ids=EVEN)
 def test_jittered_jobs_have_no_straggler(job: SimulatedJob) -> None:
     named = [seed for seed in range(8) if find_late(COLLECTIVES, job.run(seed)[0], [])[1]]
-    # scripts/calibrate counts them in many more jobs.
+    # scripts/calibrate.py counts them in many more jobs.
     assert len(named) <= 1
 
 

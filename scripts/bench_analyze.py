@@ -1,0 +1,460 @@
+#!/usr/bin/env python3
+"""Time `nsysprof analyze` against `nsys stats` and a bare SQLite scan on a large trace made from a real one.
+
+    scripts/bench_analyze.py                          10 million kernels, everything, in a temporary folder
+    scripts/bench_analyze.py --kernels 100000 --keep big.sqlite --no-nsys
+    scripts/bench_analyze.py --shape deep --phases    a training whose ranges nest four deep, and every phase of analyze
+    scripts/bench_analyze.py --shape all --no-nsys    ranges nested 0, 1, 4 and 12 deep, with 10, 300 and 30,000 names
+    scripts/bench_analyze.py --scaling                our time alone, from 10 thousand to 10 million kernels
+    scripts/bench_analyze.py --commands --no-nsys     also analyze with figures, both exports, compare and bundle
+    scripts/bench_analyze.py --readers                the two large tables read: our pages, adbc-driver-sqlite, sqlite3
+
+The shallow trace repeats the measured ranges of traces/h200-sdpa with their kernels, fills and API calls, each
+repetition later and with correlation ids of its own; scripts/large_traces.py makes the others. Every command runs in a
+process of its own; wall time and peak memory are the operating system's. Prints a Markdown table; --json prints the
+figures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import itertools
+import json
+import lzma
+import os
+import platform
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from large_traces import make_deep_trace
+from phase_times import render_phases
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    Array = npt.NDArray[Any]
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCE = ROOT / "traces" / "h200-sdpa" / "nsys.sqlite.xz"
+REPORTS = ("cuda_gpu_kern_sum", "cuda_api_sum", "nvtx_gpu_proj_sum", "nvtx_kern_sum")
+SCAN = (
+    "SELECT sum(end - start) FROM CUPTI_ACTIVITY_KIND_KERNEL",
+    "SELECT sum(end - start) FROM CUPTI_ACTIVITY_KIND_RUNTIME",
+)
+# The columns that analyze reads of the two large tables.
+COLUMNS = {
+    "CUPTI_ACTIVITY_KIND_KERNEL": (
+        "start", "end", "deviceId", "streamId", "contextId", "correlationId", "globalPid", "demangledName", "shortName",
+        "graphNodeId",
+    ),
+    "CUPTI_ACTIVITY_KIND_RUNTIME": (
+        "start", "end", "nameId", "eventClass", "globalTid", "correlationId", "returnValue",
+    ),
+}  # fmt: skip
+# How many ranges enclose a kernel, and how many names the ranges have. The shallow trace is made otherwise.
+SHAPES = {"shallow": (0, 0), "flat": (1, 10), "deep": (4, 300), "deepest": (12, 30_000)}
+_REPEATED = ("CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_MEMSET", "NVTX_EVENTS")
+
+
+@dataclass
+class Timing:
+    """One command: seconds of wall and processor time, and the peak of its resident memory."""
+
+    name: str
+    wall_s: float
+    cpu_s: float
+    peak_bytes: int
+
+
+def main() -> int:
+    """Parse, make the trace, run, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kernels", type=int, default=10_000_000, help="least number of kernels (default 10 million)")
+    parser.add_argument("--keep", type=Path, help="make the trace here and keep it; one that is there is used")
+    parser.add_argument("--nsys", type=Path, default=_default_nsys(), help="the nsys to compare with")
+    parser.add_argument("--no-nsys", action="store_true", help="leave nsys stats out")
+    parser.add_argument("--runs", type=int, default=3, help="runs of analyze and of the scan; the median counts")
+    parser.add_argument("--shape", choices=[*SHAPES, "all"], default="shallow", help="how the ranges nest")
+    parser.add_argument("--phases", action="store_true", help="print the time of every phase of one more analyze")
+    parser.add_argument("--commands", action="store_true", help="also time figures, exports, compare and bundle, once")
+    parser.add_argument("--scaling", action="store_true", help="time analyze from 10 thousand to --kernels kernels")
+    parser.add_argument("--readers", action="store_true", help="time readers of the two large tables instead")
+    parser.add_argument("--read-with", choices=READERS, help="read the tables of --keep once, for --readers")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    arguments = parser.parse_args()
+    load = round(os.getloadavg()[0], 1)
+    if arguments.read_with:
+        print(json.dumps(asdict(read_with(arguments.read_with, arguments.keep))))
+        return 0
+    with tempfile.TemporaryDirectory(prefix="bench-analyze-") as scratch:
+        if arguments.scaling:
+            return scale(arguments.kernels, Path(scratch), arguments.runs)
+        nsys = None if arguments.no_nsys else arguments.nsys
+        if nsys is None:
+            print("nsys stats is left out: no nsys was found or wanted", file=sys.stderr)
+        found = []
+        for shape in SHAPES if arguments.shape == "all" else [arguments.shape]:
+            trace = arguments.keep or Path(scratch) / f"{shape}.sqlite"
+            if not trace.exists():
+                make_shape(shape, trace, arguments.kernels)
+            if arguments.readers:
+                readings = [compare_reader(name, trace, arguments.runs) for name in READERS]
+                print(render_readers(describe(trace), readings))
+                return 0
+            timings = measure(trace, nsys, Path(scratch), arguments.runs)
+            timings += measure_commands(trace, Path(scratch)) if arguments.commands else []
+            phases = time_phases(trace, Path(scratch)) if arguments.phases else None
+            size = describe(trace)
+            told = {"shape": shape, "trace": size, "timings": [asdict(t) for t in timings], "phases": phases}
+            found.append({**told, "agreed": agree(trace, Path(scratch) / "out")})
+            if not arguments.json:
+                print(f"## {shape}\n\n{render(size, timings)}\n", flush=True)
+                if phases is not None:
+                    print(render_phases(f"Phases of analyze, {shape}", phases), "\n", flush=True)
+            if arguments.keep is None:
+                trace.unlink()
+    if arguments.json:
+        told = {"machine": machine(), "load": load, "runs": arguments.runs, "shapes": found}
+        print(json.dumps(told, indent=1))
+    return 0
+
+
+def make_shape(shape: str, target: Path, kernels: int) -> None:
+    """Write the trace of a shape."""
+    nesting, names = SHAPES[shape]
+    if nesting:
+        make_deep_trace(target, kernels, nesting, names)
+    else:
+        make_trace(target, kernels)
+
+
+def time_phases(trace: Path, scratch: Path) -> dict[str, Any]:
+    """Return the phases of one analyze in a process of its own, as scripts/phase_times.py prints them."""
+    argv = [sys.executable, str(ROOT / "scripts" / "phase_times.py"), *analyze_command(trace, scratch / "out")[3:]]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise SystemExit(f"bench_analyze: the phases failed:\n{done.stderr}")
+    phases: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return phases
+
+
+def make_trace(target: Path, kernels: int) -> None:
+    """Write a trace with at least `kernels` kernels to `target`."""
+    with tempfile.TemporaryDirectory(prefix="bench-analyze-") as scratch:
+        plain = Path(scratch) / "source.sqlite"
+        with lzma.open(SOURCE) as packed, plain.open("wb") as out:
+            shutil.copyfileobj(packed, out)
+        half_made = target.with_name(target.name + ".part")
+        half_made.unlink(missing_ok=True)
+        database = sqlite3.connect(half_made)
+        database.execute("PRAGMA journal_mode = OFF")
+        database.execute("PRAGMA synchronous = OFF")
+        database.execute("ATTACH ? AS source", (str(plain),))
+        _copy_schema(database)
+        _repeat(database, kernels)
+        database.commit()
+        database.close()
+        half_made.rename(target)
+
+
+def _copy_schema(database: sqlite3.Connection) -> None:
+    for name, sql in database.execute("SELECT name, sql FROM source.sqlite_master WHERE type = 'table'").fetchall():
+        database.execute(sql)
+        if name not in _REPEATED:
+            database.execute(f'INSERT INTO main."{name}" SELECT * FROM source."{name}"')
+    database.execute("DELETE FROM CUDA_GPU_MEMORY_USAGE_EVENTS")  # repeated, its frees would meet other allocations
+
+
+def _repeat(database: sqlite3.Connection, kernels: int) -> None:
+    ours = (
+        "eventType IN (59, 60) AND coalesce(text, (SELECT value FROM source.StringIds WHERE id = textId)) GLOB 'RUN::*'"
+    )
+    database.execute(
+        "CREATE TEMP TABLE inside AS SELECT correlationId AS id FROM source.CUPTI_ACTIVITY_KIND_RUNTIME AS call WHERE "
+        f"EXISTS (SELECT 1 FROM source.NVTX_EVENTS AS n WHERE {ours} AND n.start <= call.start AND call.end <= n.end)"
+    )
+    kernel, inside = "source.CUPTI_ACTIVITY_KIND_KERNEL", "correlationId IN (SELECT id FROM temp.inside)"
+    (begin,) = database.execute(f"SELECT min(start) FROM source.NVTX_EVENTS WHERE {ours}").fetchone()
+    one, last_kernel = database.execute(f"SELECT count(*), max(end) FROM {kernel} WHERE {inside}").fetchone()
+    (last_range,) = database.execute(f"SELECT max(end) FROM source.NVTX_EVENTS WHERE {ours}").fetchone()
+    (step,) = database.execute("SELECT max(id) - min(id) + 1 FROM temp.inside").fetchone()
+    copies, shift = -(-kernels // one), max(last_kernel, last_range) - begin + 1000
+    for table in _REPEATED:
+        columns = [row[1] for row in database.execute(f"PRAGMA source.table_info({table})")]
+        moved = {"start": f"start + k * {shift}", "end": f"end + k * {shift}"}
+        if table != "NVTX_EVENTS":
+            moved["correlationId"] = f"correlationId + k * {step}"
+        values = ", ".join(moved.get(column, f'"{column}"') for column in columns)
+        database.execute(
+            f"WITH RECURSIVE counter(k) AS (SELECT 0 UNION ALL SELECT k + 1 FROM counter WHERE k + 1 < {copies}) "
+            f"INSERT INTO main.{table} SELECT {values} FROM counter CROSS JOIN source.{table} "
+            f"WHERE {ours if table == 'NVTX_EVENTS' else inside}"
+        )
+
+
+def measure(trace: Path, nsys: Path | None, scratch: Path, runs: int) -> list[Timing]:
+    """Time the bare scan and analyze in turn, so that both see the same machine, and then each nsys report once.
+
+    With more than one run, one more scan before them brings the file into the page cache.
+    """
+    code = f"import sqlite3; c = sqlite3.connect({str(trace)!r})\nfor scan in {SCAN!r}: c.execute(scan).fetchall()"
+    commands = {
+        "bare scan": [sys.executable, "-c", code],
+        "nsysprof analyze --no-figures": analyze_command(trace, scratch / "out"),
+    }
+    if runs > 1:
+        _run("bare scan, not counted", commands["bare scan"])
+    turns = [[_run(name, argv) for name, argv in commands.items()] for _ in range(runs)]
+    timings = [_middle(each) for each in zip(*turns, strict=True)]
+    for report in REPORTS if nsys else ():
+        out = scratch / report
+        argv = [str(nsys), "stats", "-r", report, "-f", "csv", "-o", str(out), "--force-overwrite=true", str(trace)]
+        timings.append(_run(f"nsys stats {report}", argv))
+    return timings
+
+
+def measure_commands(trace: Path, scratch: Path) -> list[Timing]:
+    """Time the other commands that read a whole trace, once each; what they write is deleted."""
+    source, out = str(trace), scratch / "commands"
+    commands = {
+        "nsysprof analyze": ["analyze", source, "--out", str(out)],
+        "nsysprof export --perfetto": ["export", source, "--perfetto", str(out)],
+        "nsysprof export --parquet": ["export", source, "--parquet", str(out)],
+        "nsysprof compare": ["compare", source, source, "--out", str(out)],
+        "nsysprof bundle": ["bundle", source, "--max-size", "4000", "--out", f"{out}.zip"],
+    }
+    found = []
+    for name, argv in commands.items():
+        out = Path(argv[-1])
+        found.append(_run(name, [sys.executable, "-m", "nsysprof", *argv]))
+        if out.is_dir():
+            shutil.rmtree(out)
+        else:
+            out.unlink()
+    return found
+
+
+def analyze_command(trace: Path, out: Path) -> list[str]:
+    """Return the command line of ours that is timed."""
+    return [sys.executable, "-m", "nsysprof", "analyze", str(trace), "--no-figures", "--force", "--out", str(out)]
+
+
+def scale(kernels: int, scratch: Path, runs: int) -> int:
+    """Print seconds for 10 thousand, 100 thousand ... `kernels` kernels."""
+    print("| kernels | seconds | microseconds a kernel | peak memory |\n|---|---|---|---|")
+    count = 1000
+    while count <= kernels:
+        trace = scratch / f"{count}.sqlite"
+        make_trace(trace, count)
+        timing = _median("analyze", analyze_command(trace, scratch / "out"), runs)
+        real = describe(trace)["kernels"]
+        each, memory = 1e6 * timing.wall_s / real, timing.peak_bytes / 2**20
+        print(f"| {real:,} | {timing.wall_s:.2f} | {each:.2f} | {memory:.0f} MiB |", flush=True)
+        trace.unlink()
+        count *= 10
+    return 0
+
+
+@dataclass
+class Reading:
+    """One read of both tables into arrays, without the start of Python.
+
+    rows: of both tables. total_ns: the sum of all durations, by which the readers are seen to agree.
+    """
+
+    name: str
+    wall_s: float
+    cpu_s: float
+    rows: int
+    total_ns: int
+
+
+def read_with(name: str, trace: Path) -> Reading:
+    """Read the columns of both tables into numpy arrays once, by the reader of this name."""
+    read = READERS[name]
+    begin, cpu = time.perf_counter(), time.process_time()
+    tables = [read(trace, table, columns) for table, columns in COLUMNS.items()]
+    wall_s, cpu_s = time.perf_counter() - begin, time.process_time() - cpu
+    total = sum(int((table["end"] - table["start"]).sum()) for table in tables)
+    return Reading(name, wall_s, cpu_s, sum(len(table["start"]) for table in tables), total)
+
+
+def compare_reader(name: str, trace: Path, runs: int) -> Reading:
+    """Read in `runs` processes after one that compiles and warms the page cache; the median by processor time."""
+    argv = [sys.executable, __file__, "--read-with", name, "--keep", str(trace)]
+    found = []
+    for _ in range(runs + 1):
+        done = subprocess.run(argv, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise SystemExit(f"bench_analyze: {name} failed:\n{done.stderr}")
+        found.append(Reading(**json.loads(done.stdout)))
+        print(f"{name}: {found[-1].wall_s:.2f} s", file=sys.stderr)
+    return sorted(found[1:], key=lambda reading: reading.cpu_s)[runs // 2]
+
+
+def _read_pages(trace: Path, table: str, columns: tuple[str, ...]) -> dict[str, Array]:
+    import numpy as np
+
+    from nsysprof.trace.growing_column import GrowingColumn
+    from nsysprof.trace.sqlite.sqlite_pages import scan_table
+
+    with closing(sqlite3.connect(trace)) as database:
+        (root,) = database.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (table,)).fetchone()
+        places = {row[1]: row[0] for row in database.execute(f"PRAGMA table_info({table})")}
+    found = {name: GrowingColumn(np.empty(0, np.int64)) for name in columns}
+    for batch in scan_table(trace, root, [places[name] for name in columns]):
+        for name, values in zip(columns, batch, strict=False):
+            found[name].append(values)
+    return {name: column.finish() for name, column in found.items()}
+
+
+def _read_adbc(trace: Path, table: str, columns: tuple[str, ...]) -> dict[str, Array]:
+    try:
+        from adbc_driver_sqlite import dbapi
+    except ImportError:
+        raise SystemExit("it is not installed: pip install adbc-driver-sqlite pyarrow") from None
+    with dbapi.connect(str(trace)) as connection, connection.cursor() as cursor:
+        cursor.execute(f"SELECT {', '.join(columns)} FROM {table}")
+        found = cursor.fetch_arrow_table()
+    return {name: found[name].to_numpy() for name in columns}
+
+
+def _read_sqlite(trace: Path, table: str, columns: tuple[str, ...]) -> dict[str, Array]:
+    import numpy as np
+
+    parts = []
+    with closing(sqlite3.connect(trace)) as database:
+        cursor = database.execute(f"SELECT {', '.join(f'ifnull({name}, -1)' for name in columns)} FROM {table}")
+        while rows := cursor.fetchmany(20_000):
+            flat = np.fromiter(itertools.chain.from_iterable(rows), np.int64, len(columns) * len(rows))
+            parts.append(flat.reshape(-1, len(columns)))
+    return dict(zip(columns, np.concatenate(parts).T, strict=True))
+
+
+READERS = {"page reader": _read_pages, "adbc-driver-sqlite": _read_adbc, "sqlite3": _read_sqlite}
+
+
+def render_readers(size: dict[str, int], readings: list[Reading]) -> str:
+    """Return the Markdown table with ratios to the page reader."""
+    if len({(reading.rows, reading.total_ns) for reading in readings}) > 1:
+        raise SystemExit(f"bench_analyze: the readers disagree: {readings}")
+    ours = readings[0]
+    lines = [
+        f"{size['kernels']:,} kernels, {size['api_calls']:,} API calls, {size['bytes'] / 1e9:.2f} GB; {machine()}",
+        "",
+        "| reader | wall (s) | processor (s) | processor / page reader |",
+        "|---|---:|---:|---:|",
+    ]
+    lines += [f"| {r.name} | {r.wall_s:.2f} | {r.cpu_s:.2f} | {r.cpu_s / ours.cpu_s:.1f} |" for r in readings]
+    return "\n".join(lines)
+
+
+def _median(name: str, argv: list[str], runs: int) -> Timing:
+    return _middle([_run(name, argv) for _ in range(runs)])
+
+
+def _middle(turns: Sequence[Timing]) -> Timing:
+    done = sorted(turns, key=lambda timing: timing.wall_s)
+    return done[len(done) // 2]
+
+
+def _run(name: str, argv: list[str]) -> Timing:
+    begin = time.perf_counter()
+    process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    said = process.stderr.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    wall = time.perf_counter() - begin
+    if os.waitstatus_to_exitcode(status) != 0:
+        raise SystemExit(f"bench_analyze: {name} failed:\n{said}")
+    print(f"{name}: {wall:.2f} s", file=sys.stderr)
+    return Timing(name, wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024)
+
+
+def describe(trace: Path) -> dict[str, int]:
+    """Rows and bytes of the trace."""
+    database = sqlite3.connect(trace.resolve().as_uri() + "?mode=ro&immutable=1", uri=True)
+    count = {
+        name: int(database.execute(f"SELECT max(rowid) FROM {table}").fetchone()[0] or 0)
+        for name, table in zip(("kernels", "api_calls", "fills", "ranges"), _REPEATED, strict=True)
+    }
+    database.close()
+    return {**count, "bytes": trace.stat().st_size}
+
+
+def machine() -> str:
+    """Processor, cores and Python, for the table's caption."""
+    model = next(
+        (line.partition(":")[2].strip() for line in _cpuinfo().splitlines() if line.startswith("model name")),
+        platform.processor(),
+    )
+    return f"{model}, {len(os.sched_getaffinity(0))} cores, Python {platform.python_version()}"
+
+
+def _cpuinfo() -> str:
+    path = Path("/proc/cpuinfo")
+    return path.read_text() if path.exists() else ""
+
+
+def render(size: dict[str, int], timings: list[Timing]) -> str:
+    """Return the Markdown table with ratios to ours."""
+    ours = next(t for t in timings if t.name.startswith("nsysprof"))
+    scan = timings[0]
+    peers = [t for t in timings if t.name.startswith("nsys stats")]
+    lines = [
+        f"{size['kernels']:,} kernels, {size['api_calls']:,} API calls, {size['ranges']:,} ranges, "
+        f"{size['bytes'] / 1e9:.2f} GB; {machine()}",
+        "",
+        "| command | wall (s) | processor (s) | peak memory (GiB) | wall / ours |",
+        "|---|---:|---:|---:|---:|",
+    ]
+    lines += [
+        f"| {t.name} | {t.wall_s:.2f} | {t.cpu_s:.2f} | {t.peak_bytes / 2**30:.2f} | {t.wall_s / ours.wall_s:.1f} |"
+        for t in timings
+    ]
+    if peers:
+        total = sum(t.wall_s for t in peers)
+        lines.append(
+            f"| nsys stats, all {len(peers)} | {total:.2f} | {sum(t.cpu_s for t in peers):.2f} | "
+            f"{max(t.peak_bytes for t in peers) / 2**30:.2f} | {total / ours.wall_s:.1f} |"
+        )
+    wall, cpu = ours.wall_s / scan.wall_s, ours.cpu_s / scan.cpu_s
+    lines += ["", f"analyze takes {wall:.1f} times the bare scan, and {cpu:.1f} times its processor time."]
+    return "\n".join(lines)
+
+
+def agree(trace: Path, out: Path) -> dict[str, int]:
+    """Return kernels and times (ns) as an analysis has them, after comparing them with what SQLite adds up."""
+    with closing(sqlite3.connect(trace)) as database:
+        (kernel_ns,), (call_ns,) = (database.execute(scan).fetchone() for scan in SCAN)
+        (kernels,) = database.execute("SELECT count(*) FROM CUPTI_ACTIVITY_KIND_KERNEL").fetchone()
+    wanted = {"kernels": kernels, "kernel_ns": kernel_ns, "call_ns": call_ns}
+    with (out / "kernels.csv").open(encoding="utf-8") as table:
+        rows = list(csv.DictReader(table))
+    with (out / "api.csv").open(encoding="utf-8") as table:
+        calls = [int(row["total_ns"]) for row in csv.DictReader(table)]
+    ours = {"kernels": sum(int(row["instances"]) for row in rows)}
+    ours |= {"kernel_ns": sum(int(row["total_ns"]) for row in rows), "call_ns": sum(calls)}
+    if ours != wanted:
+        raise SystemExit(f"bench_analyze: the analysis has {ours}, and SQLite {wanted}")
+    return ours
+
+
+def _default_nsys() -> Path | None:
+    found = os.environ.get("NSYSPROF_NSYS") or shutil.which("nsys")
+    local = ROOT / ".nsys" / "bin" / "nsys"
+    return Path(found) if found else local if local.exists() else None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

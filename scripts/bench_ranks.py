@@ -1,0 +1,302 @@
+#!/usr/bin/env python3
+"""Time `nsysprof analyze` of many traces on 1 and 2 workers, against NVIDIA's own recipes with their Dask mode.
+
+    scripts/bench_ranks.py                              64 traces of 20 MB, ours alone
+    scripts/bench_ranks.py --recipe-python venv/bin/python --nsys .nsys/bin/nsys
+    scripts/bench_ranks.py --recipe-python venv/bin/python --nsys .nsys/bin/nsys --write
+                          also write analysis/speed/ranks-64.json, of which scripts/generate_docs.py makes a table
+                          (4 minutes)
+    scripts/bench_ranks.py --traces 8 --repeat 2 --json
+    scripts/bench_ranks.py --repeat 100 --peers all ...
+
+The traces repeat the work of traces/ddp_rank0 and ddp_rank1, each repetition later and with correlation ids of its own.
+N workers run on N cores, ours and the peers', so that a worker's threads do not borrow another's. What takes less than
+half a minute has several turns, ours on 1 and on 2 workers one after the other, and the median counts.
+
+The peers are the recipes that make what one of our runs makes, in mode dask-futures on Parquet and SQLite files that
+lie ready. Those that are reports in SQL (cuda_gpu_kern_sum, cuda_api_sum, ...) need an SQLite library that not every
+nsys package has; without it the report itself is timed, by nsys stats, as many at a time as workers: the recipe has to
+start Dask and to merge as well.
+The Python for recipes needs pandas<2.3, numpy<2, pyarrow<18, psutil, dask and distributed, as of nsys 2024.2.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import lzma
+import os
+import platform
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from scripts.ranks_table import NAMED, ONE, RECIPES, REPORTS, TWICE, TWO, render_ranks  # noqa: E402
+
+SPEED = ROOT / "analysis" / "speed"
+_REPEATED = (
+    "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_MEMCPY",
+    "CUPTI_ACTIVITY_KIND_MEMSET", "NVTX_EVENTS",
+)  # fmt: skip
+_GRAPHS = ("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", "CUDA_GRAPH_NODE_EVENTS", "CUDA_GRAPH_EVENTS")
+_RANGE_TYPES = (59, 60)
+_SHORT_S = 30.0
+
+
+def main() -> int:
+    """Parse, make the traces, run, print, write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--traces", type=int, default=64)
+    parser.add_argument("--repeat", type=int, default=26, help="repetitions of 2,200 kernels and 13,000 calls in each")
+    parser.add_argument("--turns", type=int, default=3, help="how often what is short is timed (default 3)")
+    parser.add_argument("--nsys", type=Path, help="the nsys whose stats and recipes are the peer")
+    parser.add_argument("--recipe-python", type=Path, help="a Python that has what nsys recipe needs")
+    parser.add_argument("--peers", default=",".join(NAMED), help="which of nsys' recipes; all for the six")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--write", action="store_true", help="write analysis/speed/ranks-TRACES.json")
+    arguments = parser.parse_args()
+    measured = {"machine": machine(), "load": round(os.getloadavg()[0], 1), **measure(arguments)}
+    print(json.dumps(measured, indent=1) if arguments.json else render_ranks(measured))
+    if arguments.write:
+        target = SPEED / f"ranks-{arguments.traces}.json"
+        target.write_text(json.dumps(measured, indent=1) + "\n", encoding="utf-8")
+        print(f"wrote {target}; now run scripts/generate_docs.py")
+    return 0
+
+
+def measure(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return how many traces of which size were read, and the seconds of each turn of each command."""
+    with tempfile.TemporaryDirectory(prefix="bench-ranks-") as folder:
+        scratch = Path(folder)
+        traces = make_traces(scratch / "traces", arguments.traces, arguments.repeat)
+        size = sum(path.stat().st_size for path in traces.iterdir() if path.suffix == ".sqlite")
+        turns: dict[str, list[float]] = {ONE: [], TWO: []}
+        for _ in range(arguments.turns):
+            for workers, name in enumerate((ONE, TWO), 1):
+                turns[name].append(run_ours(traces, scratch / f"out{workers}", workers))
+        turns[TWICE] = in_turns(lambda: run_twice(traces, scratch), arguments.turns)
+        if arguments.nsys is not None and arguments.recipe_python is not None:
+            write_all_parquet(traces)
+            for peer in REPORTS + RECIPES if arguments.peers == "all" else arguments.peers.split(","):
+                name, run = peer_of(peer, traces, scratch, arguments.nsys, arguments.recipe_python)
+                turns[name] = in_turns(run, arguments.turns)
+    return {"traces": arguments.traces, "bytes": size, "turns": turns}
+
+
+def in_turns(run: Callable[[], float], turns: int) -> list[float]:
+    """Return the seconds of several runs, or of one that is long."""
+    found = [run()]
+    while len(found) < turns and found[0] < _SHORT_S:
+        found.append(run())
+    return found
+
+
+def peer_of(peer: str, traces: Path, scratch: Path, nsys: Path, python: Path) -> tuple[str, Callable[[], float]]:
+    """Return the name and the run of a recipe or, where the package lacks what it needs, of the report that it uses."""
+    if run_recipe(peer, traces, scratch, nsys, python, inputs=2) is not None:
+        return f"nsys recipe {peer}", lambda: run_recipe(peer, traces, scratch, nsys, python) or 0.0
+    if peer in REPORTS:
+        return f"nsys stats {peer}", lambda: run_stats(traces, nsys, peer, 2)
+    raise SystemExit(f"bench_ranks: the recipe {peer} failed; what it said is above")
+
+
+def machine() -> str:
+    """Return the processor, the cores and the Python."""
+    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
+    return f"{model}, {len(os.sched_getaffinity(0))} cores, Python {platform.python_version()}"
+
+
+def make_traces(folder: Path, count: int, repeat: int) -> Path:
+    """rank0.sqlite, rank1.sqlite, ...: even ones as of rank 0, odd ones of rank 1."""
+    folder.mkdir()
+    for rank in range(count):
+        target = folder / f"rank{rank}.sqlite"
+        # nsys takes an export for valid that is younger than the report beside it.
+        target.with_suffix(".nsys-rep").touch()
+        if rank < 2:
+            target.write_bytes(lzma.decompress((ROOT / f"traces/ddp_rank{rank}.sqlite.xz").read_bytes()))
+            repeat_work(target, repeat)
+        else:
+            shutil.copyfile(folder / f"rank{rank % 2}.sqlite", target)
+    os.sync()  # writing them to the disk is nobody's time
+    return folder
+
+
+def repeat_work(trace: Path, repeat: int) -> None:
+    """Append copies of all work, each later by the length of the trace."""
+    with sqlite3.connect(trace) as database:
+        database.execute("DELETE FROM CUDA_GPU_MEMORY_USAGE_EVENTS")  # repeated, its frees would meet other allocations
+        ends = [database.execute(f"SELECT max(end) FROM {table}").fetchone()[0] for table in _REPEATED]
+        (ids,) = database.execute("SELECT max(correlationId) + 1 FROM CUPTI_ACTIVITY_KIND_RUNTIME").fetchone()
+        for table in _REPEATED:
+            columns = [row[1] for row in database.execute(f"PRAGMA table_info({table})")]
+            moved = {"start": f"start + k * {max(ends)}", "end": f"end + k * {max(ends)}",
+                     "correlationId": f"correlationId + k * {ids}"}  # fmt: skip
+            values = ", ".join(moved.get(column, f'"{column}"') for column in columns)
+            only = f"WHERE eventType IN {_RANGE_TYPES}" if table == "NVTX_EVENTS" else ""
+            database.execute(
+                f"CREATE TEMP TABLE work AS SELECT * FROM {table} {only}",
+            )
+            database.execute(
+                f"WITH RECURSIVE counter(k) AS (SELECT 1 UNION ALL SELECT k + 1 FROM counter WHERE k + 1 < {repeat}) "
+                f"INSERT INTO {table} SELECT {values} FROM counter CROSS JOIN temp.work WHERE {repeat} > 1"
+            )
+            database.execute("DROP TABLE temp.work")
+    database.close()
+
+
+def run_ours(traces: Path, out: Path, workers: int) -> float:
+    """Seconds of the whole command on as many processors as workers."""
+    argv = [sys.executable, "-m", "nsysprof", "analyze", str(traces), "--no-figures", "--force", "--out", str(out)]
+    return timed([*argv, "--workers", str(workers)], processors=allowed_processors()[:workers])
+
+
+def run_twice(traces: Path, scratch: Path) -> float:
+    """Seconds of two runs that share nothing but the machine, all traces each: what two workers could do at best."""
+
+    def one(processor: int) -> float:
+        argv = [sys.executable, "-m", "nsysprof", "analyze", str(traces), "--no-figures", "--force", "--workers", "1"]
+        return timed([*argv, "--out", str(scratch / f"twice{processor}")], processors=[processor])
+
+    with ThreadPoolExecutor(2) as pool:
+        return max(pool.map(one, allowed_processors()[:2]))
+
+
+def allowed_processors() -> list[int]:
+    """Those that this process may use, one of each core: two threads of a core are no two workers."""
+    cores: dict[str, int] = {}
+    for number in sorted(os.sched_getaffinity(0)):
+        siblings = Path(f"/sys/devices/system/cpu/cpu{number}/topology/thread_siblings_list")
+        cores.setdefault(siblings.read_text() if siblings.exists() else str(number), number)
+    return sorted(cores.values())
+
+
+def pin(processors: list[int]) -> Callable[[], None]:
+    """For a child, before it runs."""
+    return lambda: os.sched_setaffinity(0, processors)
+
+
+def run_stats(traces: Path, nsys: Path, report: str, workers: int) -> float:
+    """Seconds of the report for all traces, some at a time, on as many processors."""
+    pinned = pin(allowed_processors()[:workers])
+
+    def one(trace: Path) -> None:
+        argv = [str(nsys), "stats", "-q", "-r", report, "-f", "csv", "-o", "-", str(trace)]
+        subprocess.run(argv, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=pinned)
+
+    begin = time.perf_counter()
+    with ThreadPoolExecutor(workers) as pool:
+        list(pool.map(one, sorted(traces.glob("*.sqlite"))))
+    return time.perf_counter() - begin
+
+
+def write_all_parquet(traces: Path) -> None:
+    """Prepare the recipes' input, before the clock runs."""
+    for rank, trace in enumerate(sorted(traces.glob("*.sqlite"), key=lambda path: int(path.stem.removeprefix("rank")))):
+        folder = trace.with_name(f"{trace.stem}_pqtdir")
+        if rank < 2:
+            write_parquet(trace, folder)
+        else:
+            shutil.copytree(traces / f"rank{rank % 2}_pqtdir", folder)
+    os.sync()
+
+
+def run_recipe(
+    recipe: str, traces: Path, scratch: Path, nsys: Path, python: Path, inputs: int | None = None
+) -> float | None:
+    """Seconds of a recipe with two workers, None where it fails or writes nothing.
+
+    inputs: how many of the traces; None for all.
+    """
+    root = recipe_root(scratch / "nsys", nsys)
+    environment = {
+        **os.environ, "NSYS_DIR": str(root), "NSYS_DASK_N_WORKERS": "2", "NSYS_DASK_THREADS_PER_WORKER": "1",
+        "PYTHONPATH": str(root / "target-linux-x64/python/packages"),
+    }  # fmt: skip
+    source = traces
+    if inputs is not None:
+        source = scratch / f"some-{recipe}"
+        source.mkdir()
+        for rank in range(inputs):
+            for path in traces.glob(f"rank{rank}[._]*"):
+                (source / path.name).symlink_to(path)
+    argv = [str(python), "-m", "nsys_recipe", recipe, "--input", str(source), "--mode", "dask-futures", "--csv"]
+    out = scratch / recipe
+    shutil.rmtree(out, ignore_errors=True)
+    processors = allowed_processors()[:2]
+    seconds = timed([*argv, "--output", str(out)], environment=environment, processors=processors, may_fail=True)
+    wrote = out.is_dir() and any(path.suffix == ".csv" and path.name != "files.csv" for path in out.iterdir())
+    return seconds if wrote else None
+
+
+def write_parquet(trace: Path, folder: Path) -> None:
+    """Write the Parquet files of nsys export, with the graph tables that the recipe needs and the trace lacks."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    from tests.builders.generations import schema
+    from tests.trace.parquet_writer import write_parquet_folder
+
+    write_parquet_folder(trace, folder)
+    for table in _GRAPHS:
+        unsigned = {"globalPid", "globalTid", "graphNodeId"}
+        columns = {
+            name: pa.array([], pa.uint64() if name in unsigned else pa.int64()) for name in schema("2024.2")[table]
+        }
+        parquet.write_table(pa.table(columns), folder / f"{table}.parquet")
+
+
+def recipe_root(folder: Path, nsys: Path) -> Path:
+    """Return an nsys directory with all that recipes need; what a package without third_party lacks is replaced."""
+    if folder.exists():
+        return folder
+    real = next(path for path in nsys.resolve().parents if (path / "target-linux-x64").is_dir())
+    target = folder / "target-linux-x64"
+    shutil.copytree(real / "target-linux-x64" / "python", target / "python")
+    (target / "python/packages/nsys_recipe/third_party").mkdir(exist_ok=True)
+    for path in (real / "target-linux-x64").iterdir():
+        if path.name != "python":
+            (target / path.name).symlink_to(path)
+    if not (target / "libsqlite3.so.0").exists():
+        listed = subprocess.run(["ldconfig", "-p"], capture_output=True, text=True, check=True).stdout
+        library = next(line.split()[-1] for line in listed.splitlines() if "libsqlite3.so.0" in line)
+        (target / "libsqlite3.so.0").symlink_to(library)
+    return folder
+
+
+def timed(
+    argv: list[str],
+    *,
+    processors: list[int],
+    environment: dict[str, str] | None = None,
+    may_fail: bool = False,
+) -> float:
+    """Seconds of wall time of a command that must succeed, or of one whose failure is only told."""
+    begin = time.perf_counter()
+    done = subprocess.run(
+        argv, env=environment, capture_output=True, text=True, check=False,
+        preexec_fn=pin(processors),
+    )  # fmt: skip
+    seconds = time.perf_counter() - begin
+    if done.returncode != 0:
+        failed = f"bench_ranks: {' '.join(argv[:4])} failed:\n{done.stdout[-500:]}{done.stderr[-1000:]}"
+        if not may_fail:
+            raise SystemExit(failed)
+        print(failed, file=sys.stderr)
+    print(f"{' '.join(Path(each).name for each in argv[1:5])}: {seconds:.2f} s", file=sys.stderr)
+    return seconds
+
+
+if __name__ == "__main__":
+    sys.exit(main())

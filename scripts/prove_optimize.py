@@ -1,0 +1,117 @@
+#!/usr/bin/env python3
+"""Send the programs of the study of `optimize` through it on this GPU, and keep what it found.
+
+    scripts/prove_optimize.py OUT                          all of them, one after the other
+    scripts/prove_optimize.py OUT --only llama-sdpa,dit    some of them
+    scripts/prove_optimize.py OUT --budget 120             seconds for each (default 180)
+    scripts/prove_optimize.py OUT --by-hand                what pages advise, done by hand
+
+OUT/NAME holds optimize.json and report.md of each program, and tuning.csv where shapes were tuned, with paths relative
+to OUT/work/NAME, the whole folder. A program whose page is there is left out, so that a run that was ended can be
+continued. Copy the folders to analysis/h200-optimize, then scripts/write_studies.py makes the page. Needs a GPU and
+nsys; some programs need transformers.
+
+With --by-hand a program runs in turn as it is and with the advice of its page, which it follows where a variable is
+set. OUT/by-hand/NAME.json is the comparison (analysis/h200-optimize/by-hand). NAME-findings.json beside it has what the
+advice promised: the findings.json of the capture.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PROGRAMS: dict[str, tuple[str, ...]] = {
+    "llama-eager": ("llama_training.py", "eager"),
+    "llama-sdpa": ("llama_training.py", "sdpa"),
+    "gemma": ("gemma_training.py",),
+    "vit": ("vit_training.py", "25"),
+    "unet": ("unet_attention.py", "25"),
+    "dit": ("dit_block.py",),
+    "padded-encoder": ("padded_encoder.py",),
+    "decode": ("gqa_decode.py",),
+    "window": ("window_attention.py",),
+    "fixed-bias": ("window_attention.py", "--fixed-bias"),
+    "compiled": ("compiled_gpt.py",),
+    "fp32": ("compiled_gpt.py", "--fp32", "--eager"),
+    "growing": ("growing_length.py",),
+}
+# The settings with which a program follows the advice of its page.
+BY_HAND = {"window": "CONTIGUOUS_MASK=1"}
+KEPT = {"optimize.json": "optimize.json", "report.md": "report.md", "tune/search/results.csv": "tuning.csv"}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--only", default=",".join(PROGRAMS), help="names of programs, with commas")
+    parser.add_argument("--budget", type=float, default=180, help="seconds for each program (default 180)")
+    parser.add_argument("--processes", type=int, default=3, help="turns of each attempt (default 3)")
+    parser.add_argument("--by-hand", action="store_true", help="measure what the pages advise to change by hand")
+    arguments = parser.parse_args()
+    if arguments.by_hand and arguments.only == ",".join(PROGRAMS):
+        arguments.only = ",".join(BY_HAND)
+    names = arguments.only.split(",")
+    unknown = sorted({*names} - {*PROGRAMS})
+    if unknown:
+        parser.error(f"unknown: {', '.join(unknown)}; there are {', '.join(PROGRAMS)}")
+    without = sorted({*names} - {*BY_HAND})
+    if arguments.by_hand and without:
+        parser.error(f"nothing is done by hand in {', '.join(without)}; only in {', '.join(BY_HAND)}")
+    prove = _prove_by_hand if arguments.by_hand else _prove
+    failed = [name for name in names if not prove(name, arguments.out.resolve(), arguments.budget, arguments.processes)]
+    print(f"failed: {', '.join(failed)}" if failed else "all programs have their results")
+    return 1 if failed else 0
+
+
+def _value_options(program: str) -> list[str]:
+    """Return the options that compare the loss of both sides, where the program prints one."""
+    text = (ROOT / "scripts/programs" / program).read_text(encoding="utf-8")
+    return ["--value-pattern", r"loss ([-+.\deE]+)"] if "loss" in text else []
+
+
+def _prove_by_hand(name: str, out: Path, budget_s: float, processes: int) -> bool:
+    """Run a program in turn as it is and with the advice of its page, and return whether both sides ran."""
+    del budget_s  # the number of turns says how long it takes
+    work, (program, *options) = out / "work" / f"{name}-by-hand", PROGRAMS[name]
+    print(f"== {name}, by hand", flush=True)
+    command = [
+        sys.executable, "-m", "nsysprof", "bench", "--candidate", BY_HAND[name], "--processes", str(processes),
+        *_value_options(program), "--out", str(work), *(["--resume"] if work.is_dir() else []),
+        "--", sys.executable, f"scripts/programs/{program}", *options,
+    ]  # fmt: skip
+    done = subprocess.run(command, cwd=ROOT, check=False)
+    if done.returncode or not (work / "comparison.json").is_file():
+        return False
+    (out / "by-hand").mkdir(parents=True, exist_ok=True)
+    (out / "by-hand" / f"{name}.json").write_bytes((work / "comparison.json").read_bytes())
+    return True
+
+
+def _prove(name: str, out: Path, budget_s: float, processes: int) -> bool:
+    """Optimize one program, keep its files, and return whether it has a page."""
+    if (out / name / "report.md").is_file():
+        return True
+    work, (program, *options) = out / "work" / name, PROGRAMS[name]
+    print(f"== {name}", flush=True)
+    command = [
+        sys.executable, "-m", "nsysprof", "optimize", "--budget", f"{budget_s:g}", "--processes", str(processes),
+        *_value_options(program), "--out", str(work), *(["--resume"] if work.is_dir() else []),
+        "--", sys.executable, f"scripts/programs/{program}", *options,
+    ]  # fmt: skip
+    done = subprocess.run(command, cwd=ROOT, check=False)
+    if done.returncode or not (work / "report.md").is_file():
+        return False
+    (out / name).mkdir(parents=True, exist_ok=True)
+    for source, target in KEPT.items():
+        if (work / source).is_file():
+            text = (work / source).read_text(encoding="utf-8").replace(f"{work}/", "")
+            (out / name / target).write_text(text, encoding="utf-8")
+    return True
+
+
+if __name__ == "__main__":
+    sys.exit(main())
