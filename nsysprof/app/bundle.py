@@ -8,19 +8,27 @@ import zipfile
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
+from nsysprof.analysis.kernel_names.categories import categorize
+from nsysprof.app.bundle_content.build_bundle import BuildRequest, Built, build
+from nsysprof.app.bundle_content.bundle_ranks import find_rank_traces
 from nsysprof.app.inputs import options
 from nsysprof.app.inputs.option import MEGABYTES, Option
 from nsysprof.app.inputs.refuse_url import refuse_url
 from nsysprof.app.progress import SILENT, Progress, Say
+from nsysprof.bundle.check import Searched, check_bundle, shared_texts
+from nsysprof.bundle.name_tokens import NameTokens
+from nsysprof.bundle.source import read_ranks, read_source, refuse_bundle
 from nsysprof.errors import OutputError, UsageError
+from nsysprof.files.folder_lock import claim_file
 from nsysprof.files.folder_name import name_after
-
-if TYPE_CHECKING:
-    from nsysprof.app.bundle_content.build_bundle import BuildRequest, Built
-    from nsysprof.bundle.check import Searched
-
+from nsysprof.files.output import output_error, write_whole
+from nsysprof.nsight.find_tool import NSYS, find_tool
+from nsysprof.report.formats.markdown import render_markdown
+from nsysprof.report.pages.bundle import Shared, bundle_report
+from nsysprof.trace.inputs.bundle_format import CONTENTS, SUFFIX, plain_title
+from nsysprof.trace.inputs.resolve_input import REPORTS
 
 # The smallest --max-size (MB).
 _LEAST_MB = 0.001
@@ -28,9 +36,6 @@ _LEAST_MB = 0.001
 
 def bundle(request: BundleRequest, progress: Progress = SILENT) -> BundleResult:
     """Build an archive that can be shared, and move it into place only after searching it for everything private."""
-    from nsysprof.files.folder_lock import claim_file
-    from nsysprof.trace.inputs.bundle_format import SUFFIX, plain_title
-
     refuse_url(request.source)
     if not request.max_bytes > 0:
         raise UsageError(f"--max-size {request.max_bytes / 1e6:g} is not a valid size.", "Give megabytes above zero.")
@@ -46,7 +51,6 @@ def bundle(request: BundleRequest, progress: Progress = SILENT) -> BundleResult:
 
 
 def _make_in_scratch(request: BundleRequest, target: Path, progress: Progress) -> BundleResult:
-    from nsysprof.trace.inputs.bundle_format import plain_title
 
     try:
         with tempfile.TemporaryDirectory(prefix="nsysprof-") as scratch:
@@ -59,8 +63,6 @@ def _make_in_scratch(request: BundleRequest, target: Path, progress: Progress) -
 
 
 def _make(request: BundleRequest, target: Path, title: str, scratch: Path, say: Say) -> BundleResult:
-    from nsysprof.app.bundle_content.build_bundle import build
-    from nsysprof.files.output import write_whole
 
     wanted = _read(request, title, scratch)
     made = scratch / "made"
@@ -89,14 +91,6 @@ def _make(request: BundleRequest, target: Path, title: str, scratch: Path, say: 
 
 def _read(request: BundleRequest, title: str, scratch: Path) -> BuildRequest:
     """Read what there is to share, and decide which tokens replace its names."""
-    from nsysprof.analysis.kernel_names.categories import categorize
-    from nsysprof.app.bundle_content.build_bundle import BuildRequest
-    from nsysprof.app.bundle_content.bundle_ranks import find_rank_traces
-    from nsysprof.bundle.name_tokens import NameTokens
-    from nsysprof.bundle.source import read_ranks, read_source, refuse_bundle
-    from nsysprof.nsight.find_tool import NSYS, find_tool
-    from nsysprof.trace.inputs.resolve_input import REPORTS
-
     source, work = request.source, scratch / "input"
     work.mkdir()
     reports_alone = source.is_dir() and not any(source.glob("*.sqlite*"))
@@ -113,9 +107,6 @@ def _read(request: BundleRequest, title: str, scratch: Path) -> BuildRequest:
 
 def _render(target: Path, wanted: BuildRequest, built: Built, archive: Path) -> tuple[str, str]:
     """Return the Markdown to paste, and the SHA-256 of the archive."""
-    from nsysprof.report.formats.markdown import render_markdown
-    from nsysprof.report.pages.bundle import Shared, bundle_report
-
     with archive.open("rb") as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
     has_trace = any(name.endswith(".sqlite.xz") for name in built.files)
@@ -133,8 +124,6 @@ def _search(wanted: BuildRequest, built: Built, archive: Path, markdown: str, sc
 
     Raises SecretLeakError where something private is found.
     """
-    from nsysprof.bundle.check import check_bundle
-
     text = scratch / "issue.md"
     text.write_text(markdown, encoding="utf-8")
     unpacked = scratch / "unpacked"
@@ -145,15 +134,12 @@ def _search(wanted: BuildRequest, built: Built, archive: Path, markdown: str, sc
 
 
 def _contents(wanted: BuildRequest, built: Built) -> BundleContents:
-    from nsysprof.bundle.check import shared_texts
 
     rows = {} if built.report is None else built.report.rows
     return BundleContents(rows, shared_texts(*built.shared_traces), wanted.names.replaced())
 
 
 def _check_target(target: Path, *, force: bool) -> None:
-    from nsysprof.files.output import output_error
-    from nsysprof.trace.inputs.bundle_format import CONTENTS
 
     if target.is_dir():
         raise OutputError(f"{target} is a folder.", "Choose another name with --out.")

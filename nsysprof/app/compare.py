@@ -6,19 +6,30 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
+from nsysprof.analysis.comparison.compare import compare_inputs, measured_in_turn
+from nsysprof.analysis.comparison.compare_latency import Settings
+from nsysprof.analysis.comparison.gate.gate import GateRule, margin_of, parse_gate
+from nsysprof.analysis.sampling.significance import ALPHA
 from nsysprof.app.inputs import options
+from nsysprof.app.inputs.compare_inputs import case_names, find_inputs, read_input
 from nsysprof.app.inputs.option import Option
 from nsysprof.app.progress import SILENT, Progress, Say
+from nsysprof.app.trace_analysis.analyze_snapshot import (
+    CompareSnapshotsRequest,
+    CompareSnapshotsResult,
+    compare_snapshots,
+    is_snapshot,
+)
 from nsysprof.errors import NotComparableError, UsageError
 from nsysprof.files.folder_kinds import COMPARISON
+from nsysprof.files.output import output_error, write_whole
 from nsysprof.files.result_folder import claim_folder
-
-if TYPE_CHECKING:
-    from nsysprof.analysis.comparison.gate.gate import GateRule
-    from nsysprof.app.trace_analysis.analyze_snapshot import CompareSnapshotsResult
-    from nsysprof.results.comparison import Input, VersionComparison
+from nsysprof.report.formats.data_formats import render_junit
+from nsysprof.report.formats.markdown import render_markdown
+from nsysprof.report.pages.compare import compare_report, difference_lines, write_compare
+from nsysprof.results.comparison import Input, VersionComparison
 
 # The fields of a request that mean something for snapshots of memory.
 _OF_SNAPSHOTS = ("baseline", "candidate", "out", "force")
@@ -46,8 +57,6 @@ def compare_any(request: CompareRequest, progress: Progress = SILENT) -> Compare
 
     Raises UsageError for a snapshot beside another kind of input, and for options that have no meaning for snapshots.
     """
-    from nsysprof.app.trace_analysis.analyze_snapshot import CompareSnapshotsRequest, compare_snapshots, is_snapshot
-
     both = (*request.baseline, *request.candidate)
     if not any(map(is_snapshot, both)):
         return compare(request, progress)
@@ -79,8 +88,6 @@ def look_early(request: CompareRequest, alpha: float) -> VersionComparison:
 
 def parse_rules(request: CompareRequest) -> tuple[GateRule, ...]:
     """Return the rules of the gate. Raises UsageError where the request is not valid."""
-    from nsysprof.analysis.comparison.gate.gate import parse_gate
-
     if not request.baseline or not request.candidate:
         raise UsageError("A comparison needs a baseline and a candidate.", "Give at least one input for each side.")
     rules = tuple(parse_gate(request.fail_on)) if request.fail_on.strip() else ()
@@ -93,7 +100,6 @@ def parse_rules(request: CompareRequest) -> tuple[GateRule, ...]:
 
 
 def _read_side(sources: Sequence[Path], request: CompareRequest, say: Say) -> list[Input]:
-    from nsysprof.app.inputs.compare_inputs import find_inputs, read_input
 
     return [
         read_input(path, request.nsys, say, launched_only=request.launched_only)
@@ -109,11 +115,6 @@ def _compare(
     request: CompareRequest,
     alpha: float | None = None,
 ) -> VersionComparison:
-    from nsysprof.analysis.comparison.compare import compare_inputs, measured_in_turn
-    from nsysprof.analysis.comparison.compare_latency import Settings
-    from nsysprof.analysis.comparison.gate.gate import margin_of
-    from nsysprof.analysis.sampling.significance import ALPHA
-    from nsysprof.app.inputs.compare_inputs import case_names
 
     margin = margin_of(rules) if request.margin_pct is None else request.margin_pct
     settings = Settings(margin, request.floor_pct, alpha or ALPHA)
@@ -122,8 +123,6 @@ def _compare(
     ignored = request.ignore_conditions or measured_in_turn(baseline, candidate)
     found = compare_inputs(baseline, candidate, names, rules, settings, force=ignored)
     if found.differences and not ignored:
-        from nsysprof.report.pages.compare import difference_lines
-
         lines = "\n".join(f"  {line}" for line in difference_lines(found.differences))
         raise NotComparableError(
             f"The two sides were not measured under the same conditions:\n{lines}",
@@ -133,10 +132,6 @@ def _compare(
 
 
 def _write(found: VersionComparison, request: CompareRequest, folder: Path | None) -> None:
-    from nsysprof.files.output import output_error, write_whole
-    from nsysprof.report.formats.data_formats import render_junit
-    from nsysprof.report.formats.markdown import render_markdown
-    from nsysprof.report.pages.compare import compare_report, write_compare
 
     texts = {}
     if request.markdown is not None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from nsysprof.app.inputs import options
 from nsysprof.app.progress import SILENT, Progress
+from nsysprof.app.trace_analysis.analyze_request import AnalyzeRequest
+from nsysprof.app.trace_analysis.analyze_trace import TraceResult, analyze_one
 from nsysprof.errors import MissingToolError
-
-if TYPE_CHECKING:
-    from nsysprof.app.trace_analysis.analyze_trace import TraceResult
 
 # What the trace shows, for somebody who has just installed nsysprof.
 ABOUT = (
@@ -25,9 +24,6 @@ _IN_REPOSITORY = Path(__file__).parents[2] / "traces" / "h200-programs" / "train
 
 def demo(request: DemoRequest, progress: Progress = SILENT) -> TraceResult:
     """Analyze the demo's trace, and write the analysis folder."""
-    from nsysprof.app.trace_analysis.analyze_request import AnalyzeRequest
-    from nsysprof.app.trace_analysis.analyze_trace import analyze_one
-
     out, force = request.out or Path("nsysprof-demo"), request.force or request.out is None
     return analyze_one(AnalyzeRequest((demo_trace(),), out=out, force=force, figures=request.figures), progress)
 

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from nsysprof.app.progress import SILENT, Progress
-
-if TYPE_CHECKING:
-    from nsysprof.results.checks import Check
+from nsysprof.capture.doctor import run_checks
+from nsysprof.results.checks import Check, State
 
 
 def doctor(progress: Progress = SILENT) -> DoctorResult:
     """Check everything that nsysprof needs on this machine, and return the results."""
-    from nsysprof.capture.doctor import run_checks
-    from nsysprof.results.checks import State
-
     checks = tuple(run_checks(progress.say))
     return DoctorResult(checks, tuple(check for check in checks if check.state is State.PROBLEM))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from nsysprof.app.inputs.grid import Backends, Batches, Causals, Dtypes, HeadDims, Heads, KvHeads, Seqs
 from nsysprof.app.inputs.machine import default_dtype, require_torch, settle_device
@@ -11,16 +11,12 @@ from nsysprof.app.inputs.option import NAMES, SIZES, Option
 from nsysprof.app.inputs.options import GRID, CaseTimeout, Device
 from nsysprof.attention.attention_call import AttentionCall, expand_backends, expand_calls
 from nsysprof.attention.eligibility import EligibilityAnswer, EligibilityQuestion
+from nsysprof.capture.eligibility import Answers, run_probe
 from nsysprof.errors import InterruptedCaptureError, NsysprofError, ToolFailedError, UsageError
-
-if TYPE_CHECKING:
-    from nsysprof.capture.eligibility import Answers
 
 
 def explain(request: ExplainRequest) -> ExplainResult:
     """Ask torch about every backend and shape of the request. A failure is part of the result."""
-    from nsysprof.capture.eligibility import run_probe
-
     names = expand_backends(request.backends)
     _expand(request, "fp16")  # report a wrong shape before looking at the machine
     if not request.case_timeout_s > 0:

@@ -9,6 +9,7 @@ from typing import Annotated
 from nsysprof.app.inputs.option import Option
 from nsysprof.app.inputs.refuse_url import refuse_url
 from nsysprof.app.progress import SILENT, Progress
+from nsysprof.app.read_history import is_results_database, read_history
 from nsysprof.errors import TraceError, UsageError
 from nsysprof.results.latency_history import CaseHistory
 
@@ -18,8 +19,6 @@ def history(request: HistoryRequest, progress: Progress = SILENT) -> HistoryResu
 
     Raises TraceError for a file that is not a results database, and UsageError where no case matches.
     """
-    from nsysprof.app.read_history import is_results_database, read_history
-
     refuse_url(request.database)
     if not request.database.exists():
         raise TraceError(f"{request.database} does not exist.", "bench --db FILE and tune --db FILE make one.")

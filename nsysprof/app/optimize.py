@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec import Struct, json
 
@@ -32,6 +31,8 @@ from nsysprof.app.optimizing.predict_gain import predict_gain
 from nsysprof.app.optimizing.trials import Trial, list_trials
 from nsysprof.app.optimizing.tune_uses import LEAST_TUNING_S, TunedProgram, tune_uses
 from nsysprof.app.progress import SILENT, Progress
+from nsysprof.app.trace_analysis.analyze_request import AnalyzeRequest
+from nsysprof.app.trace_analysis.analyze_trace import analyze_one
 from nsysprof.app.trace_analysis.join_attention import read_libraries
 from nsysprof.app.tuning.write_tuning import POLICY
 from nsysprof.capture.manifest import NSYS_TRACE, TORCH_TRACE
@@ -41,11 +42,11 @@ from nsysprof.files.json_file import encode_json
 from nsysprof.files.output import read_plain_text, write_whole
 from nsysprof.files.result_folder import claim_folder
 from nsysprof.notes import Note, make_note
+from nsysprof.report.figure_files import write_report
+from nsysprof.report.pages.program import optimize_report
 from nsysprof.report.wording import count_of
+from nsysprof.results.analysis import Analysis
 from nsysprof.results.optimization import BETWEEN, Attempt, Optimization, OptimizeStep, PredictedGain
-
-if TYPE_CHECKING:
-    from nsysprof.results.analysis import Analysis
 
 RESULT = "optimize.json"
 # The share of the budget left after the capture that tuning may take.
@@ -266,8 +267,6 @@ class _Session:
         self.notes.append(make_note("optimize-without-hook", code=ended.exit_code))
 
     def _analyze(self) -> Analysis:
-        from nsysprof.app.trace_analysis.analyze_request import AnalyzeRequest
-        from nsysprof.app.trace_analysis.analyze_trace import analyze_one
 
         request = AnalyzeRequest(
             (self.request.captured or self.folder / "capture",),
@@ -333,8 +332,6 @@ class _Session:
         return judge_optimization(found)
 
     def write(self, found: Optimization) -> None:
-        from nsysprof.report.figure_files import write_report
-        from nsysprof.report.pages.program import optimize_report
 
         write_whole(self.folder / RESULT, encode_json(found.to_json()))
         write_report(optimize_report(found), self.folder)

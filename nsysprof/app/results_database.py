@@ -5,16 +5,14 @@ from __future__ import annotations
 import sqlite3
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pandas as pd
+
+from nsysprof.capture.sampling.bench_run import BenchRun
 from nsysprof.errors import OutputError
 from nsysprof.files.json_file import json_value
 from nsysprof.results.column_registry.csv_table import to_records
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from nsysprof.capture.sampling.bench_run import BenchRun
 
 # The version of the schema, kept in PRAGMA user_version. 1: the first.
 SCHEMA_VERSION = 1

@@ -5,8 +5,12 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
+from nsysprof.analysis.attention_tuning.choose_shapes import cells_by_share
+from nsysprof.analysis.sampling.bench import BenchResults
+from nsysprof.analysis.sampling.replayed_calls import use_replays
+from nsysprof.analysis.sampling.tune import cells_to_confirm, cells_to_measure, replace_by_again
 from nsysprof.app.inputs import options
 from nsysprof.app.inputs.grid import Grid
 from nsysprof.app.inputs.machine import default_dtype, require_torch, settle_device
@@ -15,20 +19,20 @@ from nsysprof.app.inputs.request_limits import LEAST_TUNING_BLOCKS
 from nsysprof.app.inputs.shared_values import shared_values
 from nsysprof.app.measuring.bench import dated_bench_folder, draw_seed, nothing_measured, summarize
 from nsysprof.app.progress import SILENT, Progress
+from nsysprof.app.results_database import append_results, check_database
+from nsysprof.app.tuning.from_program import ProgramShapes, cases_of, read_program_shapes
 from nsysprof.app.tuning.write_tuning import Tuning, write_tuning
-from nsysprof.attention.case import check_names
+from nsysprof.attention.case import Case, check_names
+from nsysprof.attention.shape import Shape
+from nsysprof.capture.folder import remove_work
+from nsysprof.capture.sampling.bench import prepare_bench_folder
+from nsysprof.capture.sampling.bench_run import SAMPLES, BenchPlan, BenchRun, check_plan, new_run, read_run
+from nsysprof.capture.sampling.tune import axes_grid, measure_again, run_tuning
 from nsysprof.errors import InterruptedCaptureError, NsysprofError, OutputError, UsageError
 from nsysprof.files.folder_kinds import BENCH
 from nsysprof.files.folder_state import find_leftovers
 from nsysprof.files.result_folder import claim_folder
-
-if TYPE_CHECKING:
-    from nsysprof.analysis.sampling.bench import BenchResults
-    from nsysprof.app.tuning.from_program import ProgramShapes
-    from nsysprof.attention.case import Case
-    from nsysprof.attention.shape import Shape
-    from nsysprof.capture.sampling.bench_run import BenchPlan, BenchRun
-    from nsysprof.results.optimization import ProgramGain
+from nsysprof.results.optimization import ProgramGain
 
 SEARCHES = ("grid", "axes")
 _SAMPLE_SECONDS = 0.5
@@ -45,8 +49,6 @@ def plan_tuning(request: TuneRequest) -> BenchPlan:
 
 
 def _plan(request: TuneRequest) -> tuple[BenchPlan, ProgramShapes | None]:
-    from nsysprof.app.tuning.from_program import cases_of, read_program_shapes
-    from nsysprof.capture.sampling.bench_run import BenchPlan, check_plan
 
     _check_numbers(request)
     grid = request.grid
@@ -70,7 +72,6 @@ def _plan(request: TuneRequest) -> tuple[BenchPlan, ProgramShapes | None]:
 
 
 def _cases(request: TuneRequest, grid: Grid, device: str) -> tuple[Case, ...]:
-    from nsysprof.capture.sampling.tune import axes_grid
 
     cases = grid.expand(default_dtype(device))
     return tuple(cases if request.search == "grid" else axes_grid(cases, grid.backends))
@@ -78,8 +79,6 @@ def _cases(request: TuneRequest, grid: Grid, device: str) -> tuple[Case, ...]:
 
 def tune(request: TuneRequest, progress: Progress = SILENT) -> TuneResult:
     """Search for winners, and write samples, winners, the policy and a report. A failure is part of the result."""
-    from nsysprof.capture.sampling.bench import prepare_bench_folder
-
     (plan, shapes), folder = _plan(request), request.out or dated_bench_folder("tune")
     run = _begin(plan, folder, request)
     with claim_folder(folder, BENCH, force=request.force, resume=request.resume) as claimed:
@@ -108,8 +107,6 @@ def tune(request: TuneRequest, progress: Progress = SILENT) -> TuneResult:
     if tuning.policy is not None:
         tuning = replace(tuning, policy=claimed.final([tuning.policy])[0])
     if request.db is not None:
-        from nsysprof.app.results_database import append_results
-
         append_results(request.db, run, results.table)
     failure = nothing_measured(results, folder)
     if not finished:
@@ -121,8 +118,6 @@ def tune(request: TuneRequest, progress: Progress = SILENT) -> TuneResult:
 
 def summarize_tuning(run: BenchRun) -> tuple[BenchResults, frozenset[Shape]]:
     """Return the results of a tuning, and the shapes whose best backends were measured again."""
-    from nsysprof.analysis.sampling.tune import replace_by_again
-
     searched = summarize(_part(run, again=False))
     if run.again_from is None:
         return searched, frozenset()
@@ -135,8 +130,6 @@ def _part(run: BenchRun, *, again: bool) -> BenchRun:
 
     Times of calls that are mostly launching are those of their replays.
     """
-    from nsysprof.analysis.sampling.replayed_calls import use_replays
-
     replayed = use_replays(run.plan.cells, run.blocks)
     if run.again_from is None:
         return replace(run, blocks=replayed)
@@ -161,11 +154,7 @@ def _check_numbers(request: TuneRequest) -> None:
 
 def _begin(plan: BenchPlan, folder: Path, request: TuneRequest) -> BenchRun:
     """Return a new run, or the run in `folder` to continue. Raises an error for an unsuitable folder or database."""
-    from nsysprof.capture.sampling.bench_run import SAMPLES, new_run, read_run
-
     if request.db is not None:
-        from nsysprof.app.results_database import check_database
-
         check_database(request.db)
     run = new_run(plan, "tune")
     if request.resume:
@@ -183,12 +172,6 @@ def _search(
     run: BenchRun, folder: Path, request: TuneRequest, progress: Progress, shapes: ProgramShapes | None
 ) -> bool:
     """Measure until every shape is settled or the budget is used up, and return False when Ctrl-C ended it."""
-    from nsysprof.analysis.attention_tuning.choose_shapes import cells_by_share
-    from nsysprof.analysis.sampling.replayed_calls import use_replays
-    from nsysprof.analysis.sampling.tune import cells_to_confirm, cells_to_measure
-    from nsysprof.capture.folder import remove_work
-    from nsysprof.capture.sampling.tune import measure_again, run_tuning
-
     begin = time.monotonic()
     begun_on = run.environment.get("comparable_hash")
 

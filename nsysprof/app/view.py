@@ -7,16 +7,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from nsysprof.app.inputs import options
 from nsysprof.app.inputs.option import PATHS, Option
 from nsysprof.app.progress import SILENT, Progress
+from nsysprof.app.viewing.loopback_server import LoopbackServer
+from nsysprof.app.viewing.view_inputs import ViewInput, list_inputs
+from nsysprof.app.viewing.view_pages import ViewPages
 from nsysprof.errors import UsageError
-
-if TYPE_CHECKING:
-    from nsysprof.app.viewing.loopback_server import LoopbackServer
-    from nsysprof.app.viewing.view_inputs import ViewInput
 
 
 @contextmanager
@@ -25,10 +24,6 @@ def open_view(request: ViewRequest, progress: Progress = SILENT) -> Iterator[Vie
 
     Raises UsageError for a port that is in use, and TraceError where none of the inputs exists.
     """
-    from nsysprof.app.viewing.loopback_server import LoopbackServer
-    from nsysprof.app.viewing.view_inputs import list_inputs
-    from nsysprof.app.viewing.view_pages import ViewPages
-
     if not request.sources:
         raise UsageError("No input was given.", "Name traces, captures or analysis folders.")
     progress.say("look for traces")

@@ -6,16 +6,27 @@ import tempfile
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
+from nsysprof.analysis.attribution.range_names import name_families
+from nsysprof.analysis.findings.what_if import ask
+from nsysprof.analysis.overview.summarize import why_not_explained
+from nsysprof.analysis.overview.trace_overview import attribute
 from nsysprof.app.inputs import options
 from nsysprof.app.inputs.option import Option, TypedForm
 from nsysprof.app.progress import SILENT, Progress
+from nsysprof.app.trace_analysis.analyze_ranks import is_many
 from nsysprof.app.trace_analysis.analyze_trace import resolve
+from nsysprof.attention.policy_file import read_policy
 from nsysprof.errors import UsageError
-
-if TYPE_CHECKING:
-    from nsysprof.results.findings import WhatIf, WhatIfQuestion
+from nsysprof.nsight.find_tool import NSYS, find_tool
+from nsysprof.ranks.collective_waits.stragglers import replay_like_peers
+from nsysprof.ranks.identity import find_sources
+from nsysprof.ranks.read_arrivals import read_arrivals
+from nsysprof.results.findings import JOB, WhatIf, WhatIfAnswer, WhatIfQuestion
+from nsysprof.trace.inputs.resolve_input import identity_of
+from nsysprof.trace.open import open_trace
+from nsysprof.trace.tables import read_tables
 
 
 class Change(StrEnum):
@@ -43,10 +54,6 @@ MOST_FACTOR = 1000
 
 def what_if(request: WhatIfRequest, progress: Progress = SILENT) -> WhatIfResult:
     """Return how long the steps would take with each change alone, and with all of them."""
-    from nsysprof.attention.policy_file import read_policy
-    from nsysprof.trace.inputs.resolve_input import identity_of
-    from nsysprof.trace.open import open_trace
-
     _refuse_factors(request)
     questions = _questions(request)
     if request.like_peers is not None:
@@ -57,12 +64,6 @@ def what_if(request: WhatIfRequest, progress: Progress = SILENT) -> WhatIfResult
     with tempfile.TemporaryDirectory(prefix="nsysprof-") as scratch:
         path = resolve(request.source, request.nsys, Path(scratch), progress.say)
         with open_trace(path, identity_of(request.source, path)) as trace:
-            from nsysprof.analysis.attribution.range_names import name_families
-            from nsysprof.analysis.findings.what_if import ask
-            from nsysprof.analysis.overview.summarize import why_not_explained
-            from nsysprof.analysis.overview.trace_overview import attribute
-            from nsysprof.trace.tables import read_tables
-
             tables = read_tables(trace, progress=progress.say)
             found = attribute(tables)
             reason = why_not_explained(tables, found)
@@ -93,13 +94,6 @@ def _with_a_rank_like_its_peers(
     request: WhatIfRequest, questions: tuple[WhatIfQuestion, ...], progress: Progress
 ) -> WhatIf:
     """Return how long a job of several ranks would take if one rank were like the typical other rank."""
-    from nsysprof.app.trace_analysis.analyze_ranks import is_many
-    from nsysprof.nsight.find_tool import NSYS, find_tool
-    from nsysprof.ranks.collective_waits.stragglers import replay_like_peers
-    from nsysprof.ranks.identity import find_sources
-    from nsysprof.ranks.read_arrivals import read_arrivals
-    from nsysprof.results.findings import JOB, WhatIf, WhatIfAnswer
-
     rank = request.like_peers
     if questions or request.ranges:
         raise UsageError(
@@ -137,7 +131,6 @@ def _with_a_rank_like_its_peers(
 
 
 def _questions(request: WhatIfRequest) -> tuple[WhatIfQuestion, ...]:
-    from nsysprof.results.findings import WhatIfQuestion
 
     questions = [WhatIfQuestion(f"--{change}", _FIXED[change]) for change in request.changes]
     if request.policy is not None:
@@ -151,8 +144,6 @@ def _questions(request: WhatIfRequest) -> tuple[WhatIfQuestion, ...]:
 
 def _of_ranges(names: list[str], text: str, factor: float) -> WhatIfQuestion:
     """Return the question about work that is launched in ranges whose names contain a text."""
-    from nsysprof.results.findings import WhatIfQuestion
-
     chosen = tuple((name, (factor,) * 3) for name in names if text in name)
     if not chosen:
         raise UsageError(f"No range has {text!r} in its name.", "See ranges.csv for names.")

@@ -7,30 +7,34 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
+from nsysprof.analysis.sampling import latency, significance
+from nsysprof.analysis.sampling.bench import BenchResults, SelfCheck, check_self, summarize_bench
+from nsysprof.analysis.sampling.tune import NOT_RUN
 from nsysprof.app.inputs import options
 from nsysprof.app.inputs.grid import Grid
 from nsysprof.app.inputs.machine import default_dtype, require_torch, settle_device
 from nsysprof.app.inputs.option import Option
 from nsysprof.app.inputs.shared_values import shared_values
 from nsysprof.app.progress import SILENT, Progress
+from nsysprof.app.results_database import append_results, check_database
+from nsysprof.attention.shape import CONVENTION
+from nsysprof.capture.folder import remove_work
+from nsysprof.capture.locked_clocks import locked_clocks, measured_gpu
+from nsysprof.capture.sampling.bench import prepare_bench_folder, run_bench
+from nsysprof.capture.sampling.bench_run import BenchPlan, BenchRun, check_plan, new_run
 from nsysprof.errors import CaptureFailedError, InterruptedCaptureError, NsysprofError, UsageError
 from nsysprof.files.folder_kinds import BENCH
 from nsysprof.files.json_file import json_value
 from nsysprof.files.result_folder import claim_folder
+from nsysprof.report.pages.bench import BenchReport, write_bench
+from nsysprof.results.column_registry.csv_table import to_records
 from nsysprof.results.samples import WARMUP_RULE
-
-if TYPE_CHECKING:
-    from nsysprof.analysis.sampling.bench import BenchResults, SelfCheck
-    from nsysprof.capture.sampling.bench_run import BenchPlan, BenchRun
-    from nsysprof.report.pages.bench import BenchReport
 
 
 def plan_bench(request: BenchRequest) -> BenchPlan:
     """Return what `bench` would measure on this machine. Raises UsageError for contradictory options."""
-    from nsysprof.capture.sampling.bench_run import BenchPlan, check_plan
-
     request.grid.expand()  # report a wrong grid before looking at the machine
     require_torch("bench")
     device = settle_device(request.device)
@@ -51,22 +55,13 @@ def plan_bench(request: BenchRequest) -> BenchPlan:
 
 def hold_clock(plan: BenchPlan) -> AbstractContextManager[None]:
     """Return the context in which a plan is measured. It locks the SM clock if the plan says so."""
-    from nsysprof.capture.locked_clocks import locked_clocks, measured_gpu
-
     return nullcontext() if plan.locked_clock_mhz is None else locked_clocks(measured_gpu(), plan.locked_clock_mhz)
 
 
 def bench(request: BenchRequest, progress: Progress = SILENT) -> BenchResult:
     """Measure the grid, and write samples, results, figures and a report; a failure is part of the result."""
-    from nsysprof.capture.folder import remove_work
-    from nsysprof.capture.sampling.bench import prepare_bench_folder, run_bench
-    from nsysprof.capture.sampling.bench_run import new_run
-    from nsysprof.report.pages.bench import write_bench
-
     plan, folder = plan_bench(request), request.out or dated_bench_folder("bench")
     if request.db is not None:
-        from nsysprof.app.results_database import check_database
-
         check_database(request.db)
     with claim_folder(folder, BENCH, force=request.force) as claimed:
         prepare_bench_folder(claimed.path)
@@ -82,8 +77,6 @@ def bench(request: BenchRequest, progress: Progress = SILENT) -> BenchResult:
         write_bench(report_of(run, results, folder, request.command), claimed.path, figures=request.figures)
         claimed.commit()
     if request.db is not None:
-        from nsysprof.app.results_database import append_results
-
         append_results(request.db, run, results.table)
     return BenchResult(run, results, folder, self_check(run), _failure(run, results, folder, finished))
 
@@ -100,8 +93,6 @@ def dated_bench_folder(kind: str) -> Path:
 
 def summarize(run: BenchRun) -> BenchResults:
     """Return the results of a run, whether it is complete or not."""
-    from nsysprof.analysis.sampling.bench import summarize_bench
-
     plan = run.plan
     names = [plan.name_of(cell) for cell in range(len(plan.cells))]
     return summarize_bench(
@@ -111,8 +102,6 @@ def summarize(run: BenchRun) -> BenchResults:
 
 def self_check(run: BenchRun) -> SelfCheck | None:
     """Return the result of measuring each case against itself; None where that was not requested."""
-    from nsysprof.analysis.sampling.bench import check_self
-
     plan = run.plan
     return check_self(run.blocks, len(plan.cells), plan.copies) if plan.copies > 1 else None
 
@@ -122,8 +111,6 @@ def report_of(run: BenchRun, results: BenchResults, folder: Path, command: str) 
 
     command: the command line that the user typed.
     """
-    from nsysprof.report.pages.bench import BenchReport
-
     return BenchReport(
         title=folder.resolve().name,
         table=results.table,
@@ -140,9 +127,6 @@ def report_of(run: BenchRun, results: BenchResults, folder: Path, command: str) 
 
 def method_lines(plan: BenchPlan, results: BenchResults) -> list[str]:
     """Return how the run was measured and judged, one text per line."""
-    from nsysprof.analysis.sampling import latency, significance
-    from nsysprof.attention.shape import CONVENTION
-
     caches = "caches emptied before each sample by writing four times the L2's size" if plan.flush else "caches warm"
     clock = (
         "one pair of CUDA events around each call" if plan.device == "cuda" else "a monotonic clock around each call"
@@ -194,7 +178,6 @@ def nothing_measured(results: BenchResults, folder: Path) -> NsysprofError | Non
     """Return the error for a run in which no case could be measured; None for other runs."""
     if results.table["median_ns"].notna().any():
         return None
-    from nsysprof.analysis.sampling.tune import NOT_RUN
 
     if (results.table["status"] == NOT_RUN).all():
         return CaptureFailedError(
@@ -283,8 +266,6 @@ class BenchResult:
 
     def to_json(self) -> dict[str, Any]:
         """Return what `--json` prints."""
-        from nsysprof.results.column_registry.csv_table import to_records
-
         return {
             "folder": str(self.folder),
             "seed": self.run.plan.seed,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import shlex
 import shutil
@@ -9,14 +10,24 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from nsysprof.analysis.comparison.compare_latency import Settings
+from nsysprof.analysis.comparison.compare_programs import (
+    METHOD,
+    compare_memory,
+    compare_program_runs,
+    compare_values,
+    summarize_side,
+)
+from nsysprof.analysis.comparison.gate.gate import GateRule, judge, margin_of, refuse_traced
 from nsysprof.app.compare import CompareRequest, parse_rules
 from nsysprof.app.measuring.bench import dated_bench_folder
 from nsysprof.app.measuring.program_timing import ProgramBenchRequest, ProgramSide
 from nsysprof.app.progress import SILENT, Progress
+from nsysprof.capture.folder import prepare_folder, remove_work
+from nsysprof.capture.user_program.time_program import TimedProgram, run_timed
 from nsysprof.errors import CaptureFailedError, InterruptedCaptureError, NsysprofError, UsageError
 from nsysprof.files.folder_kinds import PROGRAM_BENCH
 from nsysprof.files.folder_state import find_leftovers
@@ -25,13 +36,11 @@ from nsysprof.files.output import write_whole
 from nsysprof.files.result_folder import claim_folder
 from nsysprof.files.written_by import VERSION
 from nsysprof.notes import Note, make_note
-from nsysprof.results.program_runs import OK, ProgramComparison, TimedRun
-
-if TYPE_CHECKING:
-    from nsysprof.analysis.comparison.gate.gate import GateRule
-    from nsysprof.capture.user_program.time_program import TimedProgram
-    from nsysprof.results.checks import GateResult
-    from nsysprof.results.program_runs import ValueComparison
+from nsysprof.report.figure_files import write_report
+from nsysprof.report.pages.program import program_report
+from nsysprof.results.checks import GateFinding, GateResult, Outcome
+from nsysprof.results.comparison import LatencyComparison
+from nsysprof.results.program_runs import OK, ProgramComparison, TimedRun, ValueComparison
 
 RUNS = "runs.json"
 COMPARISON = "comparison.json"
@@ -41,8 +50,6 @@ _FORMAT_VERSION = 1
 
 def check_program_bench(request: ProgramBenchRequest) -> TimedProgram:
     """Return the program as it would be timed. Raises UsageError for contradictory options."""
-    from nsysprof.capture.user_program.time_program import TimedProgram
-
     if shutil.which(request.argv[0]) is None:
         raise UsageError(
             f"The program {request.argv[0]} was not found, or cannot be run.",
@@ -85,7 +92,6 @@ def _pattern(option: str, text: str, *, groups: int = 0) -> re.Pattern[str] | No
 
 
 def _rules(request: ProgramBenchRequest) -> tuple[GateRule, ...]:
-    from nsysprof.analysis.comparison.gate.gate import refuse_traced
 
     names = (Path(BASELINE),), (Path(CANDIDATE),)
     rules = parse_rules(CompareRequest(*names, request.fail_on, margin_pct=request.margin_pct))
@@ -152,7 +158,6 @@ class _Session:
         return False
 
     def _run(self, side: str, turn: int, setting: ProgramSide) -> None:
-        from nsysprof.capture.user_program.time_program import run_timed
 
         self.progress.say(f"turn {turn + 1} of {self.request.processes}: {side}")
         logs, environment = self.folder / "logs", setting.environment()
@@ -175,17 +180,6 @@ class _Session:
 
 def conclude(runs: Sequence[TimedRun], request: ProgramBenchRequest, notes: Sequence[Note]) -> ProgramComparison:
     """Return the comparison of the runs."""
-    from nsysprof.analysis.comparison.compare_latency import Settings
-    from nsysprof.analysis.comparison.compare_programs import (
-        METHOD,
-        compare_memory,
-        compare_program_runs,
-        compare_values,
-        summarize_side,
-    )
-    from nsysprof.analysis.comparison.gate.gate import judge, margin_of
-    from nsysprof.results.comparison import LatencyComparison
-
     rules = _rules(request)
     settings = Settings(margin_of(rules) if request.margin_pct is None else request.margin_pct)
     name = shlex.join(Path(word).name if "/" in word else word for word in request.argv)
@@ -212,8 +206,6 @@ def conclude(runs: Sequence[TimedRun], request: ProgramBenchRequest, notes: Sequ
 
 def _values_gate(values: ValueComparison) -> GateResult:
     """Return the gate's result for the values. Different values are a regression, however fast the candidate is."""
-    from nsysprof.results.checks import GateFinding, GateResult, Outcome
-
     outcome = {"equal": Outcome.PASS, "different": Outcome.REGRESSION}.get(values.verdict, Outcome.INCONCLUSIVE)
     rule = f"values within {values.tolerance_pct:g} %"
     largest = "" if values.largest_pct is None else f"they differ by up to {values.largest_pct:.2g} %"
@@ -253,7 +245,6 @@ class _About(Struct):
 
 
 def _about(request: ProgramBenchRequest) -> str:
-    import hashlib
 
     sides = tuple(
         (side.variables, "" if side.policy is None else hashlib.sha256(side.policy.read_bytes()).hexdigest())
@@ -270,15 +261,12 @@ def write_runs(folder: Path, request: ProgramBenchRequest, runs: Sequence[TimedR
 
 
 def _prepare(folder: Path) -> None:
-    from nsysprof.capture.folder import prepare_folder, remove_work
 
     prepare_folder(folder)
     remove_work(folder)
 
 
 def _write(found: ProgramComparison, session: _Session, folder: Path) -> None:
-    from nsysprof.report.figure_files import write_report
-    from nsysprof.report.pages.program import program_report
 
     write_runs(folder, session.request, session.runs)
     write_whole(folder / COMPARISON, encode_json(found.to_json()))

@@ -12,22 +12,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
+from nsysprof.analysis.comparison.compare_turns import EARLY_ALPHA
+from nsysprof.analysis.comparison.gate.gate import refuse_traced
 from nsysprof.app.compare import CompareRequest, compare, look_early, parse_rules
 from nsysprof.app.inputs import options
 from nsysprof.app.inputs.option import TypedForm
 from nsysprof.app.measuring.bench import BenchRequest, dated_bench_folder, hold_clock, plan_bench, report_of, summarize
 from nsysprof.app.progress import SILENT, Progress
+from nsysprof.capture.folder import remove_work
 from nsysprof.capture.measured_process import HERE, Setting
+from nsysprof.capture.sampling.bench import MOST_TURNS, prepare_bench_folder, run_in_turn
+from nsysprof.capture.sampling.bench_run import BenchRun, new_run
 from nsysprof.errors import InterruptedCaptureError, NsysprofError, UsageError
 from nsysprof.files.folder_kinds import SIDES
 from nsysprof.files.result_folder import claim_folder
 from nsysprof.files.written_by import VERSION
-
-if TYPE_CHECKING:
-    from nsysprof.capture.sampling.bench_run import BenchRun
-    from nsysprof.results.comparison import VersionComparison
+from nsysprof.report.pages.bench import write_bench
+from nsysprof.report.pages.compare import write_compare
+from nsysprof.results.checks import Outcome
+from nsysprof.results.comparison import LatencyVerdict, VersionComparison
 
 BASELINE, CANDIDATE = "baseline", "candidate"
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
@@ -82,12 +87,6 @@ def bench_sides(request: SidesRequest, progress: Progress = SILENT) -> SidesResu
 
     A failure is part of the result.
     """
-    from nsysprof.capture.folder import remove_work
-    from nsysprof.capture.sampling.bench import prepare_bench_folder, run_in_turn
-    from nsysprof.capture.sampling.bench_run import new_run
-    from nsysprof.report.pages.bench import write_bench
-    from nsysprof.report.pages.compare import write_compare
-
     own = turns_of_sides(request)
     _check(request)
     plan, folder = plan_bench(own), own.out or dated_bench_folder("bench")
@@ -125,17 +124,11 @@ def bench_sides(request: SidesRequest, progress: Progress = SILENT) -> SidesResu
 
 def turns_of_sides(request: SidesRequest) -> BenchRequest:
     """Return the bench of each side, with the largest number of turns that it takes."""
-    from nsysprof.capture.sampling.bench import MOST_TURNS
-
     return replace(request.bench, processes=MOST_TURNS) if request.until_decided else request.bench
 
 
 def _is_decided(request: SidesRequest, folders: Mapping[str, Path]) -> bool:
     """Return whether both folders decide every case, at the significance level of an interim test."""
-    from nsysprof.analysis.comparison.compare_turns import EARLY_ALPHA
-    from nsysprof.results.checks import Outcome
-    from nsysprof.results.comparison import LatencyVerdict
-
     sides = (folders[BASELINE],), (folders[CANDIDATE],)
     found = look_early(CompareRequest(*sides, request.fail_on, margin_pct=request.margin_pct), EARLY_ALPHA)
     if request.fail_on:
@@ -145,8 +138,6 @@ def _is_decided(request: SidesRequest, folders: Mapping[str, Path]) -> bool:
 
 def _check(request: SidesRequest) -> None:
     """Raise UsageError, before anything is measured, for options that contradict two sides."""
-    from nsysprof.analysis.comparison.gate.gate import refuse_traced
-
     if request.baseline == request.candidate:
         raise UsageError(
             "Both sides are the same.", "Give a --candidate that differs, or measure the noise with --self-check."

@@ -5,15 +5,29 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
+import pandas as pd
+
+from nsysprof.analysis.overview.recording_cost import cost_of
+from nsysprof.analysis.sampling.latency import noise_notes
 from nsysprof.app.inputs import options
 from nsysprof.app.inputs.grid import Grid
 from nsysprof.app.inputs.machine import default_dtype, require_torch, settle_device
 from nsysprof.app.inputs.option import NAMES, Option
 from nsysprof.app.inputs.shared_values import shared_values
 from nsysprof.app.progress import SILENT, Progress
+from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
+from nsysprof.app.trace_analysis.capture_record import read_record, read_results
+from nsysprof.app.trace_analysis.check_trace import check_grid
+from nsysprof.app.trace_analysis.join_counters import complete_analysis, name_kernels
 from nsysprof.attention.case import check_names
+from nsysprof.capture import plan as capture_plan
+from nsysprof.capture.environment import memory_of
+from nsysprof.capture.folder import dated_folder, prepare_folder
+from nsysprof.capture.manifest import RESULTS, Manifest, write_manifest
+from nsysprof.capture.plan import PROFILERS, REPLAYS, CapturePlan, CountingPlan
+from nsysprof.capture.run import Captured, interrupted_error, run_capture
 from nsysprof.errors import (
     DataLossError,
     MissingToolError,
@@ -23,17 +37,15 @@ from nsysprof.errors import (
     UsageError,
 )
 from nsysprof.files.folder_kinds import CAPTURE
-from nsysprof.files.json_file import json_value
+from nsysprof.files.json_file import encode_json, json_value
+from nsysprof.files.output import write_whole
 from nsysprof.files.result_folder import claim_folder
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from nsysprof.capture.manifest import Manifest
-    from nsysprof.capture.plan import CapturePlan, CountingPlan
-    from nsysprof.capture.run import Captured
-    from nsysprof.notes import Loss
-    from nsysprof.results.analysis import Analysis
+from nsysprof.notes import Loss
+from nsysprof.nsight.find_tool import NCU, NSYS, find_tool
+from nsysprof.results.analysis import COSTS, RESULT_COLUMNS, Analysis, CostsInOneRun
+from nsysprof.results.column_registry.case_columns import CAPTURE_RESULTS
+from nsysprof.results.column_registry.csv_table import render_csv, to_records
+from nsysprof.trace.inputs.resolve_input import own_trace
 
 _COUNTED = "ncu"
 
@@ -112,19 +124,12 @@ class CaptureResult:
 
     def to_json(self) -> dict[str, Any]:
         """Return what `--json` prints."""
-        from nsysprof.results.column_registry.csv_table import to_records
-
         cases = to_records(self.results)
         return {"folder": str(self.folder), "cases": cases, "notes": json_value(self.manifest.notes)}
 
 
 def plan_capture(request: CaptureRequest) -> PlannedCapture:
     """Return what `capture` would do on this machine. Raises UsageError for contradictory options."""
-    from nsysprof.capture import plan as capture_plan
-    from nsysprof.capture.environment import memory_of
-    from nsysprof.capture.folder import dated_folder
-    from nsysprof.nsight.find_tool import NSYS, find_tool
-
     tracer, counting = _split_profilers(request)
     request.grid.expand()  # report a wrong grid before looking at the machine
     require_torch("capture")
@@ -151,12 +156,6 @@ def plan_capture(request: CaptureRequest) -> PlannedCapture:
 
 def capture(request: CaptureRequest, progress: Progress = SILENT) -> CaptureResult:
     """Measure and trace the grid, and fill the capture folder; a failure is part of the result."""
-    from nsysprof.app.trace_analysis.capture_record import read_results
-    from nsysprof.app.trace_analysis.check_trace import check_grid
-    from nsysprof.capture.folder import prepare_folder
-    from nsysprof.capture.run import run_capture
-    from nsysprof.results.analysis import RESULT_COLUMNS
-
     planned = plan_capture(request)
     folder = planned.folder
     with claim_folder(folder, CAPTURE, force=request.force) as claimed:
@@ -180,11 +179,6 @@ def capture(request: CaptureRequest, progress: Progress = SILENT) -> CaptureResu
 
 def _keep_costs(captured: Captured, folder: Path) -> None:
     """Write how much longer a call of each case takes while it is recorded. `analyze` reads this."""
-    from nsysprof.analysis.overview.recording_cost import cost_of
-    from nsysprof.files.json_file import encode_json
-    from nsysprof.files.output import write_whole
-    from nsysprof.results.analysis import COSTS, CostsInOneRun
-
     plan, outcomes = captured.progress.plan, captured.progress.outcomes
     costs = [
         cost_of(plan.range_of(case), list(outcome.block.values_ns), list(outcome.traced_ns))
@@ -201,8 +195,6 @@ def _split_profilers(request: CaptureRequest) -> tuple[str, CountingPlan | None]
 
     `nsys,ncu` means both; `ncu` alone measures latencies and counters without a trace.
     """
-    from nsysprof.capture.plan import PROFILERS, REPLAYS, CountingPlan
-
     names = request.profilers
     rest = [name for name in names if name != _COUNTED]
     check_names("replay", [request.replay], REPLAYS)
@@ -223,7 +215,6 @@ def _split_profilers(request: CaptureRequest) -> tuple[str, CountingPlan | None]
 
 
 def _find_ncu(named: Path | None) -> Path:
-    from nsysprof.nsight.find_tool import NCU, find_tool
 
     found = find_tool(NCU, named)
     if found is None:
@@ -247,13 +238,6 @@ def _settle_profiler(profiler: str, device: str, nsys: Path | None) -> str:
 
 def _add_trace(captured: Captured, folder: Path) -> tuple[Loss, ...]:
     """Complete results.csv from the trace, and return what the profiler lost."""
-    from nsysprof.analysis.sampling.latency import noise_notes
-    from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
-    from nsysprof.capture.manifest import RESULTS, write_manifest
-    from nsysprof.files.output import write_whole
-    from nsysprof.results.column_registry.case_columns import CAPTURE_RESULTS
-    from nsysprof.results.column_registry.csv_table import render_csv
-
     if captured.trace is None:
         return ()
     analysis = analyze_trace(captured.trace)
@@ -266,8 +250,6 @@ def _add_trace(captured: Captured, folder: Path) -> tuple[Loss, ...]:
 
 
 def _fill(folder: Path, analysis: Analysis, captured: Captured, trace: Path) -> pd.DataFrame:
-    from nsysprof.app.trace_analysis.capture_record import read_record
-    from nsysprof.app.trace_analysis.join_counters import complete_analysis, name_kernels
 
     name_kernels(folder, trace)
     joined, record = complete_analysis(analysis, read_record(folder), trace, folder=folder)
@@ -278,8 +260,6 @@ def _fill(folder: Path, analysis: Analysis, captured: Captured, trace: Path) -> 
 
 
 def _failure(captured: Captured, folder: Path, losses: tuple[Loss, ...]) -> NsysprofError | None:
-    from nsysprof.capture.run import interrupted_error
-    from nsysprof.trace.inputs.resolve_input import own_trace
 
     if captured.interrupted:
         return interrupted_error(folder, captured.progress, has_trace=own_trace(folder) is not None)

@@ -8,27 +8,38 @@ import sys
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from nsysprof.app.inputs.shared_values import shared_values
+from nsysprof.app.measuring.capture_torch import (
+    TorchChoice,
+    capture_with_torch,
+    choose_torch,
+    may_use_torch,
+    record_with_torch,
+)
+from nsysprof.app.measuring.process_traces import split_capture
 from nsysprof.app.measuring.program_request import ProgramRequest
 from nsysprof.app.progress import SILENT, Progress
+from nsysprof.app.trace_analysis.check_trace import check_trace
+from nsysprof.app.trace_analysis.join_recording_cost import cost_notes, read_costs
+from nsysprof.capture.folder import NSYS_REPORT, RANKS, dated_folder, prepare_folder
+from nsysprof.capture.rank import RankIdentity, job_token, names_a_job, own_identity
+from nsysprof.capture.user_program.program import run_program_capture
+from nsysprof.capture.user_program.program_plan import ProgramPlan, is_torch_launcher, plan_program
+from nsysprof.capture.user_program.program_run import CapturedProgram
+from nsysprof.capture.user_program.rank_record import has_all_ranks, has_rank, prepare_rank, report_of
+from nsysprof.capture.user_program.record_program import own_watchers
 from nsysprof.errors import DataLossError, InterruptedCaptureError, MissingToolError, NsysprofError, UsageError
 from nsysprof.files.folder_kinds import CAPTURE
+from nsysprof.files.joint_folder import JointFolder, join_folder
+from nsysprof.files.output import output_error
 from nsysprof.files.result_folder import claim_folder
-
-if TYPE_CHECKING:
-    from nsysprof.app.measuring.capture_torch import TorchChoice
-    from nsysprof.capture.rank import RankIdentity
-    from nsysprof.capture.user_program.program_plan import ProgramPlan
-    from nsysprof.capture.user_program.program_run import CapturedProgram
-    from nsysprof.files.joint_folder import JointFolder
+from nsysprof.nsight.find_tool import NSYS, find_tool
+from nsysprof.nsight.nsys import profile_argv
 
 
 def plan_program_capture(request: ProgramRequest) -> PlannedProgram:
     """Return how the program would be recorded here. Raises UsageError for contradictory options."""
-    from nsysprof.app.measuring.capture_torch import choose_torch
-
     plan, identity = _plan(request)
     choice = choose_torch(request)
     nsys = None if choice is not None else _find_nsys(request.nsys)
@@ -36,8 +47,6 @@ def plan_program_capture(request: ProgramRequest) -> PlannedProgram:
 
 
 def _plan(request: ProgramRequest) -> tuple[ProgramPlan, RankIdentity | None]:
-    from nsysprof.capture.rank import own_identity
-    from nsysprof.capture.user_program.program_plan import ProgramPlan, is_torch_launcher, plan_program
 
     if sys.platform == "win32":
         raise UsageError("Programs can be captured only on Linux.", "Run nsys profile here, then nsysprof analyze.")
@@ -59,15 +68,6 @@ def _plan(request: ProgramRequest) -> tuple[ProgramPlan, RankIdentity | None]:
 
 def capture_program(request: ProgramRequest, progress: Progress = SILENT) -> ProgramResult:
     """Record one program, and fill the capture folder. A failure is part of the result."""
-    from nsysprof.app.measuring.capture_torch import TorchChoice, capture_with_torch, may_use_torch, record_with_torch
-    from nsysprof.app.measuring.process_traces import split_capture
-    from nsysprof.app.trace_analysis.check_trace import check_trace
-    from nsysprof.app.trace_analysis.join_recording_cost import cost_notes, read_costs
-    from nsysprof.capture.folder import prepare_folder
-    from nsysprof.capture.user_program.program import run_program_capture
-    from nsysprof.capture.user_program.rank_record import prepare_rank
-    from nsysprof.capture.user_program.record_program import own_watchers
-
     planned = plan_program_capture(request)
     if planned.torch is not None:
         captured, folder = capture_with_torch(request, planned.plan, planned.torch, progress)
@@ -127,7 +127,6 @@ def _size(traces: tuple[Path, ...]) -> int:
 
 
 def _find_nsys(named: Path | None) -> Path:
-    from nsysprof.nsight.find_tool import NSYS, find_tool
 
     found = find_tool(NSYS, named)
     if found is None:
@@ -140,8 +139,6 @@ def _find_nsys(named: Path | None) -> Path:
 
 
 def _default_folder(plan: ProgramPlan, identity: RankIdentity | None) -> Path:
-    from nsysprof.capture.folder import dated_folder
-    from nsysprof.capture.rank import job_token, names_a_job
 
     if identity is None:
         return dated_folder()
@@ -155,8 +152,6 @@ def _default_folder(plan: ProgramPlan, identity: RankIdentity | None) -> Path:
 
 
 def _prepare_alone(plan: ProgramPlan, folder: Path) -> None:
-    from nsysprof.capture.folder import RANKS, prepare_folder
-    from nsysprof.files.output import output_error
 
     prepare_folder(folder)
     if plan.per_rank:
@@ -168,10 +163,6 @@ def _prepare_alone(plan: ProgramPlan, folder: Path) -> None:
 
 def _join_ranks(planned: PlannedProgram, identity: RankIdentity, *, force: bool) -> AbstractContextManager[JointFolder]:
     """Return the folder that all ranks of this job write into."""
-    from nsysprof.capture.rank import job_token
-    from nsysprof.capture.user_program.rank_record import has_all_ranks, has_rank
-    from nsysprof.files.joint_folder import join_folder
-
     return join_folder(
         planned.folder,
         CAPTURE,
@@ -222,10 +213,6 @@ class PlannedProgram:
     @property
     def nsys_argv(self) -> list[str]:
         """Return the command line of nsys; empty where torch's own profiler records."""
-        from nsysprof.capture.folder import NSYS_REPORT
-        from nsysprof.capture.user_program.rank_record import report_of
-        from nsysprof.nsight.nsys import profile_argv
-
         if self.nsys is None:
             return []
         report = self.folder / NSYS_REPORT

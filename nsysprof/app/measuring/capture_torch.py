@@ -6,17 +6,21 @@ import shutil
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from nsysprof.app.measuring.program_request import ProgramRequest
 from nsysprof.app.progress import Progress, Say
+from nsysprof.app.trace_analysis.check_trace import check_trace
+from nsysprof.capture.folder import dated_folder, prepare_folder
+from nsysprof.capture.rank import own_identity
+from nsysprof.capture.user_program.program_plan import ProgramPlan
+from nsysprof.capture.user_program.program_run import CapturedProgram
+from nsysprof.capture.user_program.record_program import own_watchers
+from nsysprof.capture.user_program.torch_capture import run_torch_capture
 from nsysprof.errors import UsageError
 from nsysprof.files.folder_kinds import CAPTURE
 from nsysprof.files.result_folder import claim_folder
-
-if TYPE_CHECKING:
-    from nsysprof.app.measuring.program_request import ProgramRequest
-    from nsysprof.capture.user_program.program_plan import ProgramPlan
-    from nsysprof.capture.user_program.program_run import CapturedProgram
+from nsysprof.nsight.find_tool import NSYS, find_tool
+from nsysprof.trace.inputs.kineto_json import merge_kineto_files
 
 PROFILERS = ("auto", "nsys", "torch", "cupti")
 _STARTS_PYTHON = ("torchrun", "accelerate", "deepspeed", "pytest", "ipython", "uvicorn", "gunicorn", "vllm", "ray")
@@ -36,8 +40,6 @@ class TorchChoice:
 
 def choose_torch(request: ProgramRequest) -> TorchChoice | None:
     """Return the choice of torch's own profiler, or None for nsys. Raises UsageError for contradictory options."""
-    from nsysprof.nsight.find_tool import NSYS, find_tool
-
     if request.profiler not in PROFILERS:
         raise UsageError(
             f"--profiler {request.profiler} cannot record a program.", f"Known for a program: {', '.join(PROFILERS)}."
@@ -67,8 +69,6 @@ def capture_with_torch(request: ProgramRequest, plan: ProgramPlan, choice: Torch
     CapturedProgram, Path
 ]:  # fmt: skip
     """Record the program with torch's profiler, and return the capture and its folder."""
-    from nsysprof.capture.folder import dated_folder, prepare_folder
-
     folder = request.out or dated_folder()
     with claim_folder(folder, CAPTURE, force=request.force) as claimed:
         prepare_folder(claimed.path)
@@ -81,11 +81,6 @@ def record_with_torch(
     request: ProgramRequest, plan: ProgramPlan, folder: Path, choice: TorchChoice, say: Say
 ) -> CapturedProgram:
     """Record the program into a prepared folder."""
-    from nsysprof.app.trace_analysis.check_trace import check_trace
-    from nsysprof.capture.user_program.record_program import own_watchers
-    from nsysprof.capture.user_program.torch_capture import run_torch_capture
-    from nsysprof.trace.inputs.kineto_json import merge_kineto_files
-
     if choice.reason:
         say(f"{choice.reason}: torch's own profiler records instead")
     return run_torch_capture(
@@ -135,7 +130,6 @@ def _options_of_nsys(request: ProgramRequest) -> list[str]:
 
 
 def _refuse_options_of_nsys(request: ProgramRequest) -> None:
-    from nsysprof.capture.rank import own_identity
 
     found = _options_of_nsys(request)
     if found:

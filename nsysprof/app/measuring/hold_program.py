@@ -7,21 +7,24 @@ import signal
 import threading
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from nsysprof.app.inputs.request_limits import MOST_KEPT_PARTS
+from nsysprof.app.measuring.capture_program import plan_program_capture
+from nsysprof.app.measuring.program_request import ProgramRequest
+from nsysprof.app.measuring.record import RecordRequest, record_held
+from nsysprof.app.measuring.record_windows import record_windows
 from nsysprof.app.progress import SILENT, Progress
+from nsysprof.capture.folder import prepare_folder
+from nsysprof.capture.live.held_program import HeldProgram
+from nsysprof.capture.live.run_held import run_held
+from nsysprof.capture.user_program.program_plan import ProgramPlan
+from nsysprof.capture.user_program.record_program import own_watchers
+from nsysprof.capture.user_program.streamed import Ended
 from nsysprof.errors import InterruptedCaptureError, NsysprofError, ToolFailedError, UsageError
 from nsysprof.files.folder_kinds import CAPTURE
 from nsysprof.files.result_folder import claim_folder
-
-if TYPE_CHECKING:
-    from nsysprof.app.measuring.program_request import ProgramRequest
-    from nsysprof.app.measuring.record import RecordRequest
-    from nsysprof.capture.live.held_program import HeldProgram
-    from nsysprof.capture.user_program.program_plan import ProgramPlan
-    from nsysprof.capture.user_program.streamed import Ended
-    from nsysprof.results.recorded_part import RecordResult
+from nsysprof.nsight.nsys_session import launch_argv
+from nsysprof.results.recorded_part import RecordResult
 
 _SIGNALLED_S = 10  # the length (s) of a recording that a signal requested, unless --duration is given
 
@@ -49,9 +52,6 @@ class HoldResult:
 
 def plan_hold(request: ProgramRequest) -> PlannedHold:
     """Return how the program would be held. Raises UsageError for contradictory options."""
-    from nsysprof.app.measuring.capture_program import plan_program_capture
-    from nsysprof.nsight.nsys_session import launch_argv
-
     _check(request)
     planned = plan_program_capture(replace(request, profiler="nsys"))
     assert planned.nsys is not None
@@ -79,10 +79,6 @@ def _run(
     planned: PlannedHold, request: ProgramRequest, folder: Path, progress: Progress
 ) -> tuple[Ended, NsysprofError | None]:
     """Return how the program ended, and what went wrong with its parts where it is recorded part after part."""
-    from nsysprof.capture.folder import prepare_folder
-    from nsysprof.capture.live.run_held import run_held
-    from nsysprof.capture.user_program.record_program import own_watchers
-
     prepare_folder(folder)
     recorder = _Recorder(planned.plan, request.keep, progress)
 
@@ -141,7 +137,6 @@ class _Recorder:
             self._thread.join()
 
     def _record(self, held: HeldProgram) -> None:
-        from nsysprof.app.measuring.record import record_held
 
         seconds = self._plan.duration_s or _SIGNALLED_S
         self._progress.tell(f"SIGUSR1: record {seconds} s")
@@ -155,7 +150,6 @@ class _Recorder:
         self._progress.tell(f"recording in {result.folder}; next: nsysprof analyze {result.folder}")
 
     def _record_all(self, held: HeldProgram) -> None:
-        from nsysprof.app.measuring.record_windows import record_windows
 
         def show(result: RecordResult) -> None:
             self._progress.tell(f"recorded {result.duration_ns / 1e9:.1f} s in {result.folder}")
@@ -170,7 +164,6 @@ class _Recorder:
             self._progress.tell(f"recording has ended, the program goes on: {self.failure.text}")
 
     def _request(self, held: HeldProgram, seconds: float | None) -> RecordRequest:
-        from nsysprof.app.measuring.record import RecordRequest
 
         plan = self._plan
         return RecordRequest(

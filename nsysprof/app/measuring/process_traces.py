@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
+import sqlite3
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from nsysprof.app.progress import Progress
+from nsysprof.capture.live.process_tree import process_name
+from nsysprof.capture.user_program.program_run import CapturedProgram
 from nsysprof.errors import OutputError, ToolFailedError
 from nsysprof.files.output import output_error
-
-if TYPE_CHECKING:
-    from nsysprof.capture.user_program.program_run import CapturedProgram
+from nsysprof.trace.open import open_trace
+from nsysprof.trace.processes import count_by_process, write_process_trace
 
 FOLDER = "processes"
 # Each trace begins as a copy of the whole. More than this (bytes) is not copied after a capture, unasked.
@@ -26,10 +27,6 @@ def split_trace(trace: Path, folder: Path, names: Mapping[int, str]) -> dict[int
 
     names: the processes, with a name for each; empty where none is known.
     """
-    import sqlite3
-
-    from nsysprof.trace.processes import write_process_trace
-
     written: dict[int, Path] = {}
     try:
         (folder / FOLDER).mkdir()
@@ -47,10 +44,6 @@ def split_trace(trace: Path, folder: Path, names: Mapping[int, str]) -> dict[int
 
 def split_capture(captured: CapturedProgram, folder: Path, progress: Progress) -> None:
     """Give each process with GPU work a trace of its own where a finished capture has several in one trace."""
-    from nsysprof.capture.live.process_tree import process_name
-    from nsysprof.trace.open import open_trace
-    from nsysprof.trace.processes import count_by_process
-
     if len(captured.traces) != 1 or captured.failure is not None:
         return
     (trace,) = captured.traces

@@ -11,6 +11,8 @@ from typing import Annotated
 
 from nsysprof.app.inputs import options
 from nsysprof.app.inputs.option import Option, TypedForm
+from nsysprof.attention.policy_file import read_policy
+from nsysprof.capture.user_program.policy_environment import POLICY, policy_environment
 from nsysprof.errors import UsageError
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
@@ -34,8 +36,6 @@ class ProgramSide:
 
         A policy in nsysprof's own environment applies to neither side.
         """
-        from nsysprof.capture.user_program.policy_environment import POLICY, policy_environment
-
         own = {name: value for name, value in os.environ.items() if name != POLICY}
         found = {**own, **dict(self.variables)}
         return found if self.policy is None else {**found, **policy_environment(self.policy, found)}
@@ -46,8 +46,6 @@ def parse_program_side(text: str) -> ProgramSide:
 
     Raises UsageError for anything else.
     """
-    from nsysprof.attention.policy_file import read_policy
-
     try:
         words = shlex.split(text)
     except ValueError as error:

@@ -8,14 +8,25 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
+from nsysprof.analysis.overview.recording import inspect_recording
+from nsysprof.analysis.overview.recording_cost import compare_walls, cost_of
+from nsysprof.analysis.sampling.latency import compare_windows, summarize_window
 from nsysprof.app.inputs import options
 from nsysprof.app.inputs.option import Option
 from nsysprof.app.inputs.request_limits import LEAST_SECONDS, LONGEST_RECORDING_S, MOST_WATCHED_S
 from nsysprof.app.measuring.process_traces import split_trace
 from nsysprof.app.progress import SILENT, Progress
-from nsysprof.capture.folder import NSYS_REPORT
+from nsysprof.app.trace_analysis.join_recording_cost import cost_notes
+from nsysprof.capture.folder import NSYS_REPORT, prepare_folder
+from nsysprof.capture.live.held_program import HeldProgram, find_held
+from nsysprof.capture.live.process_tree import SeenProcess
+from nsysprof.capture.live.record_part import RecordedPart, Until, record_part, stop_killed
+from nsysprof.capture.live.step_sources import OutputSteps, StepCounter, TorchSteps
+from nsysprof.capture.measured_process import LOGS
+from nsysprof.capture.self_check.size_watch import StopReason
+from nsysprof.capture.user_program.record_program import disk_full_error
 from nsysprof.errors import (
     DataLossError,
     InterruptedCaptureError,
@@ -25,18 +36,17 @@ from nsysprof.errors import (
     UsageError,
 )
 from nsysprof.files.folder_kinds import CAPTURE
+from nsysprof.files.folder_lock import hold_lock
 from nsysprof.files.folder_state import read_state
-from nsysprof.files.output import output_error
+from nsysprof.files.json_file import encode_json
+from nsysprof.files.output import output_error, write_whole
 from nsysprof.files.result_folder import claim_folder
 from nsysprof.notes import Note, Remarks, make_note
+from nsysprof.results.analysis import COSTS, STEPS, CostsInOneRun
 from nsysprof.results.recorded_part import LatencyWindows, ProcessPart, RecordResult
-
-if TYPE_CHECKING:
-    from nsysprof.capture.live.held_program import HeldProgram
-    from nsysprof.capture.live.process_tree import SeenProcess
-    from nsysprof.capture.live.record_part import RecordedPart
-    from nsysprof.capture.live.step_sources import StepCounter
-    from nsysprof.trace.processes import ProcessEvents
+from nsysprof.trace.open import open_trace
+from nsysprof.trace.processes import ProcessEvents, count_by_process
+from nsysprof.trace.recorded import read_recorded
 
 __all__ = ["RecordRequest", "RecordResult", "record", "record_held"]
 
@@ -88,8 +98,6 @@ def record(
 
     is_held: says whether the program still runs; None: as long as its holder does.
     """
-    from nsysprof.capture.live.held_program import find_held
-
     _check(request)
     return record_held(find_held(request.folder), request, progress, is_held=is_held)
 
@@ -98,10 +106,6 @@ def record_held(
     held: HeldProgram, request: RecordRequest, progress: Progress, *, is_held: Callable[[], bool] | None = None
 ) -> RecordResult:
     """Record a part of a held program, as `record` does, where the program is already known."""
-    from nsysprof.capture.folder import prepare_folder
-    from nsysprof.capture.live.record_part import Until, record_part, stop_killed
-    from nsysprof.files.folder_lock import hold_lock
-
     source = _source(held, request)
     if request.steps is not None and source is None:
         raise UsageError(
@@ -157,8 +161,6 @@ def _check(request: RecordRequest) -> None:
 
 
 def _source(held: HeldProgram, request: RecordRequest) -> StepCounter | None:
-    from nsysprof.capture.live.step_sources import OutputSteps, TorchSteps
-    from nsysprof.capture.measured_process import LOGS
 
     logs = Path(held.folder) / LOGS
     if not request.step_pattern:
@@ -183,10 +185,6 @@ def _next_folder(root: Path) -> Path:
 
 def _inspect(trace_path: Path) -> Remarks:
     """Return what a trace says about its own recording."""
-    from nsysprof.analysis.overview.recording import inspect_recording
-    from nsysprof.trace.open import open_trace
-    from nsysprof.trace.recorded import read_recorded
-
     with open_trace(trace_path) as trace:
         return inspect_recording(read_recorded(trace))
 
@@ -196,9 +194,6 @@ def _by_process(part: RecordedPart) -> tuple[list[ProcessPart], list[Note], Nsys
 
     Where several processes have GPU work, each also gets its own trace file.
     """
-    from nsysprof.trace.open import open_trace
-    from nsysprof.trace.processes import count_by_process
-
     events: dict[int, ProcessEvents] = {}
     if part.trace is not None:
         with open_trace(part.trace) as trace:
@@ -222,12 +217,6 @@ def _by_process(part: RecordedPart) -> tuple[list[ProcessPart], list[Note], Nsys
 
 def _keep_costs(part: RecordedPart) -> list[Note]:
     """Write what recording cost into the recording's folder, by range or else by step, and return the notes on it."""
-    from nsysprof.analysis.overview.recording_cost import compare_walls, cost_of
-    from nsysprof.app.trace_analysis.join_recording_cost import cost_notes
-    from nsysprof.files.json_file import encode_json
-    from nsysprof.files.output import write_whole
-    from nsysprof.results.analysis import COSTS, STEPS, CostsInOneRun
-
     costs = compare_walls(part.ranges.recorded, part.ranges.plain, in_one_run=True)
     if not costs:
         before, recorded, after = (
@@ -243,7 +232,6 @@ def _keep_costs(part: RecordedPart) -> list[Note]:
 
 
 def _rows(seen: dict[int, SeenProcess], events: dict[int, ProcessEvents], traces: dict[int, Path]) -> list[ProcessPart]:
-    from nsysprof.trace.processes import ProcessEvents
 
     rows = []
     for pid in sorted({*seen, *events}):
@@ -296,8 +284,6 @@ def _result(
     notes: list[Note],
     failure: NsysprofError | None,
 ) -> RecordResult:
-    from nsysprof.capture.self_check.size_watch import StopReason
-    from nsysprof.capture.user_program.record_program import disk_full_error
 
     failure = part.failure or failure
     if failure is None and part.stopped is StopReason.DISK:
@@ -331,7 +317,6 @@ def _result(
 
 
 def _latency(part: RecordedPart, source: StepCounter | None) -> LatencyWindows:
-    from nsysprof.analysis.sampling.latency import compare_windows, summarize_window
 
     if source is None:
         return LatencyWindows("", f"{_NO_STEPS}: give --step-pattern.")

@@ -5,16 +5,15 @@ from __future__ import annotations
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from nsysprof.app.inputs import options
 from nsysprof.app.inputs.option import Option
 from nsysprof.app.progress import SILENT, Progress
 from nsysprof.attention.policy_file import PolicyFile, read_policy
+from nsysprof.capture.user_program.policy_environment import run_with_policy
 from nsysprof.errors import NsysprofError, UsageError
-
-if TYPE_CHECKING:
-    from nsysprof.results.policy_use import PolicyUse
+from nsysprof.results.policy_use import PolicyUse
 
 
 def check_run(request: RunRequest) -> PolicyFile:
@@ -29,8 +28,6 @@ def check_run(request: RunRequest) -> PolicyFile:
 
 def run(request: RunRequest, progress: Progress = SILENT) -> RunResult:
     """Run the program in this terminal, and return its exit code and which backends its attention calls got."""
-    from nsysprof.capture.user_program.policy_environment import run_with_policy
-
     check_run(request)
     try:
         done = run_with_policy(request.argv, request.policy, stdout_to_stderr=request.stdout_to_stderr)

@@ -6,7 +6,6 @@ import tempfile
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -16,12 +15,10 @@ from nsysprof.app.trace_analysis.analyze_trace import resolve
 from nsysprof.attention.range_name import parse_attention_range
 from nsysprof.attention.shape import Shape
 from nsysprof.errors import NsysprofError
-from nsysprof.results.findings import TRACE
-from nsysprof.results.optimization import PredictedGain
-
-if TYPE_CHECKING:
-    from nsysprof.results.findings import WhatIf
-    from nsysprof.results.optimization import ShapeRatio
+from nsysprof.results.findings import TRACE, WhatIf
+from nsysprof.results.optimization import PredictedGain, ShapeRatio
+from nsysprof.trace.inputs.resolve_input import identity_of
+from nsysprof.trace.open import open_trace
 
 _Factors = tuple[float, float, float]
 _BY = "a replay of the trace with the times that tuning measured"
@@ -40,9 +37,6 @@ def predict_gain(
     ratios: the ratios of the shapes for which the policy has another backend.
     strided_masks: the lines whose masks no fused backend takes, because their last stride is not 1.
     """
-    from nsysprof.trace.inputs.resolve_input import identity_of
-    from nsysprof.trace.open import open_trace
-
     if not ratios:
         return None
     try:

@@ -5,21 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import pandas as pd
 
 from nsysprof.analysis.attention_tuning.winning_rules import join_rules, keep_winners, name_untuned
+from nsysprof.analysis.sampling.replayed_calls import say_replayed
+from nsysprof.analysis.sampling.tune import NOT_RUN, failed_shapes, launch_shares
 from nsysprof.app.progress import Progress
 from nsysprof.app.tune import TuneRequest, tune
 from nsysprof.app.tuning.write_tuning import POLICY
 from nsysprof.attention.policy_file import PolicyFile, read_policy, write_policy
 from nsysprof.attention.shape import Shape, shape_of_row
+from nsysprof.capture.sampling.bench_run import SAMPLES
 from nsysprof.errors import InterruptedCaptureError, NsysprofError
-from nsysprof.results.optimization import AttentionUse, TunedUse
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from nsysprof.results.optimization import ProgramGain, ShapeRatio
+from nsysprof.results.optimization import AttentionUse, ProgramGain, ShapeRatio, TunedUse
 
 # The shortest search (s): the measured process has to import torch first.
 LEAST_TUNING_S = 15.0
@@ -52,16 +51,12 @@ def tune_uses(
 
     source: the analysis of the program. If tuning is impossible, that is a remark and not an error.
     """
-    from nsysprof.capture.sampling.bench_run import SAMPLES
-
     search = folder / "search"
     goes_on = resume and (search / SAMPLES).is_file()
     if budget_s < LEAST_TUNING_S and not goes_on:
         return TunedProgram(
             uses=name_untuned(uses, {}), remarks=("No time was left for tuning: give a larger --budget.",)
         )
-    from nsysprof.analysis.sampling.replayed_calls import say_replayed
-    from nsysprof.analysis.sampling.tune import NOT_RUN, failed_shapes, launch_shares
 
     request = TuneRequest(
         source=source, budget_s=max(budget_s, _SHORTEST_S), warmup_seconds=0.2, out=search, force=True, figures=False,

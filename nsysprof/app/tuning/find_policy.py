@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec.structs import asdict
 
+from nsysprof.analysis.sampling.tune import Choice
 from nsysprof.attention.policy_file import AUTO, SDPA_BACKENDS, PolicyFile, PolicyRule, write_policy
-
-if TYPE_CHECKING:
-    from nsysprof.analysis.sampling.tune import Choice
-    from nsysprof.capture.sampling.bench_run import BenchRun
+from nsysprof.capture.sampling.bench_run import BenchRun
 
 
 def write_choices(path: Path, run: BenchRun, choices: Sequence[Choice]) -> None:

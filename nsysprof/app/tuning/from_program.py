@@ -11,6 +11,7 @@ from nsysprof.analysis.attention_tuning.choose_shapes import ChosenShapes, choos
 from nsysprof.app.tuning.read_attention import read_captured_attention
 from nsysprof.attention.case import Case, make_case
 from nsysprof.attention.policy_file import AUTO
+from nsysprof.environment import collect_gpus
 from nsysprof.errors import UsageError
 from nsysprof.results.optimization import CapturedAttention
 
@@ -58,8 +59,6 @@ def _check_machine(captured: CapturedAttention, device: str) -> None:
             "Tune on the machine of the program.",
         )
     if device == "cuda":
-        from nsysprof.environment import collect_gpus
-
         here = {str(gpu["name"]) for gpu in collect_gpus()}
         if here and captured.gpu_name not in here:
             raise UsageError(

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import pandas as pd
+
+from nsysprof.app.trace_analysis.analyze_trace import analyze_trace, resolve
+from nsysprof.app.trace_analysis.join_attention import join_attention
 from nsysprof.errors import TraceError, UsageError
+from nsysprof.results.column_registry.analysis_columns import ATTENTION
+from nsysprof.results.column_registry.csv_table import set_dtypes
 from nsysprof.results.optimization import CapturedAttention, CapturedUse, known_cells
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 def read_captured_attention(source: Path, nsys: Path | None = None) -> CapturedAttention:
@@ -41,12 +44,6 @@ def read_captured_attention(source: Path, nsys: Path | None = None) -> CapturedA
 
 
 def _read_analysis(source: Path) -> tuple[pd.DataFrame, str | None, int | None]:
-    import json
-
-    import pandas as pd
-
-    from nsysprof.results.column_registry.analysis_columns import ATTENTION
-    from nsysprof.results.column_registry.csv_table import set_dtypes
 
     try:
         table = pd.read_csv(source / "attention.csv", dtype="string", keep_default_na=False, na_values=[""])
@@ -60,8 +57,6 @@ def _read_analysis(source: Path) -> tuple[pd.DataFrame, str | None, int | None]:
 
 def _count_steps(source: Path) -> int | None:
     """Return the number of steps in an analysis, or None where it has none."""
-    import pandas as pd
-
     try:
         steps = int(pd.read_csv(source / "steps.csv", usecols=["step"])["step"].nunique())
     except (OSError, ValueError):
@@ -70,8 +65,6 @@ def _count_steps(source: Path) -> int | None:
 
 
 def _analyze(source: Path, nsys: Path | None) -> tuple[pd.DataFrame, str | None, int | None]:
-    from nsysprof.app.trace_analysis.analyze_trace import analyze_trace, resolve
-    from nsysprof.app.trace_analysis.join_attention import join_attention
 
     with tempfile.TemporaryDirectory(prefix="nsysprof-") as scratch:
         trace = resolve(source, nsys, Path(scratch), lambda _: None)

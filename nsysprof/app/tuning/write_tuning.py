@@ -6,21 +6,32 @@ import json
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pandas as pd
+
+from nsysprof.analysis.attention_tuning.program_gain import compute_gain
+from nsysprof.analysis.attention_tuning.winning_rules import fill_groups, settle_own_choices
+from nsysprof.analysis.sampling.bench import BenchResults
+from nsysprof.analysis.sampling.replayed_calls import METHOD as REPLAYS
+from nsysprof.analysis.sampling.replayed_calls import replayed_shapes, say_replayed
+from nsysprof.analysis.sampling.successive_halving import METHOD
+from nsysprof.analysis.sampling.tune import OPEN, UNKNOWN, choose_backends, failed_shapes, find_winners, insights
 from nsysprof.app.measuring.bench import method_lines
+from nsysprof.app.tuning.find_policy import write_choices
+from nsysprof.app.tuning.from_program import ProgramShapes
+from nsysprof.attention.shape import Shape
+from nsysprof.capture.sampling.bench_run import BenchRun
 from nsysprof.files.json_file import json_value
-from nsysprof.results.column_registry.csv_table import to_records
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from nsysprof.analysis.sampling.bench import BenchResults
-    from nsysprof.app.tuning.from_program import ProgramShapes
-    from nsysprof.attention.shape import Shape
-    from nsysprof.capture.sampling.bench_run import BenchRun
-    from nsysprof.report.document import Figure
-    from nsysprof.results.optimization import ProgramGain
+from nsysprof.files.output import write_whole
+from nsysprof.report.document import Figure
+from nsysprof.report.figure_files import write_figures
+from nsysprof.report.figures.benches import describe_winners, draw_winners
+from nsysprof.report.pages.bench import BenchReport, write_bench
+from nsysprof.report.pages.tune import tuning_sections
+from nsysprof.results.column_registry.case_columns import WINNERS
+from nsysprof.results.column_registry.csv_table import render_csv, to_records
+from nsysprof.results.optimization import ProgramGain
 
 POLICY = "policy.json"
 
@@ -47,19 +58,6 @@ def write_tuning(
     shapes: the program for which the shapes were tuned.
     again: the shapes whose best backends were measured again.
     """
-    from nsysprof.analysis.attention_tuning.program_gain import compute_gain
-    from nsysprof.analysis.attention_tuning.winning_rules import fill_groups, settle_own_choices
-    from nsysprof.analysis.sampling.replayed_calls import METHOD as REPLAYS
-    from nsysprof.analysis.sampling.replayed_calls import replayed_shapes, say_replayed
-    from nsysprof.analysis.sampling.successive_halving import METHOD
-    from nsysprof.analysis.sampling.tune import OPEN, UNKNOWN, choose_backends, failed_shapes, find_winners, insights
-    from nsysprof.app.tuning.find_policy import write_choices
-    from nsysprof.files.output import write_whole
-    from nsysprof.report.pages.bench import BenchReport, write_bench
-    from nsysprof.report.pages.tune import tuning_sections
-    from nsysprof.results.column_registry.case_columns import WINNERS
-    from nsysprof.results.column_registry.csv_table import render_csv
-
     winners = find_winners(results.table, again)
     choices = choose_backends(winners)
     replayed = replayed_shapes(run.plan.cells, run.blocks)
@@ -101,8 +99,6 @@ def write_tuning(
 
 
 def _draw(winners: pd.DataFrame, folder: Path) -> list[Figure]:
-    from nsysprof.report.figure_files import write_figures
-    from nsysprof.report.figures.benches import describe_winners, draw_winners
 
     draw, alts = {"winners": lambda: draw_winners(winners)}, {"winners": lambda: describe_winners(winners)}
     return write_figures(draw, alts, folder)

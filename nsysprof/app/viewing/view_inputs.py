@@ -9,7 +9,9 @@ from pathlib import Path
 from nsysprof.app.inputs.compare_inputs import is_input, is_trace
 from nsysprof.app.inputs.refuse_url import refuse_url
 from nsysprof.app.read_history import is_results_database
+from nsysprof.app.trace_analysis.analyze_ranks import is_many
 from nsysprof.errors import NsysprofError, TraceError
+from nsysprof.ranks.identity import rank_in_name
 from nsysprof.report.formats.escape import clean
 
 HISTORY = "results database"
@@ -93,9 +95,6 @@ def _find(source: Path) -> Iterator[Path]:
 
 def are_ranks(folder: Path, shown: Sequence[Path]) -> bool:
     """Return whether a folder contains the traces of one job."""
-    from nsysprof.app.trace_analysis.analyze_ranks import is_many
-    from nsysprof.ranks.identity import rank_in_name
-
     ranks = [rank_in_name(path) for path in shown]
     return len(ranks) > 1 and None not in ranks and len(set(ranks)) == len(ranks) and is_many([folder])
 

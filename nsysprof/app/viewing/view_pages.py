@@ -11,7 +11,6 @@ from functools import cached_property, partial
 from http import HTTPStatus
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
 from nsysprof.app.analyze import AnalyzeRequest, analyze
@@ -27,9 +26,8 @@ from nsysprof.errors import NotComparableError, NsysprofError
 from nsysprof.files.json_file import encode_json
 from nsysprof.report.formats import html
 from nsysprof.report.formats.escape import clean
-
-if TYPE_CHECKING:
-    from nsysprof.report.formats.html import ViewRow
+from nsysprof.report.formats.html import ViewRow
+from nsysprof.report.pages.history import write_history
 
 _REPORT = "report.html"
 _LARGEST_REPORT = 1 << 28
@@ -150,7 +148,6 @@ class ViewPages:
         return analyze(request, progress).folder
 
     def _develop(self, number: int, out: Path, progress: Progress) -> Path:
-        from nsysprof.report.pages.history import write_history
 
         one = self.inputs[number]
         cases = read_history(one.path)
