@@ -27,7 +27,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from nsysprof.analysis.overview.summarize import summarize
-from nsysprof.app.whatif import WhatIfRequest, what_if
+from nsysprof.app.requests.reading import WhatIfRequest
+from nsysprof.app.whatif import what_if
 from nsysprof.ranks.collective_waits.stragglers import judged_collectives
 from nsysprof.ranks.identity import find_sources
 from nsysprof.ranks.read_arrivals import read_arrivals

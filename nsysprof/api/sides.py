@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from nsysprof.api.request_fields import make_request, takes_fields_of
 from nsysprof.app.inputs.grid import Grid
-from nsysprof.app.measuring.bench import BenchRequest
 from nsysprof.app.progress import SILENT, Progress
+from nsysprof.app.requests.attention import BenchRequest
 
 if TYPE_CHECKING:
     from nsysprof.app.measuring.bench_sides import SidesResult
@@ -34,8 +34,8 @@ def bench_sides(
     fail_on: the rules of a gate, such as "slower:3%".
     margin_pct: the smallest difference that matters (percent of the latency).
     """
-    from nsysprof.app.measuring.bench_sides import SidesRequest, parse_side
     from nsysprof.app.measuring.bench_sides import bench_sides as run
+    from nsysprof.app.requests.attention import SidesRequest, parse_side
 
     bench = make_request(BenchRequest, grid=grid, processes=3 if turns is None else turns, **fields)
     sides = parse_side(baseline), parse_side(candidate)

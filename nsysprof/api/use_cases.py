@@ -11,14 +11,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from nsysprof.api.request_fields import Source, make_request, takes_fields_of
-from nsysprof.app.bundle import BundleRequest
-from nsysprof.app.compare import CompareRequest
-from nsysprof.app.export import ExportRequest
 from nsysprof.app.inputs.grid import Grid
-from nsysprof.app.measuring.bench import BenchRequest
 from nsysprof.app.progress import SILENT, Progress
+from nsysprof.app.requests.attention import BenchRequest, TuneRequest
+from nsysprof.app.requests.reading import BundleRequest, CompareRequest, ExportRequest
 from nsysprof.app.trace_analysis.analyze_request import AnalyzeRequest
-from nsysprof.app.tune import TuneRequest
 
 if TYPE_CHECKING:
     from nsysprof.app.bundle import BundleResult

@@ -8,15 +8,14 @@ import zipfile
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from nsysprof.analysis.kernel_names.categories import categorize
 from nsysprof.app.bundle_content.build_bundle import BuildRequest, Built, build
 from nsysprof.app.bundle_content.bundle_ranks import find_rank_traces
-from nsysprof.app.inputs import options
-from nsysprof.app.inputs.option import MEGABYTES, Option
 from nsysprof.app.inputs.refuse_url import refuse_url
 from nsysprof.app.progress import SILENT, Progress, Say
+from nsysprof.app.requests.reading import BundleRequest
 from nsysprof.bundle.check import Searched, check_bundle, shared_texts
 from nsysprof.bundle.name_tokens import NameTokens
 from nsysprof.bundle.source import read_ranks, read_source, refuse_bundle
@@ -29,9 +28,6 @@ from nsysprof.report.formats.markdown import render_markdown
 from nsysprof.report.pages.bundle import Shared, bundle_report
 from nsysprof.trace.inputs.bundle_format import CONTENTS, SUFFIX, plain_title
 from nsysprof.trace.inputs.resolve_input import REPORTS
-
-# The smallest --max-size (MB).
-_LEAST_MB = 0.001
 
 
 def bundle(request: BundleRequest, progress: Progress = SILENT) -> BundleResult:
@@ -157,46 +153,6 @@ def _check_target(target: Path, *, force: bool) -> None:
             )
     if not target.resolve().parent.is_dir():
         raise output_error(target, FileNotFoundError(2, "its folder does not exist"))
-
-
-@dataclass(frozen=True)
-class BundleRequest:
-    """What to share, and how much of it.
-
-    out: the archive; None for NAME.zip in the current folder.
-    ranges: patterns of range names; if there are any, only what belongs to these ranges is shared.
-    max_bytes: the largest size of the archive (bytes).
-    show: whether to make everything and write nothing.
-    """
-
-    source: Annotated[
-        Path,
-        Option(
-            "A capture, bench or tune folder, or any trace that analyze reads.",
-            metavar="INPUT",
-            is_argument=True,
-            shows_default=False,
-        ),
-    ]
-    out: Annotated[Path | None, options.out_option("The archive. Default: NAME.zip in this folder.")] = None
-    force: options.Force = False
-    keep_names: Annotated[bool, Option("Keep the names of your ranges, kernels and backends.", ("--keep-names",))] = (
-        False
-    )
-    ranges: Annotated[
-        tuple[str, ...],
-        options.repeated_option(
-            "Share only what belongs to ranges with this name (* and ? are wildcards). May be repeated.",
-            "--range",
-            metavar="NAME",
-        ),
-    ] = ()
-    max_bytes: Annotated[
-        int,
-        Option("Largest size of the archive in MB (a million bytes).", ("--max-size",), min=_LEAST_MB, form=MEGABYTES),
-    ] = 25_000_000
-    show: Annotated[bool, Option("Print what would be shared, and write nothing.", ("--show",), options.OUTPUT)] = False
-    nsys: options.Nsys = None
 
 
 @dataclass(frozen=True)

@@ -6,16 +6,14 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated
 
 from nsysprof.analysis.comparison.compare import compare_inputs, measured_in_turn
 from nsysprof.analysis.comparison.compare_latency import Settings
 from nsysprof.analysis.comparison.gate.gate import GateRule, margin_of, parse_gate
 from nsysprof.analysis.sampling.significance import ALPHA
-from nsysprof.app.inputs import options
 from nsysprof.app.inputs.compare_inputs import case_names, find_inputs, read_input
-from nsysprof.app.inputs.option import Option
 from nsysprof.app.progress import SILENT, Progress, Say
+from nsysprof.app.requests.reading import CompareRequest
 from nsysprof.app.trace_analysis.analyze_snapshot import (
     CompareSnapshotsRequest,
     CompareSnapshotsResult,
@@ -146,51 +144,6 @@ def _write(found: VersionComparison, request: CompareRequest, folder: Path | Non
         write_whole(path, text.encode("utf-8", "replace"))
     if folder is not None:
         write_compare(found, folder, figures=request.figures)
-
-
-@dataclass(frozen=True)
-class CompareRequest:
-    """Two sides to compare, and how.
-
-    fail_on: the rules of a gate, such as slower:3%,launches:+1; empty for no gate.
-    margin_pct: the smallest difference in latency that matters (percent); None for the limit in `fail_on`, else 3.
-    floor_pct: the noise floor of the machine (percent); None to estimate it from the inputs.
-    ignore_conditions: whether to compare sides that were measured under different conditions too.
-    launched_only: whether to leave out what ranges adopted or captured.
-    out: a folder for report, tables and figure.
-    force: whether to replace an older comparison in that folder.
-    markdown, junit: more files to write.
-    """
-
-    baseline: tuple[Path, ...] = ()
-    candidate: tuple[Path, ...] = ()
-    fail_on: options.FailOn = ""
-    margin_pct: options.Margin = None
-    floor_pct: Annotated[
-        float | None,
-        Option(
-            "The machine's noise floor in percent, from bench --self-check. Default: estimated from the inputs.",
-            ("--floor",),
-            options.VERDICT,
-        ),
-    ] = None
-    ignore_conditions: Annotated[
-        bool,
-        Option(
-            "Compare even sides that were measured under different conditions, with a warning.",
-            ("--ignore-conditions",),
-            options.VERDICT,
-        ),
-    ] = False
-    launched_only: options.Attribution = False
-    nsys: options.Nsys = None
-    out: Annotated[Path | None, options.out_option("Folder for report, tables and figure.")] = None
-    force: options.Force = False
-    markdown: Annotated[
-        Path | None, Option("Write the report for a pull request to this file.", panel=options.OUTPUT)
-    ] = None
-    junit: Annotated[Path | None, Option("Write JUnit XML to this file.", panel=options.OUTPUT)] = None
-    figures: options.Figures = True
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
-from nsysprof.app.inputs import options
 from nsysprof.app.progress import SILENT, Progress
+from nsysprof.app.requests.reading import DemoRequest
 from nsysprof.app.trace_analysis.analyze_request import AnalyzeRequest
 from nsysprof.app.trace_analysis.analyze_trace import TraceResult, analyze_one
 from nsysprof.errors import MissingToolError
@@ -36,15 +34,3 @@ def demo_trace() -> Path:
             "This installation of nsysprof lacks the demo's trace.", "Install it again: pip install --force-reinstall."
         )
     return found
-
-
-@dataclass(frozen=True)
-class DemoRequest:
-    """Where to write the demo's analysis, whether to replace an older one, and whether to draw figures."""
-
-    out: Annotated[
-        Path | None,
-        options.out_option("Analysis folder. Default: nsysprof-demo, where an older demo is replaced."),
-    ] = None
-    force: options.Force = False
-    figures: options.Figures = True

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Any
 
-from nsysprof.app.inputs.grid import Backends, Batches, Causals, Dtypes, HeadDims, Heads, KvHeads, Seqs
 from nsysprof.app.inputs.machine import default_dtype, require_torch, settle_device
-from nsysprof.app.inputs.option import NAMES, SIZES, Option
-from nsysprof.app.inputs.options import GRID, CaseTimeout, Device
+from nsysprof.app.requests.attention import ExplainRequest
 from nsysprof.attention.attention_call import AttentionCall, expand_backends, expand_calls
 from nsysprof.attention.eligibility import EligibilityAnswer, EligibilityQuestion
 from nsysprof.capture.eligibility import Answers, run_probe
@@ -72,39 +70,6 @@ def _failure(found: Answers) -> NsysprofError | None:
         f"Asking torch about {names}: {lost[0].reason.rstrip('.')}.",
         "The other answers are valid; --case-timeout gives more time.",
     )
-
-
-@dataclass(frozen=True)
-class ExplainRequest:
-    """The backends and shapes to ask about.
-
-    backends: names, or `all`.
-    kv_seqs, kv_heads: empty for the same values as for q.
-    dtypes: empty for the dtype that suits the device.
-    causals: empty for a causal mask, unless there is another mask.
-    case_timeout_s: the time after which a backend that does not answer is given up (s).
-    """
-
-    backends: Backends = ("all",)
-    seqs: Seqs = (1024,)
-    kv_seqs: Annotated[
-        tuple[int, ...],
-        Option("Sequence lengths of k and v. Default: the lengths of q.", ("--kv-seq",), GRID, form=SIZES),
-    ] = ()
-    batches: Batches = (1,)
-    heads: Heads = (8,)
-    kv_heads: KvHeads = ()
-    head_dims: HeadDims = (64,)
-    dtypes: Dtypes = ()
-    causals: Causals = ()
-    mask: Annotated[
-        Literal["none", "bool", "float", "learned"],
-        Option("The type of an attn_mask, which replaces the causal mask. A learned one needs a gradient.", panel=GRID),
-    ] = "none"
-    dropout: Annotated[float, Option("Dropout probability, less than 1.", panel=GRID, min=0, max=1)] = 0.0
-    passes: Annotated[tuple[str, ...], Option("Passes: fwd, bwd.", ("--pass",), GRID, form=NAMES)] = ("fwd",)
-    device: Device = "auto"
-    case_timeout_s: CaseTimeout = 120.0
 
 
 @dataclass(frozen=True)

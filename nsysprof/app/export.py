@@ -8,12 +8,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from nsysprof.app.inputs import options
-from nsysprof.app.inputs.option import Option
 from nsysprof.app.inputs.refuse_url import refuse_url
 from nsysprof.app.progress import SILENT, Progress, Say
+from nsysprof.app.requests.reading import ExportRequest
 from nsysprof.app.trace_analysis.analyze_trace import resolve
 from nsysprof.errors import OutputError, UsageError
 from nsysprof.files.folder_lock import claim_file
@@ -111,24 +110,6 @@ def _check_targets(targets: dict[str, Path], source: Path, *, force: bool) -> No
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise OutputError(f"{path.parent} cannot be made: {error.strerror}.", "Choose another path.") from error
-
-
-@dataclass(frozen=True)
-class ExportRequest:
-    """A trace and where to write it: a file for Perfetto, a file for Chrome, a folder for Parquet."""
-
-    source: Annotated[
-        Path, Option("Any input that analyze accepts.", metavar="INPUT", is_argument=True, shows_default=False)
-    ]
-    perfetto: Annotated[
-        Path | None, Option("Perfetto's protobuf, for ui.perfetto.dev: OUT.pftrace.", metavar="FILE")
-    ] = None
-    chrome: Annotated[
-        Path | None, Option("Chrome's JSON as Kineto writes it: OUT.json or OUT.json.gz.", metavar="FILE")
-    ] = None
-    parquet: Annotated[Path | None, Option("A folder with one Parquet file for each table.", metavar="FOLDER")] = None
-    nsys: options.Nsys = None
-    force: options.Force = False
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated
 
-from nsysprof.app.inputs.option import Option
 from nsysprof.app.inputs.refuse_url import refuse_url
 from nsysprof.app.progress import SILENT, Progress
 from nsysprof.app.read_history import is_results_database, read_history
+from nsysprof.app.requests.reading import HistoryRequest
 from nsysprof.errors import TraceError, UsageError
 from nsysprof.results.latency_history import CaseHistory
 
@@ -31,16 +29,6 @@ def history(request: HistoryRequest, progress: Progress = SILENT) -> HistoryResu
         known = ", ".join(case.name for case in cases[:5])
         raise UsageError(f"No case has {request.case!r} in its name.", f"There are {len(cases)}: {known}.")
     return HistoryResult(request.database.name, chosen)
-
-
-@dataclass(frozen=True)
-class HistoryRequest:
-    """A results database, and a text that the names of the wanted cases contain; empty for all cases."""
-
-    database: Annotated[
-        Path, Option("A database that bench --db and tune --db write to.", is_argument=True, shows_default=False)
-    ]
-    case: Annotated[str, Option("Show only cases whose names contain this text.")] = ""
 
 
 @dataclass(frozen=True)

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
 from nsysprof.analysis.attention_tuning.choose_shapes import cells_by_share
 from nsysprof.analysis.sampling.bench import BenchResults
 from nsysprof.analysis.sampling.replayed_calls import use_replays
 from nsysprof.analysis.sampling.tune import cells_to_confirm, cells_to_measure, replace_by_again
-from nsysprof.app.inputs import options
 from nsysprof.app.inputs.grid import Grid
 from nsysprof.app.inputs.machine import default_dtype, require_torch, settle_device
-from nsysprof.app.inputs.option import Option
 from nsysprof.app.inputs.request_limits import LEAST_TUNING_BLOCKS
 from nsysprof.app.inputs.shared_values import shared_values
 from nsysprof.app.measuring.bench import dated_bench_folder, draw_seed, nothing_measured, summarize
 from nsysprof.app.progress import SILENT, Progress
+from nsysprof.app.requests.attention import TuneRequest
 from nsysprof.app.results_database import append_results, check_database
 from nsysprof.app.tuning.from_program import ProgramShapes, cases_of, read_program_shapes
 from nsysprof.app.tuning.write_tuning import Tuning, write_tuning
@@ -38,7 +37,6 @@ SEARCHES = ("grid", "axes")
 _SAMPLE_SECONDS = 0.5
 # The share of the budget after which the search ends, so that winners can be measured again.
 _SEARCH_SHARE = 0.75
-_SEARCH = "Search"
 _ON_GPU = ("auto", "math", "flash", "efficient", "cudnn")
 _ON_CPU = ("auto", "math", "flash")
 
@@ -206,59 +204,6 @@ def _search(
             return finished
     finally:
         remove_work(folder)
-
-
-@dataclass(frozen=True)
-class TuneRequest:
-    """What to search and how.
-
-    grid: without backends, those that suit the device.
-    source: a capture, trace or analysis of a program, whose shapes are tuned instead of the grid's; None for the grid.
-    search: grid for every combination; axes for one dimension at a time, from the first value of each.
-    blocks: how many blocks of samples the best backends of a shape get.
-    out: the folder; None for traces/tune-DATE-TIME.
-    resume: whether to continue the tuning in `out`.
-    gpu_hour_price: the price of an hour of the GPU; None leaves out prices.
-    command: the command line that the user typed, which the report repeats.
-    """
-
-    source: Annotated[
-        Path | None,
-        Option(
-            "Tune the shapes of a program instead of a grid: give a capture with --attention, or its analysis.",
-            ("--from",),
-            _SEARCH,
-        ),
-    ] = None
-    grid: Grid = field(default_factory=lambda: Grid(backends=(), seqs=(128, 256, 512, 1024, 2048)))
-    search: Annotated[
-        Literal["grid", "axes"],
-        Option(
-            "grid: every combination; axes: one dimension at a time, from the first value of each list.", panel=_SEARCH
-        ),
-    ] = "grid"
-    budget_s: options.Budget = 600.0
-    blocks: Annotated[
-        int,
-        Option("Number of blocks of samples for the best backends of a shape.", panel=_SEARCH, min=LEAST_TUNING_BLOCKS),
-    ] = 12
-    samples: options.Samples = 10
-    warmup_seconds: options.WarmupSeconds = 0.5
-    seed: options.Seed = None
-    flush: options.Flush = True
-    check: options.Check = True
-    device: options.Device = "auto"
-    case_timeout_s: options.CaseTimeout = 120.0
-    out: Annotated[Path | None, options.out_option("Folder. Default: traces/tune-DATE-TIME.")] = None
-    force: options.Force = False
-    resume: options.Resume = False
-    gpu_hour_price: Annotated[
-        float | None,
-        Option("Price of one GPU hour, to add what a million calls cost.", panel=options.OUTPUT, min=0),
-    ] = None
-    db: options.Database = None
-    figures: options.Figures = True
-    command: str = "nsysprof.tune(...)"
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
-from nsysprof.app.inputs import options
-from nsysprof.app.inputs.option import PATHS, Option
 from nsysprof.app.progress import SILENT, Progress
+from nsysprof.app.requests.reading import ViewRequest
 from nsysprof.app.viewing.loopback_server import LoopbackServer
 from nsysprof.app.viewing.view_inputs import ViewInput, list_inputs
 from nsysprof.app.viewing.view_pages import ViewPages
@@ -35,29 +33,6 @@ def open_view(request: ViewRequest, progress: Progress = SILENT) -> Iterator[Vie
                 yield View(server, inputs)
         finally:
             pages.jobs.close()
-
-
-@dataclass(frozen=True)
-class ViewRequest:
-    """What to view, and at which port of the loopback address.
-
-    sources: traces, captures, result folders, or folders of these.
-    port: 0 for any free port.
-    """
-
-    sources: Annotated[
-        tuple[Path, ...],
-        Option(
-            "Traces, captures, benches, result folders and databases, or folders of them.",
-            metavar="TRACE...",
-            form=PATHS,
-            is_argument=True,
-            shows_default=False,
-        ),
-    ]
-    port: Annotated[int, Option("The port on 127.0.0.1. Default: any free port.", min=0, max=65535)] = 0
-    nsys: options.Nsys = None
-    figures: options.Figures = True
 
 
 @dataclass(frozen=True)

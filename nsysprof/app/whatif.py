@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import tempfile
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
 
 from nsysprof.analysis.attribution.range_names import name_families
 from nsysprof.analysis.findings.what_if import ask
 from nsysprof.analysis.overview.summarize import why_not_explained
 from nsysprof.analysis.overview.trace_overview import attribute
-from nsysprof.app.inputs import options
-from nsysprof.app.inputs.option import Option, TypedForm
 from nsysprof.app.progress import SILENT, Progress
+from nsysprof.app.requests.reading import MOST_FACTOR, Change, WhatIfRequest
 from nsysprof.app.trace_analysis.analyze_ranks import is_many
 from nsysprof.app.trace_analysis.analyze_trace import resolve
 from nsysprof.attention.policy_file import read_policy
@@ -28,19 +25,6 @@ from nsysprof.trace.inputs.resolve_input import identity_of
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_tables
 
-
-class Change(StrEnum):
-    """A change that applies wherever it can. Each would fix one kind of finding."""
-
-    PIN_COPIES = "pin-copies"
-    NO_ALLOC = "no-alloc"
-    NO_HOST_WORK = "no-host-work"
-    GRAPH_LAUNCHES = "graph-launches"
-    FUSE_ATTENTION = "fuse-attention"
-    FUSE_OPTIMIZER = "fuse-optimizer"
-    NO_STREAM_WAITS = "no-stream-waits"
-
-
 # The code of the finding that each change would fix.
 _FIXED = {
     Change.PIN_COPIES: "pageable-copy", Change.NO_ALLOC: "alloc-in-loop", Change.NO_HOST_WORK: "host-bound",
@@ -48,8 +32,6 @@ _FIXED = {
     Change.FUSE_OPTIMIZER: "unfused-optimizer", Change.NO_STREAM_WAITS: "stream-dependency",
 }  # fmt: skip
 _EVERYWHERE = "all"
-# The largest factor for a time.
-MOST_FACTOR = 1000
 
 
 def what_if(request: WhatIfRequest, progress: Progress = SILENT) -> WhatIfResult:
@@ -148,93 +130,6 @@ def _of_ranges(names: list[str], text: str, factor: float) -> WhatIfQuestion:
     if not chosen:
         raise UsageError(f"No range has {text!r} in its name.", "See ranges.csv for names.")
     return WhatIfQuestion(f"--launched-in {text}={factor:g}", "", range_factors=chosen)
-
-
-def factors_like(example: str) -> TypedForm:
-    """Return how texts with factors are typed, such as softmax=0.5."""
-
-    def read(texts: list[str] | None, flag: str) -> tuple[tuple[str, float], ...]:
-        return tuple(_read_factor(text, flag, example) for text in texts or ())
-
-    return TypedForm(list[str] | None, read, lambda pairs: [f"{text}={factor:g}" for text, factor in pairs] or None)
-
-
-def _read_factor(text: str, flag: str, example: str) -> tuple[str, float]:
-    name, _, factor = text.rpartition("=")
-    try:
-        value = float(factor)
-    except ValueError:
-        value = -1.0
-    if not name or not 0 <= value <= MOST_FACTOR:
-        raise UsageError(f"{flag} {text!r} is not a text with a factor.", f"Write for example {flag} {example}.")
-    return name, value
-
-
-_CHANGES = "Changes"
-
-
-@dataclass(frozen=True)
-class WhatIfRequest:
-    """A trace and what to change in it.
-
-    no_sync: ranges in which to remove waits for the GPU; "all" for everywhere.
-    kernels: texts in names of kernels, and the factors for their times.
-    ranges: texts in names of ranges, and the factors for the times of what they launch.
-    policy: a policy.json of tune; attention runs on the backends that it measured to be faster.
-    like_peers: a rank of a job that is to behave like the typical other one. The source is then a folder of ranks.
-    """
-
-    source: Annotated[Path, Option("A trace or capture, or a folder of ranks.", metavar="TRACE", is_argument=True)]
-    pin_copies: Annotated[bool, Option("Copy from pinned memory and asynchronously.", ("--pin-copies",), _CHANGES)] = (
-        False
-    )
-    no_sync: Annotated[
-        tuple[str, ...],
-        options.repeated_option(
-            "Remove waits for the GPU in a range; all: everywhere.", "--no-sync", panel=_CHANGES, metavar="RANGE"
-        ),
-    ] = ()
-    no_alloc: Annotated[bool, Option("Allocate no memory in the loop.", ("--no-alloc",), _CHANGES)] = False
-    no_host_work: Annotated[bool, Option("Remove host work of 200 us and more.", ("--no-host-work",), _CHANGES)] = False
-    graph_launches: Annotated[
-        bool, Option("Launch as cheaply as in a CUDA graph.", ("--graph-launches",), _CHANGES)
-    ] = False
-    fuse_attention: Annotated[bool, Option("Run attention as fused kernels.", ("--fuse-attention",), _CHANGES)] = False
-    fuse_optimizer: Annotated[bool, Option("Run the optimizer as one kernel.", ("--fuse-optimizer",), _CHANGES)] = False
-    no_stream_waits: Annotated[
-        bool, Option("Let no stream wait for another one.", ("--no-stream-waits",), _CHANGES)
-    ] = False
-    kernels: Annotated[
-        tuple[tuple[str, float], ...],
-        Option(
-            "Kernels whose names contain TEXT take FACTOR times as long.",
-            ("--kernel",),
-            _CHANGES,
-            "TEXT=FACTOR",
-            form=factors_like("softmax=0.5"),
-        ),
-    ] = ()
-    ranges: Annotated[
-        tuple[tuple[str, float], ...],
-        Option(
-            "Work launched in ranges whose names contain TEXT takes FACTOR times as long.",
-            ("--launched-in",),
-            _CHANGES,
-            "TEXT=FACTOR",
-            form=factors_like("attention::=0.5"),
-        ),
-    ] = ()
-    policy: options.Policy = None
-    like_peers: Annotated[
-        int | None,
-        Option("Let this rank of a job behave like the others.", panel=_CHANGES, metavar="RANK", min=0),
-    ] = None
-    nsys: options.Nsys = None
-
-    @property
-    def changes(self) -> tuple[Change, ...]:
-        """Return the changes that apply wherever they can."""
-        return tuple(change for change in Change if getattr(self, change.replace("-", "_")))
 
 
 @dataclass(frozen=True)

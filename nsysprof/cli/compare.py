@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nsysprof.app.compare import CompareRequest
 from nsysprof.app.inputs.option import Option
+from nsysprof.app.requests.reading import CompareRequest
 from nsysprof.cli import options
 from nsysprof.cli.terminal.console import GATE_EXIT_CODES, print_json, say_missing_figures
 from nsysprof.errors import UsageError

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nsysprof.app.demo import DemoRequest
 from nsysprof.app.inputs.option import Option
+from nsysprof.app.requests.reading import DemoRequest
 from nsysprof.cli import options
 from nsysprof.cli.terminal.console import print_json, say_missing_figures
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from nsysprof.app.explain import ExplainRequest
+from nsysprof.app.requests.attention import ExplainRequest
 from nsysprof.cli import options
 from nsysprof.cli.terminal.console import print_json
 from nsysprof.files.json_file import json_value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nsysprof.app.history import HistoryRequest
+from nsysprof.app.requests.reading import HistoryRequest
 from nsysprof.cli import options
 from nsysprof.cli.terminal.console import print_json
 from nsysprof.files.json_file import json_value

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from nsysprof.app.tune import TuneRequest
+from nsysprof.app.requests.attention import TuneRequest
 from nsysprof.cli import options
 from nsysprof.cli.measuring.measurement import run_measurement
 from nsysprof.cli.request_options import is_given

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nsysprof.app.inputs.option import Option
-from nsysprof.app.view import ViewRequest
+from nsysprof.app.requests.reading import ViewRequest
 from nsysprof.cli import options
 from nsysprof.cli.terminal.console import print_json, say_missing_figures
 

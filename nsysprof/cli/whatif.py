@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nsysprof.app.whatif import WhatIfRequest
+from nsysprof.app.requests.reading import WhatIfRequest
 from nsysprof.cli import options
 from nsysprof.cli.terminal.console import print_json
 

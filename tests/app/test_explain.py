@@ -1,6 +1,7 @@
 import pytest
 
-from nsysprof.app.explain import ExplainRequest, explain
+from nsysprof.app.explain import explain
+from nsysprof.app.requests.attention import ExplainRequest
 from nsysprof.errors import UsageError
 
 

@@ -1,6 +1,7 @@
 import pytest
 
-from nsysprof.app.tune import TuneRequest, plan_tuning
+from nsysprof.app.requests.attention import TuneRequest
+from nsysprof.app.tune import plan_tuning
 from nsysprof.errors import UsageError
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from nsysprof.app.whatif import WhatIfRequest, what_if
+from nsysprof.app.requests.reading import WhatIfRequest
+from nsysprof.app.whatif import what_if
 from nsysprof.errors import UsageError
 from tests.analysis.programs import Program
 from tests.conftest import REPOSITORY

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from nsysprof.app.bundle import BundleRequest, bundle
-from nsysprof.app.export import ExportRequest, export
+from nsysprof.app.bundle import bundle
+from nsysprof.app.export import export
+from nsysprof.app.requests.reading import BundleRequest, ExportRequest
 from nsysprof.errors import OutputError
 from nsysprof.files.folder_kinds import EXPORT
 from nsysprof.files.folder_lock import claim_file

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from nsysprof.app.analyze import AnalyzeRequest, analyze
-from nsysprof.app.bundle import BundleRequest, bundle
-from nsysprof.app.compare import CompareRequest, compare
-from nsysprof.app.export import ExportRequest, export
-from nsysprof.app.whatif import WhatIfRequest, what_if
+from nsysprof.app.bundle import bundle
+from nsysprof.app.compare import compare
+from nsysprof.app.export import export
+from nsysprof.app.requests.reading import BundleRequest, CompareRequest, ExportRequest, WhatIfRequest
+from nsysprof.app.whatif import what_if
 from nsysprof.errors import TraceError
 from nsysprof.files.folder_state import STATE
 from tests.builders.build_trace import TraceBuilder

@@ -11,8 +11,9 @@ from nsysprof.app.agents.bounded_answers import bound, page
 from nsysprof.app.agents.compared import overview_answer, part_answer
 from nsysprof.app.agents.listed_traces import ListedTrace, TraceKind, list_traces
 from nsysprof.app.agents.named_range import instances_of_range, kernels_of_range
-from nsysprof.app.compare import CompareRequest, compare
-from nsysprof.app.whatif import WhatIfRequest, what_if
+from nsysprof.app.compare import compare
+from nsysprof.app.requests.reading import CompareRequest, WhatIfRequest
+from nsysprof.app.whatif import what_if
 from nsysprof.errors import UsageError
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ class TraceTools:
         be faster. like_peers: of a folder of ranks, a rank that is to be like the typical other one, with no other
         change; trace is then that folder, "." for the whole one.
         """
-        from nsysprof.app.whatif import Change
+        from nsysprof.app.requests.reading import Change
 
         names = [change.removeprefix("--") for change in changes or ()]
         unknown = [name for name in names if name not in list(Change)]

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import random
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
 from nsysprof.analysis.sampling import latency, significance
 from nsysprof.analysis.sampling.bench import BenchResults, SelfCheck, check_self, summarize_bench
 from nsysprof.analysis.sampling.tune import NOT_RUN
-from nsysprof.app.inputs import options
-from nsysprof.app.inputs.grid import Grid
 from nsysprof.app.inputs.machine import default_dtype, require_torch, settle_device
-from nsysprof.app.inputs.option import Option
 from nsysprof.app.inputs.shared_values import shared_values
 from nsysprof.app.progress import SILENT, Progress
+from nsysprof.app.requests.attention import BenchRequest
 from nsysprof.app.results_database import append_results, check_database
 from nsysprof.attention.shape import CONVENTION
 from nsysprof.capture.folder import remove_work
@@ -190,65 +188,6 @@ def nothing_measured(results: BenchResults, folder: Path) -> NsysprofError | Non
         f"None of {len(results.table)} cases could be measured. {reasons[0]}",
         f"The reason for each case is in {folder / 'results.csv'}.",
     )
-
-
-@dataclass(frozen=True)
-class BenchRequest:
-    """What to measure and how. Numbers are as in BenchPlan.
-
-    seed: None for a random one.
-    sustained: whether the GPU is loaded before each block until its clock has settled.
-    locked_clock_mhz: the SM clock at which the GPU is locked during the measurement (MHz); None does not lock it.
-    out: the folder; None for traces/bench-DATE-TIME.
-    db: a SQLite database to which the results are appended.
-    command: the command line that the user typed, which the report repeats.
-    """
-
-    grid: Grid = field(default_factory=Grid)
-    processes: options.Processes = 3
-    rounds: Annotated[int, Option("How often each process measures every case.", panel=options.MEASUREMENT, min=1)] = 5
-    samples: options.Samples = 10
-    sample_seconds: options.SampleSeconds = 1.0
-    warmup_seconds: options.WarmupSeconds = 1.0
-    seed: options.Seed = None
-    sustained: Annotated[
-        bool,
-        Option("Load the GPU before each block until its clock has settled.", ("--sustained",), options.MEASUREMENT),
-    ] = False
-    locked_clock_mhz: Annotated[
-        int | None,
-        Option(
-            "Lock the SM clock at this frequency while measuring (needs root). It is released afterwards in any case.",
-            ("--lock-clocks",),
-            options.MEASUREMENT,
-            "MHZ",
-            min=1,
-        ),
-    ] = None
-    flush: options.Flush = True
-    graph: Annotated[
-        Literal["auto", "always", "never"],
-        Option(
-            "Also time CUDA graphs. auto: only the first block of a case in each process.", panel=options.MEASUREMENT
-        ),
-    ] = "auto"
-    check: options.Check = True
-    device: options.Device = "auto"
-    case_timeout_s: options.CaseTimeout = 300.0
-    self_check: Annotated[
-        bool,
-        Option(
-            "Measure each case against itself, to find this machine's noise.", ("--self-check",), options.MEASUREMENT
-        ),
-    ] = False
-    copies: Annotated[
-        int, Option("With --self-check: how often each case is measured.", panel=options.MEASUREMENT, min=2)
-    ] = 2
-    out: Annotated[Path | None, options.out_option("Folder. Default: traces/bench-DATE-TIME.")] = None
-    force: options.Force = False
-    db: options.Database = None
-    figures: options.Figures = True
-    command: str = "nsysprof.bench(...)"
 
 
 @dataclass(frozen=True)

@@ -22,10 +22,11 @@ from nsysprof.analysis.comparison.compare_programs import (
     summarize_side,
 )
 from nsysprof.analysis.comparison.gate.gate import GateRule, judge, margin_of, refuse_traced
-from nsysprof.app.compare import CompareRequest, parse_rules
+from nsysprof.app.compare import parse_rules
 from nsysprof.app.measuring.bench import dated_bench_folder
 from nsysprof.app.measuring.program_timing import ProgramBenchRequest, ProgramSide
 from nsysprof.app.progress import SILENT, Progress
+from nsysprof.app.requests.reading import CompareRequest
 from nsysprof.capture.folder import prepare_folder, remove_work
 from nsysprof.capture.user_program.time_program import TimedProgram, run_timed
 from nsysprof.errors import CaptureFailedError, InterruptedCaptureError, NsysprofError, UsageError

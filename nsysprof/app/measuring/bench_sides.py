@@ -2,84 +2,31 @@
 
 from __future__ import annotations
 
-import re
 import secrets
-import shlex
-import shutil
-import subprocess
-import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated
 
 from nsysprof.analysis.comparison.compare_turns import EARLY_ALPHA
 from nsysprof.analysis.comparison.gate.gate import refuse_traced
-from nsysprof.app.compare import CompareRequest, compare, look_early, parse_rules
-from nsysprof.app.inputs import options
-from nsysprof.app.inputs.option import TypedForm
-from nsysprof.app.measuring.bench import BenchRequest, dated_bench_folder, hold_clock, plan_bench, report_of, summarize
+from nsysprof.app.compare import compare, look_early, parse_rules
+from nsysprof.app.measuring.bench import dated_bench_folder, hold_clock, plan_bench, report_of, summarize
 from nsysprof.app.progress import SILENT, Progress
+from nsysprof.app.requests.attention import BenchRequest, SidesRequest
+from nsysprof.app.requests.reading import CompareRequest
 from nsysprof.capture.folder import remove_work
-from nsysprof.capture.measured_process import HERE, Setting
 from nsysprof.capture.sampling.bench import MOST_TURNS, prepare_bench_folder, run_in_turn
 from nsysprof.capture.sampling.bench_run import BenchRun, new_run
 from nsysprof.errors import InterruptedCaptureError, NsysprofError, UsageError
 from nsysprof.files.folder_kinds import SIDES
 from nsysprof.files.result_folder import claim_folder
-from nsysprof.files.written_by import VERSION
 from nsysprof.report.pages.bench import write_bench
 from nsysprof.report.pages.compare import write_compare
 from nsysprof.results.checks import Outcome
 from nsysprof.results.comparison import LatencyVerdict, VersionComparison
 
 BASELINE, CANDIDATE = "baseline", "candidate"
-_ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
-_ASK_SECONDS = 60.0
-
-
-def parse_side(text: str) -> Setting:
-    """Return the side that `text` describes: settings NAME=VALUE and at most one Python, as in a command of `env`.
-
-    An empty text is this Python in this environment. Raises UsageError for anything else.
-    """
-    try:
-        words = shlex.split(text)
-    except ValueError as error:
-        raise UsageError(f"'{text}' is not a valid side: {error}.", "Close the quotation.") from error
-    found = [_ASSIGNMENT.fullmatch(word) for word in words]
-    variables = tuple((match[1], match[2]) for match in found if match is not None)
-    rest = [word for word, match in zip(words, found, strict=True) if match is None]
-    if len(rest) > 1:
-        raise UsageError(
-            f"'{text}' is not a valid side: '{rest[0]}' and '{rest[1]}' are not settings.",
-            "Give settings NAME=VALUE and at most one Python, such as A=1 /envs/mine/bin/python.",
-        )
-    return Setting(_find_python(rest[0]) if rest else sys.executable, variables)
-
-
-def _find_python(name: str) -> str:
-    """Return the path of a Python in which this version of nsysprof is installed. Raises UsageError for any other."""
-    python = shutil.which(name)
-    if python is None:
-        raise UsageError(f"'{name}' is not a program.", "Give settings NAME=VALUE, or the path of a Python.")
-    ask = "import nsysprof, torch; print(nsysprof.__version__)"
-    try:
-        done = subprocess.run(
-            [python, "-c", ask], capture_output=True, text=True, errors="replace", timeout=_ASK_SECONDS, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise UsageError(f"{name} cannot be run as a Python: {error}.", "Give the path of a Python.") from error
-    if done.returncode != 0:
-        last = (done.stderr.strip().splitlines() or ["no message"])[-1][:200]
-        raise UsageError(f"{name} lacks nsysprof or torch: {last}", f"Install nsysprof {VERSION} and torch there.")
-    if done.stdout.strip() != VERSION:
-        raise UsageError(
-            f"{name} has nsysprof {done.stdout.strip()[:40]}, and this is {VERSION}.",
-            f"Install nsysprof {VERSION} there: both sides must be measured in the same way.",
-        )
-    return python
 
 
 def bench_sides(request: SidesRequest, progress: Progress = SILENT) -> SidesResult:
@@ -151,26 +98,6 @@ def _check(request: SidesRequest) -> None:
     sides = (Path(BASELINE),), (Path(CANDIDATE),)
     rules = parse_rules(CompareRequest(*sides, request.fail_on, margin_pct=request.margin_pct))
     refuse_traced(rules)
-
-
-_SIDE = TypedForm(str, lambda text, _: parse_side(text), lambda _: "")
-
-
-@dataclass(frozen=True)
-class SidesRequest:
-    """Two sides to measure in turn.
-
-    bench: the grid and how to measure it; `processes` is the number of turns.
-    until_decided: whether to take as many turns as decide every case (3 to 24) instead of `processes`.
-    fail_on, margin_pct: as in CompareRequest.
-    """
-
-    bench: BenchRequest = field(default_factory=BenchRequest)
-    baseline: Annotated[Setting, replace(options.BASELINE, form=_SIDE)] = HERE
-    candidate: Annotated[Setting, replace(options.CANDIDATE, form=_SIDE)] = HERE
-    fail_on: options.FailOn = ""
-    margin_pct: options.Margin = None
-    until_decided: bool = False
 
 
 @dataclass(frozen=True)

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import pandas as pd
 
 from nsysprof.analysis.overview.recording_cost import cost_of
 from nsysprof.analysis.sampling.latency import noise_notes
-from nsysprof.app.inputs import options
-from nsysprof.app.inputs.grid import Grid
 from nsysprof.app.inputs.machine import default_dtype, require_torch, settle_device
-from nsysprof.app.inputs.option import NAMES, Option
 from nsysprof.app.inputs.shared_values import shared_values
 from nsysprof.app.progress import SILENT, Progress
+from nsysprof.app.requests.attention import CaptureRequest
 from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
 from nsysprof.app.trace_analysis.capture_record import read_record, read_results
 from nsysprof.app.trace_analysis.check_trace import check_grid
@@ -48,54 +46,6 @@ from nsysprof.results.column_registry.csv_table import render_csv, to_records
 from nsysprof.trace.inputs.resolve_input import own_trace
 
 _COUNTED = "ncu"
-
-
-@dataclass(frozen=True)
-class CaptureRequest:
-    """What to measure and how."""
-
-    grid: Grid = field(default_factory=Grid)
-    # With ncu, a separate pass counts each case.
-    profilers: options.Profilers = ("auto",)
-    device: options.Device = "auto"
-    # At least ten samples are taken.
-    samples: options.Samples = 50
-    sample_seconds: options.SampleSeconds = 3.0
-    warmup: Annotated[int, Option("Number of warm-up calls of each case.", panel=options.MEASUREMENT, min=0)] = 10
-    traced_calls: Annotated[
-        int, Option("Number of calls inside each case's NVTX range.", panel=options.MEASUREMENT, min=1)
-    ] = 10
-    case_timeout_s: options.CaseTimeout = 300.0
-    check: options.Check = True
-    gpu_metrics: options.GpuMetrics = False
-    gpu_metrics_frequency: options.GpuMetricsFrequency = 10_000
-    metrics: Annotated[
-        tuple[str, ...],
-        Option("Additional metrics for ncu, e.g. smsp__inst_executed.sum.", panel=options.COUNTERS, form=NAMES),
-    ] = ()
-    sections: Annotated[
-        tuple[str, ...],
-        Option("Sections for ncu's own report, e.g. SpeedOfLight.", ("--section",), options.COUNTERS, form=NAMES),
-    ] = ()
-    replay: Annotated[
-        Literal["auto", "kernel", "application"],
-        Option(
-            "How ncu repeats a kernel. auto: kernel, or application where memory is too small.", panel=options.COUNTERS
-        ),
-    ] = "auto"
-    # The first kernels of a call are counted.
-    count_kernels: Annotated[
-        int, Option("Largest number of kernels of a call to count.", panel=options.COUNTERS, min=1)
-    ] = 200
-    nsys: options.Nsys = None
-    ncu: options.Ncu = None
-    out: Annotated[Path | None, options.out_option("Capture folder. Default: traces/DATE-TIME.")] = None
-    force: options.Force = False
-
-    @property
-    def gpu_metrics_hz(self) -> int:
-        """Return the rate at which DRAM traffic is sampled (Hz); 0: not at all."""
-        return self.gpu_metrics_frequency if self.gpu_metrics else 0
 
 
 @dataclass(frozen=True)

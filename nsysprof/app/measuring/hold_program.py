@@ -10,8 +10,8 @@ from pathlib import Path
 
 from nsysprof.app.inputs.request_limits import MOST_KEPT_PARTS
 from nsysprof.app.measuring.capture_program import plan_program_capture
-from nsysprof.app.measuring.program_request import ProgramRequest
-from nsysprof.app.measuring.record import RecordRequest, record_held
+from nsysprof.app.measuring.program_request import ProgramRequest, RecordRequest
+from nsysprof.app.measuring.record import record_held
 from nsysprof.app.measuring.record_windows import record_windows
 from nsysprof.app.progress import SILENT, Progress
 from nsysprof.capture.folder import prepare_folder

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from nsysprof.app.inputs import options
 from nsysprof.app.inputs.option import OR_ZERO, RANKS, Option
+from nsysprof.app.inputs.request_limits import LEAST_SECONDS, LONGEST_RECORDING_S, MOST_WATCHED_S
 
 
 @dataclass(frozen=True)
@@ -121,3 +122,53 @@ class ProgramRequest:
     def gpu_metrics_hz(self) -> int:
         """Return the rate at which counters are sampled (Hz); 0: never."""
         return self.gpu_metrics_frequency if self.gpu_metrics else 0
+
+
+@dataclass(frozen=True)
+class RecordRequest:
+    """Which part of a held program to record.
+
+    folder: the folder of the held program; None for the only one of this user.
+    seconds, steps: how long to record: either of them, or both (then whichever is reached first).
+    step_pattern: a regular expression; each line of the program's output that matches is a step. A group named s, ms,
+        us or ns holds the step's duration.
+    watch_s: how long the steps are watched before and after the recording (s).
+    max_bytes: how much nsys may write while it records; 0: as much as fits.
+    keep_report: whether nsys' own report stays beside the trace.
+    """
+
+    folder: Annotated[
+        Path | None,
+        Option(
+            "The folder of the held program. Default: your only held program.", is_argument=True, shows_default=False
+        ),
+    ] = None
+    seconds: Annotated[
+        float | None,
+        Option("Record for this long.", min=LEAST_SECONDS, max=LONGEST_RECORDING_S, shows_default=False),
+    ] = None
+    steps: Annotated[int | None, Option("Record until this many steps have ended.", min=1, shows_default=False)] = None
+    step_pattern: Annotated[str, options.STEP_PATTERN] = ""
+    watch_s: Annotated[
+        float,
+        Option(
+            "Seconds to watch the steps before and after, for comparison. 0: do not watch.",
+            ("--watch",),
+            min=0,
+            max=MOST_WATCHED_S,
+        ),
+    ] = 5.0
+    max_bytes: Annotated[int, options.MAX_RECORDING] = 0
+    keep_report: Annotated[bool, options.KEEP_REPORT] = True
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """A program and the policy that it runs with.
+
+    stdout_to_stderr: whether to send the program's standard output to standard error.
+    """
+
+    argv: Annotated[tuple[str, ...], options.program_argument("The program to run.")]
+    policy: Annotated[Path, Option("A policy.json of tune: the attention backends that were measured to be faster.")]
+    stdout_to_stderr: bool = False

@@ -6,17 +6,14 @@ import contextlib
 import re
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
 from nsysprof.analysis.overview.recording import inspect_recording
 from nsysprof.analysis.overview.recording_cost import compare_walls, cost_of
 from nsysprof.analysis.sampling.latency import compare_windows, summarize_window
-from nsysprof.app.inputs import options
-from nsysprof.app.inputs.option import Option
-from nsysprof.app.inputs.request_limits import LEAST_SECONDS, LONGEST_RECORDING_S, MOST_WATCHED_S
+from nsysprof.app.inputs.request_limits import LONGEST_RECORDING_S, MOST_WATCHED_S
 from nsysprof.app.measuring.process_traces import split_trace
+from nsysprof.app.measuring.program_request import RecordRequest
 from nsysprof.app.progress import SILENT, Progress
 from nsysprof.app.trace_analysis.join_recording_cost import cost_notes
 from nsysprof.capture.folder import NSYS_REPORT, prepare_folder
@@ -51,44 +48,6 @@ from nsysprof.trace.recorded import read_recorded
 __all__ = ["RecordRequest", "RecordResult", "record", "record_held"]
 
 _NO_STEPS = "the program's steps are unknown"
-
-
-@dataclass(frozen=True)
-class RecordRequest:
-    """Which part of a held program to record.
-
-    folder: the folder of the held program; None for the only one of this user.
-    seconds, steps: how long to record: either of them, or both (then whichever is reached first).
-    step_pattern: a regular expression; each line of the program's output that matches is a step. A group named s, ms,
-        us or ns holds the step's duration.
-    watch_s: how long the steps are watched before and after the recording (s).
-    max_bytes: how much nsys may write while it records; 0: as much as fits.
-    keep_report: whether nsys' own report stays beside the trace.
-    """
-
-    folder: Annotated[
-        Path | None,
-        Option(
-            "The folder of the held program. Default: your only held program.", is_argument=True, shows_default=False
-        ),
-    ] = None
-    seconds: Annotated[
-        float | None,
-        Option("Record for this long.", min=LEAST_SECONDS, max=LONGEST_RECORDING_S, shows_default=False),
-    ] = None
-    steps: Annotated[int | None, Option("Record until this many steps have ended.", min=1, shows_default=False)] = None
-    step_pattern: Annotated[str, options.STEP_PATTERN] = ""
-    watch_s: Annotated[
-        float,
-        Option(
-            "Seconds to watch the steps before and after, for comparison. 0: do not watch.",
-            ("--watch",),
-            min=0,
-            max=MOST_WATCHED_S,
-        ),
-    ] = 5.0
-    max_bytes: Annotated[int, options.MAX_RECORDING] = 0
-    keep_report: Annotated[bool, options.KEEP_REPORT] = True
 
 
 def record(

@@ -8,7 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from nsysprof.app.inputs.request_limits import MOST_KEPT_PARTS
-from nsysprof.app.measuring.record import RecordRequest, record
+from nsysprof.app.measuring.program_request import RecordRequest
+from nsysprof.app.measuring.record import record
 from nsysprof.app.progress import SILENT, Progress
 from nsysprof.errors import DataLossError, InterruptedCaptureError, NsysprofError, UsageError
 from nsysprof.files.output import output_error

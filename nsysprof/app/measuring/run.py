@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated
 
-from nsysprof.app.inputs import options
-from nsysprof.app.inputs.option import Option
+from nsysprof.app.measuring.program_request import RunRequest
 from nsysprof.app.progress import SILENT, Progress
 from nsysprof.attention.policy_file import PolicyFile, read_policy
 from nsysprof.capture.user_program.policy_environment import run_with_policy
@@ -36,18 +33,6 @@ def run(request: RunRequest, progress: Progress = SILENT) -> RunResult:
             f"The program could not be started: {error.strerror}.", "Check that it is executable."
         ) from error
     return RunResult(done.exit_code, done.use, done.processes, None)
-
-
-@dataclass(frozen=True)
-class RunRequest:
-    """A program and the policy that it runs with.
-
-    stdout_to_stderr: whether to send the program's standard output to standard error.
-    """
-
-    argv: Annotated[tuple[str, ...], options.program_argument("The program to run.")]
-    policy: Annotated[Path, Option("A policy.json of tune: the attention backends that were measured to be faster.")]
-    stdout_to_stderr: bool = False
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ from nsysprof.analysis.attention_tuning.winning_rules import join_rules, keep_wi
 from nsysprof.analysis.sampling.replayed_calls import say_replayed
 from nsysprof.analysis.sampling.tune import NOT_RUN, failed_shapes, launch_shares
 from nsysprof.app.progress import Progress
-from nsysprof.app.tune import TuneRequest, tune
+from nsysprof.app.requests.attention import TuneRequest
+from nsysprof.app.tune import tune
 from nsysprof.app.tuning.write_tuning import POLICY
 from nsysprof.attention.policy_file import PolicyFile, read_policy, write_policy
 from nsysprof.attention.shape import Shape, shape_of_row

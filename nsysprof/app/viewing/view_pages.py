@@ -14,10 +14,11 @@ from pathlib import Path
 from urllib.parse import quote, unquote
 
 from nsysprof.app.analyze import AnalyzeRequest, analyze
-from nsysprof.app.compare import CompareRequest, compare
-from nsysprof.app.export import ExportRequest, export
+from nsysprof.app.compare import compare
+from nsysprof.app.export import export
 from nsysprof.app.progress import Progress
 from nsysprof.app.read_history import read_history
+from nsysprof.app.requests.reading import CompareRequest, ExportRequest
 from nsysprof.app.viewing.loopback_server import Answer, redirect
 from nsysprof.app.viewing.read_overview import read_overview
 from nsysprof.app.viewing.view_inputs import HISTORY, ViewInput

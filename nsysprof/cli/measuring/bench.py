@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from nsysprof.app.measuring.bench_sides import SidesRequest
 from nsysprof.app.measuring.program_timing import ProgramBenchRequest
+from nsysprof.app.requests.attention import SidesRequest
 from nsysprof.cli import options
 from nsysprof.cli.measuring.measurement import run_measurement
 from nsysprof.cli.request_options import is_given
@@ -18,9 +18,10 @@ from nsysprof.errors import UsageError
 from nsysprof.files.json_file import json_value
 
 if TYPE_CHECKING:
-    from nsysprof.app.measuring.bench import BenchRequest, BenchResult
+    from nsysprof.app.measuring.bench import BenchResult
     from nsysprof.app.measuring.bench_program import ProgramBenchResult
     from nsysprof.app.measuring.bench_sides import SidesResult
+    from nsysprof.app.requests.attention import BenchRequest
 
 EXAMPLES = (
     "nsysprof bench --backends math,flash,cudnn --seq 1024,4096",

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from nsysprof.app.measuring.capture import CaptureRequest
 from nsysprof.app.measuring.program_request import ProgramRequest
+from nsysprof.app.requests.attention import CaptureRequest
 from nsysprof.cli import options
 from nsysprof.cli.measuring.measurement import run_measurement
 from nsysprof.cli.terminal.console import print_json

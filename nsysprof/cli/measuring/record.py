@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nsysprof.app.inputs.options import KEEP
-from nsysprof.app.measuring.record import RecordRequest
+from nsysprof.app.measuring.program_request import RecordRequest
 from nsysprof.cli import options
 from nsysprof.cli.terminal.console import print_json, print_report
 

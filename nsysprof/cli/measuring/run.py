@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from nsysprof.app.measuring.run import RunRequest
+from nsysprof.app.measuring.program_request import RunRequest
 from nsysprof.cli import options
 from nsysprof.cli.measuring.measurement import run_measurement
 from nsysprof.cli.terminal.console import print_json

@@ -7,8 +7,8 @@ import pytest
 
 from nsysprof import __version__
 from nsysprof.app.inputs.grid import Grid
-from nsysprof.app.measuring.bench import BenchRequest
-from nsysprof.app.measuring.bench_sides import SidesRequest, bench_sides, parse_side
+from nsysprof.app.measuring.bench_sides import bench_sides
+from nsysprof.app.requests.attention import BenchRequest, SidesRequest, parse_side
 from nsysprof.capture.measured_process import Setting
 from nsysprof.errors import UsageError
 from nsysprof.files.json_file import encode_json
@@ -96,8 +96,9 @@ def test_a_planted_difference_is_found_in_turn_and_none_where_nothing_differs(tm
 
 def test_what_the_turns_so_far_decide_is_judged_at_the_stricter_level(tmp_path):
     """The folders are made up: four turns whose difference is certain, and four in which it is not."""
-    from nsysprof.app.compare import CompareRequest, compare
+    from nsysprof.app.compare import compare
     from nsysprof.app.measuring.bench_sides import _is_decided
+    from nsysprof.app.requests.reading import CompareRequest
     from nsysprof.attention.case import Case
     from nsysprof.capture.sampling.bench_run import BenchPlan, new_run
     from nsysprof.results.samples import Block

@@ -1,6 +1,7 @@
 import pytest
 
-from nsysprof.app.measuring.record import RecordRequest, _check, _result
+from nsysprof.app.measuring.program_request import RecordRequest
+from nsysprof.app.measuring.record import _check, _result
 from nsysprof.capture.live.record_part import RecordedPart
 from nsysprof.capture.self_check.size_watch import StopReason
 from nsysprof.errors import OutputError, UsageError

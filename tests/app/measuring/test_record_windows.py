@@ -3,7 +3,7 @@ from types import SimpleNamespace
 import pytest
 
 from nsysprof.app.measuring import record_windows as module
-from nsysprof.app.measuring.record import RecordRequest
+from nsysprof.app.measuring.program_request import RecordRequest
 from nsysprof.app.measuring.record_windows import record_windows
 from nsysprof.errors import DataLossError, InterruptedCaptureError, ToolFailedError, UsageError
 

@@ -5,7 +5,8 @@ import json
 import pandas as pd
 import pytest
 
-from nsysprof.app.tune import TuneRequest, plan_tuning, tune
+from nsysprof.app.requests.attention import TuneRequest
+from nsysprof.app.tune import plan_tuning, tune
 from nsysprof.app.tuning.from_program import read_program_shapes
 from nsysprof.attention.policy_file import read_policy
 from nsysprof.errors import TraceError, UsageError

@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from nsysprof.app.view import View, ViewRequest, open_view
+from nsysprof.app.requests.reading import ViewRequest
+from nsysprof.app.view import View, open_view
 
 
 @dataclass(frozen=True)

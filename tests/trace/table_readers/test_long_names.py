@@ -10,9 +10,10 @@ import pytest
 
 from nsysprof.analysis.kernel_names.categories import categorize
 from nsysprof.analysis.kernel_names.kernel_labels import label_kernel
-from nsysprof.app.bundle import BundleRequest, bundle
-from nsysprof.app.compare import CompareRequest, compare
-from nsysprof.app.export import ExportRequest, export
+from nsysprof.app.bundle import bundle
+from nsysprof.app.compare import compare
+from nsysprof.app.export import export
+from nsysprof.app.requests.reading import BundleRequest, CompareRequest, ExportRequest
 from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
 from nsysprof.attention.kernel_family import kernel_family
 from nsysprof.report.write import write_analysis
