@@ -145,7 +145,7 @@ class ViewPages:
         out = self._scratch / f"report-{number}"
         if self.inputs[number].kind == HISTORY:
             return self._develop(number, out, progress)
-        request = AnalyzeRequest((self.inputs[number].path,), out, nsys=self._nsys, figures=self._figures)
+        request = AnalyzeRequest((self.inputs[number].path,), out=out, nsys=self._nsys, figures=self._figures)
         return analyze(request, progress).folder
 
     def _develop(self, number: int, out: Path, progress: Progress) -> Path:

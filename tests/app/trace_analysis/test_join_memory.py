@@ -42,7 +42,7 @@ def capture(folder: Path, *, epoch: bool = True) -> Path:
 
 
 def owners(folder: Path, out: Path) -> dict[tuple[str, str | None], int]:
-    result = analyze_one(AnalyzeRequest((folder,), out, figures=False), SILENT)
+    result = analyze_one(AnalyzeRequest((folder,), out=out, figures=False), SILENT)
     assert result.analysis.allocator is not None
     table = pd.read_csv(out / "memory.csv", dtype=object, keep_default_na=False)
     assert "Owners of the peak" in (out / "report.md").read_text()
@@ -81,7 +81,7 @@ def test_fragmentation_is_a_finding_in_every_place_where_findings_are(tmp_path: 
     torch.write(folders[1] / f"nsys.memory-{NUMBER}.pickle")
 
     out = tmp_path / "out"
-    printed = analyze_one(AnalyzeRequest((folders[1],), out, figures=False), SILENT)
+    printed = analyze_one(AnalyzeRequest((folders[1],), out=out, figures=False), SILENT)
     data = as_published("analyze", plain_json(analysis_json(printed.analysis, printed.record) | {"folder": ""}))
     (finding,) = data["causes"]["memory_findings"]
     assert finding["code"] == "memory-fragmentation"
