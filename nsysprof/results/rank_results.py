@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from nsysprof.notes import Note
+
+if TYPE_CHECKING:  # workers start before this process loads what reads traces
+    import numpy as np
+    import numpy.typing as npt
+    import pandas as pd
 
 # The version of ranks.json. 1: the first.
 FORMAT_VERSION = 1

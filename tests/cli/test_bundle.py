@@ -21,6 +21,8 @@ from typing import Any
 
 import pytest
 
+from nsysprof.app.requests.reading import BundleRequest
+from nsysprof.app.trace_analysis.analyze_request import AnalyzeRequest
 from nsysprof.bundle.check import check_bundle
 from nsysprof.bundle.name_tokens import NameTokens
 from nsysprof.bundle.program_text import page_parts
@@ -51,6 +53,13 @@ LOST_WITH_NAMES = ("warmup_instances", "steady_wall_med_ns")
 PRIVATE = (TOKEN, "alice", "my project", "hi there", "wonderland-9", "GPU-1234", "0000:01", "sesame")
 
 
+def share(source: Path, *, as_json: bool = False, max_size: float | None = None, **fields: Any) -> None:
+    """Run the command as it is called with these options. max_size: in megabytes, as it is typed."""
+    if max_size is not None:
+        fields["max_bytes"] = int(max_size * 1e6)
+    bundle_command.bundle(BundleRequest(source, **fields), as_json)
+
+
 def bundle(*arguments: Any, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     return run("bundle", *arguments, cwd=cwd)
 
@@ -68,14 +77,14 @@ def numbers(path: Path, without: Collection[str] = ()) -> list[list[str]]:
 def test_the_committed_traces_go_through_and_keep_their_numbers(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
-    bundle_command.bundle(TRACES / name, out=tmp_path / "b.zip")
+    share(TRACES / name, out=tmp_path / "b.zip")
     said = capsys.readouterr()
     assert hashlib.sha256((tmp_path / "b.zip").read_bytes()).hexdigest() in said.out
     before, after = tmp_path / "before", tmp_path / "after"
     for source, out in ((TRACES / name, before), (tmp_path / "b.zip", after)):
         # A trace that lost its kernels is analyzed as well, and said to have lost them.
         with nullcontext() if name != "sdpa22.sqlite.xz" else pytest.raises(DataLossError, match="lost every kernel"):
-            analyze_command.analyze([source], out=out, figures=out == after)
+            analyze_command.analyze(AnalyzeRequest((source,), out=out, figures=out == after))
     one, two = (json.loads((folder / "summary.json").read_text()) for folder in (before, after))
     for key in ("totals", "coverage", "devices", "notes"):
         assert one[key] == two[key]
@@ -192,7 +201,7 @@ def test_a_cropped_trace_that_does_not_fit_is_not_analysed(tmp_path: Path, monke
     analyzed: list[Path] = []
     whole = analyze_module.analyze_trace
     monkeypatch.setattr(analyze_module, "analyze_trace", lambda path, say: analyzed.append(path) or whole(path, say))
-    bundle_command.bundle(TRACES / "sdpa.sqlite.xz", out=tmp_path / "b.zip", max_size=0.035, as_json=True)
+    share(TRACES / "sdpa.sqlite.xz", out=tmp_path / "b.zip", max_size=0.035, as_json=True)
     assert len(rebuilt) > 1, "once whole, then with less and less"
     assert len(analyzed) == 1
     with zipfile.ZipFile(tmp_path / "b.zip") as archive:
@@ -215,7 +224,7 @@ def test_a_trace_that_cannot_fit_is_not_rebuilt_without_its_smallest_tables(
     left_out: list[frozenset[str]] = []
     plain = bundle_build.sanitize_trace
     monkeypatch.setattr(bundle_build, "sanitize_trace", lambda *a: left_out.append(a[2].without) or plain(*a))
-    bundle_command.bundle(source, out=tmp_path / "b.zip", max_size=0.06, as_json=True)
+    share(source, out=tmp_path / "b.zip", max_size=0.06, as_json=True)
     assert "the trace" in {left["what"] for left in json.loads(capsys.readouterr().out)["left_out"]}
     # The last one asks for the ranges of our own captures, which this trace has not.
     assert left_out == [frozenset(), bundle_build.SAMPLED]
@@ -223,7 +232,7 @@ def test_a_trace_that_cannot_fit_is_not_rebuilt_without_its_smallest_tables(
 
 @pytest.mark.slow
 def test_the_limit_of_size_and_what_it_costs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    bundle_command.bundle(TRACES / "sdpa.sqlite.xz", out=tmp_path / "whole.zip", as_json=True)
+    share(TRACES / "sdpa.sqlite.xz", out=tmp_path / "whole.zip", as_json=True)
     whole = json.loads(capsys.readouterr().out)["bytes"]
     with zipfile.ZipFile(tmp_path / "whole.zip") as archive:
         packed = {member.filename: member.compress_size for member in archive.infolist()}
@@ -239,7 +248,7 @@ def test_the_limit_of_size_and_what_it_costs(tmp_path: Path, capsys: pytest.Capt
     ):
         megabytes = (limit - 2000) / 1e6
         target = tmp_path / f"b{len(sizes)}.zip"
-        bundle_command.bundle(TRACES / "sdpa.sqlite.xz", out=target, max_size=megabytes, as_json=True)
+        share(TRACES / "sdpa.sqlite.xz", out=target, max_size=megabytes, as_json=True)
         made = json.loads(capsys.readouterr().out)
         assert gone in {left["what"] for left in made["left_out"]}
         assert still in made["members"]
@@ -247,7 +256,7 @@ def test_the_limit_of_size_and_what_it_costs(tmp_path: Path, capsys: pytest.Capt
         sizes.append(made["bytes"])
     assert sizes == sorted(sizes, reverse=True)
     with pytest.raises(OutputError, match="Even the tables alone"):
-        bundle_command.bundle(TRACES / "sdpa.sqlite.xz", out=tmp_path / "no.zip", max_size=0.001)
+        share(TRACES / "sdpa.sqlite.xz", out=tmp_path / "no.zip", max_size=0.001)
     assert not (tmp_path / "no.zip").exists()
     fails(run("analyze", target, "--out", tmp_path / "a"), 7, "bundle b3 contains no trace", "Unzip")
 
@@ -458,7 +467,7 @@ def test_a_trace_of_torch_is_shared_as_its_tables(tmp_path: Path) -> None:
 def test_the_python_api_opens_a_bundle(tmp_path: Path) -> None:
     import nsysprof
 
-    bundle_command.bundle(TRACES / "mem.sqlite.xz", out=tmp_path / "b.zip")
+    share(TRACES / "mem.sqlite.xz", out=tmp_path / "b.zip")
     with nsysprof.open_trace(tmp_path / "b.zip") as trace:
         assert len(nsysprof.read_kernels(trace)) == 6
         assert trace.identity.name == "nsys.sqlite"
@@ -513,7 +522,7 @@ def test_a_full_disk_is_said_and_leaves_nothing(tmp_path: Path, monkeypatch: pyt
 
     monkeypatch.setattr(bundle_build, "pack_trace", full)
     with pytest.raises(OutputError, match="No space left") as caught:
-        bundle_command.bundle(write_trace(tmp_path / "in.sqlite"), out=tmp_path / "b.zip")
+        share(write_trace(tmp_path / "in.sqlite"), out=tmp_path / "b.zip")
     assert "TMPDIR" in caught.value.next_step
     assert [path.name for path in tmp_path.iterdir()] == ["in.sqlite"]
 
@@ -591,14 +600,14 @@ def test_the_ranks_of_a_job_share_an_archive_and_keep_their_numbers(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     job = write_ranks(tmp_path / "job")
-    bundle_command.bundle(job, out=tmp_path / "b.zip", as_json=True)
+    share(job, out=tmp_path / "b.zip", as_json=True)
     said = json.loads(capsys.readouterr().out)
     assert {"rank00000.sqlite.xz", "rank00001.sqlite.xz", "analysis/heatmap.png"} <= set(said["members"])
     for words in ("Rank 1 is a straggler: with", "last in 135 of 135 collectives", "backward", "NVIDIA H200"):
         assert words in said["markdown"]
     before, after = tmp_path / "before", tmp_path / "after"
-    analyze_command.analyze([job], out=before, workers=1, figures=False)
-    analyze_command.analyze([tmp_path / "b.zip"], out=after, workers=1)
+    analyze_command.analyze(AnalyzeRequest((job,), out=before, workers=1, figures=False))
+    analyze_command.analyze(AnalyzeRequest((tmp_path / "b.zip",), out=after, workers=1))
     for table in RANK_TABLES:
         assert numbers(before / f"{table}.csv") == numbers(after / f"{table}.csv"), table
     one, two = (json.loads((folder / "ranks.json").read_text()) for folder in (before, after))
@@ -612,11 +621,11 @@ def test_the_ranks_of_a_job_share_an_archive_and_keep_their_numbers(
         contents = json.loads(archive.read("bundle.json"))
         archive.extractall(tmp_path / "unzipped")
     assert [rank["trace"] for rank in contents["ranks"]] == ["rank00000.sqlite", "rank00001.sqlite"]
-    analyze_command.analyze([tmp_path / "unzipped"], out=tmp_path / "third", workers=1, figures=False)
+    analyze_command.analyze(AnalyzeRequest((tmp_path / "unzipped",), out=tmp_path / "third", workers=1, figures=False))
     for table in RANK_TABLES:
         assert numbers(before / f"{table}.csv") == numbers(tmp_path / "third" / f"{table}.csv"), table
     capsys.readouterr()
-    bundle_command.bundle(job, out=tmp_path / "b.zip", force=True, as_json=True)
+    share(job, out=tmp_path / "b.zip", force=True, as_json=True)
     assert json.loads(capsys.readouterr().out)["sha256"] == said["sha256"], "the same input gives the same bytes"
 
 
@@ -671,7 +680,7 @@ def test_ranks_that_cannot_be_shared_are_refused(tmp_path: Path, monkeypatch: py
     capture = write_rank_capture(tmp_path / "capture")
     monkeypatch.setattr("nsysprof.app.bundle_content.build_bundle._MOST_RANKS", 3)
     with pytest.raises(UsageError, match="4 ranks are more than the 3"):
-        bundle_command.bundle(capture, out=tmp_path / "b.zip")
+        share(capture, out=tmp_path / "b.zip")
     for rank in (0, 1):
         (capture / f"ranks/rank{rank:05d}.sqlite").write_bytes(b"")
     fails(bundle(capture, "--out", tmp_path / "b.zip"), 7, "no trace that can be read")

@@ -67,7 +67,8 @@ def test_an_unknown_command_is_a_usage_error():
 
 def test_a_fault_of_ours_is_one_line_unless_debugging():
     code = (
-        "import sys; import nsysprof.cli as c\ndef boom(**_): raise ZeroDivisionError('oops')\nc.app = boom; c.main()"
+        "import nsysprof.cli as c\ndef boom(**_): raise ZeroDivisionError('oops')\n"
+        "c.make_app = lambda *_, **__: boom\nc.main()"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 70
@@ -76,7 +77,7 @@ def test_a_fault_of_ours_is_one_line_unless_debugging():
 
 
 def test_too_little_memory_is_no_fault_of_ours():
-    code = "import nsysprof.cli as c\ndef boom(**_): raise MemoryError\nc.app = boom; c.main()"
+    code = "import nsysprof.cli as c\ndef boom(**_): raise MemoryError\nc.make_app = lambda *_, **__: boom\nc.main()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 4
     assert "not enough memory" in done.stderr
@@ -93,7 +94,10 @@ def test_ctrl_c_while_the_command_line_is_loaded(tmp_path):
 
 
 def test_ctrl_c_while_the_first_one_is_told():
-    code = "import nsysprof.cli as c\ndef boom(*_, **__): raise KeyboardInterrupt\nc.app = c._complain = boom; c.main()"
+    code = (
+        "import nsysprof.cli as c\ndef boom(*_, **__): raise KeyboardInterrupt\n"
+        "c.make_app = lambda *_, **__: boom\nc._complain = boom; c.main()"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 130
     assert done.stderr == ""
@@ -104,7 +108,7 @@ def assert_interrupted(code):
     begin = (
         "import os, signal, time\nimport nsysprof.cli as c\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
     )
-    program = [sys.executable, "-c", f"{begin}{code}c.app = command\nc.main()\n"]
+    program = [sys.executable, "-c", f"{begin}{code}c.make_app = lambda *_, **__: command\nc.main()\n"]
     done = subprocess.run(program, capture_output=True, text=True, check=False, timeout=40)
     assert (done.returncode, done.stderr) == (130, "nsysprof: Interrupted.\n")
 
