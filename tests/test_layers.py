@@ -182,6 +182,28 @@ def test_no_command_imports_another(module: str) -> None:
     assert not own_imports(module) & {*others, "nsysprof.cli"}
 
 
+# Who reads the tables of a trace for something else than its analysis: a replay, an export, a check of a recording, the
+# parts of a job, and the facts of a comparison.
+READ_TABLES = {
+    "nsysprof.app.trace_analysis.assemble", "nsysprof.app.trace_analysis.check_trace", "nsysprof.app.export",
+    "nsysprof.app.optimizing.predict_gain", "nsysprof.app.whatif", "nsysprof.ranks.summarize",
+}  # fmt: skip
+
+
+def test_one_module_assembles_the_analysis_of_a_trace() -> None:
+    def users(name: str, source: str) -> set[str]:
+        return {
+            module
+            for module, path in MODULES.items()
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+            if isinstance(node, ast.ImportFrom) and node.module == source and name in {each.name for each in node.names}
+        }
+
+    summarizing = users("summarize", "nsysprof.analysis.overview.summarize")
+    assert summarizing == {"nsysprof.app.trace_analysis.assemble"}
+    assert users("read_tables", "nsysprof.trace.tables") <= READ_TABLES
+
+
 def test_no_import_cycles() -> None:
     """Raises CycleError, which names the cycle."""
     graph = {module: own_imports(module) - {module, "nsysprof"} for module in MODULES}

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from nsysprof.analysis.overview import summarize as analysis
 from nsysprof.api.notebook import ShownAnalysis, show_analysis
+from nsysprof.app.trace_analysis.assemble import summarize_opened
 from nsysprof.trace.open import Trace
-from nsysprof.trace.tables import read_tables
 
 
 def summarize(trace: Trace) -> ShownAnalysis:
@@ -15,4 +14,4 @@ def summarize(trace: Trace) -> ShownAnalysis:
     number that the trace does not support is None (NA in a table), and a note says why. A notebook shows the result as
     text and bars; `plot_timeline()`, `plot_kernels()` and `plot_memory()` return its figures.
     """
-    return show_analysis(analysis.summarize(read_tables(trace)))
+    return show_analysis(summarize_opened(trace)[0])

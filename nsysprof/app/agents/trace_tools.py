@@ -201,10 +201,8 @@ class TraceTools:
         return found
 
     def _analysis(self, trace: str) -> Analysis:
-        from nsysprof.app.trace_analysis.analyze_trace import analyze_trace, resolve
-        from nsysprof.app.trace_analysis.join_attention import join_attention
-        from nsysprof.app.trace_analysis.join_memory import join_memory
-        from nsysprof.app.trace_analysis.read_stacks import read_stacks
+        from nsysprof.app.trace_analysis.analyze_trace import resolve
+        from nsysprof.app.trace_analysis.assemble import assemble
 
         path = self._trace(trace)
         status = path.stat()
@@ -214,8 +212,7 @@ class TraceTools:
             return self._kept[key]
         with tempfile.TemporaryDirectory(prefix="nsysprof-") as scratch:
             plain = resolve(path, self._nsys, Path(scratch), lambda _text: None)
-            analysis = analyze_trace(plain, stacks=read_stacks(path, plain))
-            analysis = join_attention(join_memory(analysis, path, plain), path)
+            analysis = assemble(path, plain).analysis
         self._kept[key] = analysis
         while len(self._kept) > _MOST_KEPT:
             self._kept.popitem(last=False)

@@ -186,32 +186,16 @@ def _read_trace(source: Path, calls: Mapping[str, int], nsys: Path | None, say: 
 
     calls: how many calls each range name of the capture stands for.
     """
-    from nsysprof.trace.inputs.resolve_input import identity_of, resolve_input
-    from nsysprof.trace.open import open_trace
+    from nsysprof.analysis.comparison.range_facts import WHOLE
+    from nsysprof.app.trace_analysis.assemble import JOINS, AnalysisOptions, assemble
+    from nsysprof.trace.inputs.resolve_input import resolve_input
 
     say(f"read {source.name}")
     with tempfile.TemporaryDirectory(prefix="nsysprof-") as work:
         path = resolve_input(source, nsys, Path(work))
-        with open_trace(path, identity_of(source, path)) as trace:
-            trace.begin()  # while pandas loads
-            from nsysprof.analysis.comparison.range_facts import WHOLE, Found, collect_range_facts
-            from nsysprof.analysis.overview.summarize import summarize
-            from nsysprof.app.trace_analysis.join_memory import read_capture_memory
-            from nsysprof.files.memory_reuse import return_freed_memory, reuse_in_pyarrow
-            from nsysprof.trace.tables import read_tables
-
-            reuse_in_pyarrow()
-            tables = read_tables(trace)
-            handed: list[Found] = []
-            analysis = summarize(
-                tables,
-                launched_only=launched_only,
-                alone=trace.one_thread,
-                release=return_freed_memory if trace.is_large else lambda: None,
-                when_attributed=lambda *found: handed.append(found),
-            )
-            ranges = collect_range_facts(tables, analysis, calls, launched_only=launched_only, found=handed.pop())
-            memory = read_capture_memory(source, path, analysis.timeline.nvtx)
+        options = AnalysisOptions(launched_only=launched_only, calls_by_range=calls, parts=frozenset(JOINS))
+        assembled = assemble(source, path, options)
+    analysis, ranges = assembled.analysis, assembled.range_facts
     if (source / MANIFEST).exists():
         del ranges[WHOLE]  # warm-up and allocation, which are not measured
     info = analysis.trace
@@ -232,7 +216,7 @@ def _read_trace(source: Path, calls: Mapping[str, int], nsys: Path | None, say: 
         losses=analysis.losses,
         digest=info.sha256,
         savings=None if found is None else _savings(found),
-        memory=memory,
+        memory=analysis.allocator,
         steps=None if info.work_kind == "operator" else _step_walls(analysis.step_times),
     )
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from nsysprof.app.trace_analysis.analyze_trace import analyze_trace, resolve
-from nsysprof.app.trace_analysis.join_attention import join_attention
+from nsysprof.app.trace_analysis.analyze_trace import resolve
+from nsysprof.app.trace_analysis.assemble import assemble
 from nsysprof.errors import TraceError, UsageError
 from nsysprof.results.column_registry.analysis_columns import ATTENTION
 from nsysprof.results.column_registry.csv_table import set_dtypes
@@ -68,7 +68,7 @@ def _analyze(source: Path, nsys: Path | None) -> tuple[pd.DataFrame, str | None,
 
     with tempfile.TemporaryDirectory(prefix="nsysprof-") as scratch:
         trace = resolve(source, nsys, Path(scratch), lambda _: None)
-        analysis = join_attention(analyze_trace(trace), source)
+        analysis = assemble(source, trace).analysis
     assert analysis.attention is not None
     names = {device.name for device in analysis.devices}
     times = analysis.step_times

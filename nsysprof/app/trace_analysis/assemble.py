@@ -1,0 +1,136 @@
+"""Assemble the analysis of one trace, with everything that lies beside it: the only way from a trace to findings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nsysprof.app.progress import Say
+from nsysprof.app.trace_analysis.capture_record import read_record
+from nsysprof.app.trace_analysis.join_attention import join_attention
+from nsysprof.app.trace_analysis.join_counters import complete_analysis
+from nsysprof.app.trace_analysis.join_memory import join_memory
+from nsysprof.app.trace_analysis.join_recording_cost import join_recording_cost
+from nsysprof.app.trace_analysis.read_power import read_power
+from nsysprof.app.trace_analysis.read_stacks import read_stacks
+from nsysprof.trace.inputs.resolve_input import identity_of
+from nsysprof.trace.open import Trace, open_trace
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nsysprof.analysis.attribution.caused_work import CausedWork
+    from nsysprof.analysis.overview.trace_overview import Attribution
+    from nsysprof.attention.policy_file import PolicyFile
+    from nsysprof.results.analysis import Analysis, CaptureRecord
+    from nsysprof.results.comparison import RangeFacts
+    from nsysprof.results.findings import StackSamples
+    from nsysprof.results.power_samples import GpuEnergy
+
+# In a smaller trace, two threads wait for each other longer than they work at the same time.
+_LEAST_FOR_TWO_THREADS = 8 << 20
+
+# What lies beside a trace in a capture folder and is joined with its analysis, in this order: the name, and what joins
+# it, given the analysis, the input and its SQLite file. A join without its file changes nothing.
+JOINS: Mapping[str, Callable[[Analysis, Path, Path], Analysis]] = {
+    "memory": join_memory,
+    "attention": lambda analysis, source, _trace: join_attention(analysis, source),
+    "recording cost": join_recording_cost,
+}
+COUNTERS = "counters"
+
+
+@dataclass(frozen=True)
+class AnalysisOptions:
+    """What is wanted of the analysis of one trace.
+
+    launched_only: whether to leave out what ranges adopted from helper threads or captured into graphs.
+    policy: measured attention backends, for the finding attention-backend.
+    unfold: whether step0, step1, ... are listed one by one.
+    counters, ncu: the user's own counters, used instead of the capture's, and the program that reads them.
+    calls_by_range: for a comparison: how many calls each range of a capture stands for; None: no facts are collected.
+    parts: what is joined: names of JOINS, and COUNTERS with the record of the capture.
+    """
+
+    launched_only: bool = False
+    policy: PolicyFile | None = None
+    unfold: bool = False
+    counters: Path | None = None
+    ncu: Path | None = None
+    calls_by_range: Mapping[str, int] | None = None
+    parts: frozenset[str] = frozenset({COUNTERS, *JOINS})
+
+
+@dataclass(frozen=True)
+class Assembled:
+    """The analysis of a trace, the record of its capture where it has one, and the facts about its ranges if wanted."""
+
+    analysis: Analysis
+    record: CaptureRecord | None = None
+    range_facts: dict[tuple[str, str], RangeFacts] = field(default_factory=dict)
+
+
+DEFAULT = AnalysisOptions()
+
+
+def assemble(source: Path, trace: Path, options: AnalysisOptions = DEFAULT, say: Say | None = None) -> Assembled:
+    """Return the analysis of an input.
+
+    source: what the user named: a trace or a capture folder.
+    trace: its SQLite file.
+    """
+    record = read_record(source) if COUNTERS in options.parts and source.is_dir() else None
+    with open_trace(trace, identity_of(source, trace)) as opened:
+        opened.begin()  # while pandas loads
+        stacks, power = read_stacks(source, trace), read_power(source, trace)
+        analysis, facts = summarize_opened(opened, options, say, stacks=stacks, power=power)
+    if COUNTERS in options.parts:
+        analysis, record = complete_analysis(
+            analysis, record, trace, folder=source, report=options.counters, ncu=options.ncu
+        )
+    for name, join in JOINS.items():
+        if name in options.parts:
+            analysis = join(analysis, source, trace)
+    return Assembled(analysis, record, facts)
+
+
+def summarize_opened(
+    trace: Trace,
+    options: AnalysisOptions = DEFAULT,
+    say: Say | None = None,
+    *,
+    stacks: StackSamples | None = None,
+    power: Sequence[GpuEnergy] = (),
+) -> tuple[Analysis, dict[tuple[str, str], RangeFacts]]:
+    """Return the analysis of an opened trace alone, and the facts about its ranges if they are wanted.
+
+    stacks, power: what was read beside the trace.
+    """
+    from nsysprof.analysis.overview.summarize import summarize
+    from nsysprof.files.memory_reuse import return_freed_memory, reuse_in_pyarrow
+    from nsysprof.trace.tables import read_tables
+
+    reuse_in_pyarrow()
+    tables = read_tables(trace, progress=say)
+    attributed: list[tuple[Attribution, CausedWork | None]] = []
+    analysis = summarize(
+        tables,
+        launched_only=options.launched_only,
+        policy=options.policy,
+        stacks=stacks,
+        unfold=options.unfold,
+        power=power,
+        alone=trace.one_thread or trace.bytes < _LEAST_FOR_TWO_THREADS,
+        release=return_freed_memory if trace.is_large else lambda: None,
+        when_attributed=(lambda *_: None) if options.calls_by_range is None else lambda *seen: attributed.append(seen),
+    )
+    if options.calls_by_range is None:
+        return analysis, {}
+    from nsysprof.analysis.comparison.range_facts import collect_range_facts
+
+    facts = collect_range_facts(
+        tables, analysis, options.calls_by_range, launched_only=options.launched_only, found=attributed.pop()
+    )
+    return analysis, facts

@@ -1,0 +1,52 @@
+"""The same capture has the same findings through every door."""
+
+from __future__ import annotations
+
+import lzma
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import nsysprof
+from nsysprof.app.agents.trace_tools import TraceTools
+from nsysprof.app.analyze import analyze
+from nsysprof.app.inputs.compare_inputs import read_input
+from nsysprof.app.trace_analysis.analyze_request import AnalyzeRequest
+from nsysprof.app.trace_analysis.analyze_trace import TraceResult, analyze_trace
+from nsysprof.app.trace_analysis.assemble import assemble
+from nsysprof.files.json_file import encode_json
+from nsysprof.results.analysis import COSTS, HOST_FINDINGS, STEPS, CostsInOneRun, RangeCost
+from tests.conftest import REPOSITORY
+
+
+@pytest.fixture(scope="module")
+def capture(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a decode whose steps took twice as long while they were recorded."""
+    folder = tmp_path_factory.mktemp("held") / "recording-1"
+    folder.mkdir()
+    packed = REPOSITORY / "traces/h200-programs/decode.sqlite.xz"
+    (folder / "nsys.sqlite").write_bytes(lzma.decompress(packed.read_bytes()))
+    cost = RangeCost(STEPS, 20, 20, 2_000_000, 1_000_000, 2.0, 1.9, 2.1, is_distorted=True)
+    (folder / COSTS).write_bytes(encode_json(CostsInOneRun(1, (cost,))))
+    return folder
+
+
+def codes(analysis: Any) -> list[str]:
+    return [item.code for item in analysis.findings.items]
+
+
+def test_findings_that_recording_distorts_are_left_out_behind_every_door(capture: Path, tmp_path: Path) -> None:
+    alone = codes(analyze_trace(capture / "nsys.sqlite"))
+    assert set(alone) & set(HOST_FINDINGS), "the trace by itself accuses the host"
+    kept = codes(assemble(capture, capture / "nsys.sqlite").analysis)
+    assert kept == [code for code in alone if code not in HOST_FINDINGS]
+    result = analyze(AnalyzeRequest((capture,), out=tmp_path / "out", figures=False))
+    assert isinstance(result, TraceResult)
+    assert codes(result.analysis) == kept
+    assert codes(nsysprof.analyze(capture, out=tmp_path / "api", figures=False).analysis) == kept
+    side = read_input(capture, None, lambda _text: None)
+    assert side.savings is not None
+    assert sorted({code for code, _range in side.savings}) == sorted(set(kept))
+    listed = TraceTools(capture.parent)
+    assert [row["code"] for row in listed.findings(capture.name)["findings"]] == kept
