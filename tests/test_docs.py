@@ -64,7 +64,6 @@ def is_within(words, line):
 @pytest.mark.parametrize(
     ("page", "reports", "least"),
     [
-        ("README.md", "tests/report/__snapshots__/test_program_reports.ambr", 4),
         ("docs/analyze.md", "tests/report/__snapshots__/test_document.ambr", 6),
         ("docs/tutorial.md", "tests/report/__snapshots__/test_document.ambr", 2),
         ("docs/capture.md", "analysis/h200-sdpa/report.md", 6),
@@ -78,6 +77,35 @@ def test_what_a_page_quotes_is_in_a_report(page, reports, least):
     quoted = quoted_lines(page)
     assert len(quoted) >= least
     assert [words for words in quoted if not any(is_within(words, line) for line in lines)] == []
+
+
+def test_what_the_readme_quotes_is_what_analyze_says(monkeypatch, tmp_path):
+    """The grid of its first screen, and the training."""
+    monkeypatch.setenv("COLUMNS", "120")
+    lines = []
+    for name in ("h200-sdpa", "h200-programs/train-all.sqlite.xz"):
+        command = [
+            "analyze",
+            str(ROOT / "traces" / name),
+            "--out",
+            str(tmp_path / name.partition("/")[0]),
+            "--no-figures",
+        ]
+        lines += CliRunner().invoke(app, command).stdout.splitlines()
+    quoted = quoted_lines("README.md")
+    assert len(quoted) >= 6
+    assert [words for words in quoted if not any(is_within(words, line) for line in lines)] == []
+
+
+def test_the_first_lines_of_the_readme_are_those_of_the_user():
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    assert lines[2:7] == [
+        "```",
+        "nsysprof capture --backends math,flash --seq 1024,2048,4096",
+        "nsysprof analyze trace.sqlite",
+        "nsysprof bundle traces/NAME        # then attach it to an issue",
+        "```",
+    ]
 
 
 def test_what_the_page_of_ranks_quotes_is_what_analyze_says(monkeypatch, tmp_path):
