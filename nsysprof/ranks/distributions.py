@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from nsysprof.arrays import compiled
+from nsysprof.native.load import loop
 from nsysprof.trace.schema import Bools, Int64s, Ints
 
 # Where one name has more different values than this, they are rounded to _BITS significant bits.
@@ -184,7 +184,7 @@ def _count(owner: Int64s, value: Int64s) -> tuple[Int64s, Int64s, Int64s]:
 
 def _count_equal(values: Int64s, bits: int) -> tuple[Int64s, Int64s]:
     """Return the different values in order, and how often each occurred. None is negative or has more bits."""
-    run = compiled("count_equal", len(values))
+    run = loop("count_equal")
     if run is not None:
         times = np.empty_like(values)
         count = run(values, times, len(values), bits, np.empty(6 << 11, dtype=np.int64))

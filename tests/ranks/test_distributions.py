@@ -131,7 +131,6 @@ def test_rounding_is_near_and_rounding_again_changes_nothing(value):
 
 @pytest.mark.parametrize("bits", [0, 1, 11, 12, 35, 62])
 def test_compiled_code_counts_equal_values_alike(bits: int) -> None:
-    pytest.importorskip("llvmlite")
     run = machine_code("count_equal")
     random = np.random.default_rng(bits)
     for size in (0, 1, 5000):
@@ -146,7 +145,6 @@ def test_compiled_code_counts_equal_values_alike(bits: int) -> None:
 
 def test_values_that_no_caller_may_give_stay_in_their_arrays() -> None:
     """Too few bits, or negative values, give a wrong order and nothing worse."""
-    pytest.importorskip("llvmlite")
     values = np.array([-(2**63), -1, 2**63 - 1, 5, 5, 0], dtype=np.int64)
     for bits in (-1, 3, 64, 2**62):
         given, times = values.copy(), np.empty_like(values)
@@ -156,7 +154,6 @@ def test_values_that_no_caller_may_give_stay_in_their_arrays() -> None:
 
 
 def test_distributions_do_not_depend_on_compiled_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("llvmlite")
     random = np.random.default_rng(1)
     keys = [Key("api", name=name) for name in "abc"]
     number, value = random.integers(0, 3, 50_000), random.lognormal(9, 2, 50_000).astype(np.int64)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from nsysprof.arrays import compiled, find_places
+from nsysprof.arrays import find_places
+from nsysprof.native.load import loop
 from nsysprof.trace.schema import Int64s, Ints
 
 _BLOCK = 1 << 20
@@ -61,7 +62,7 @@ def measure_by_code(
     if len(start) == 0:
         none = np.zeros((2, codes, len(low)), dtype=np.int64)
         return none[0], none[1]
-    find = compiled("measure_by_code", len(start))
+    find = loop("measure_by_code")
     if find is not None and code.dtype.itemsize == 1:
         total, numbers = np.zeros((2, codes, len(low)), dtype=np.int64)
         start, low, high = (np.ascontiguousarray(each, dtype=np.int64) for each in (start, low, high))

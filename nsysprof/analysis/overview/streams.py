@@ -11,7 +11,8 @@ from nsysprof.analysis.attribution.duration_statistics import sum_by
 from nsysprof.analysis.attribution.intervals import union_ns
 from nsysprof.analysis.attribution.start_order import go_through
 from nsysprof.analysis.overview.timeline import stream_labels
-from nsysprof.arrays import compiled, count_codes, find_rows
+from nsysprof.arrays import count_codes, find_rows
+from nsysprof.native.load import loop
 from nsysprof.results.column_registry.analysis_columns import STREAMS
 from nsysprof.results.column_registry.csv_table import empty_table
 from nsysprof.trace.schema import COPY, FILL, KERNEL, MIGRATION, Int64s, Ints, Rows, Tables
@@ -77,7 +78,7 @@ def _sum_compiled(tables: Tables, of_variant: Int64s, count: int) -> _Ran | None
     work, calls = tables.work, tables.calls
     call_variant = np.zeros(0, dtype=np.int16) if calls is None else calls.variant
     call_variants = 0 if calls is None else len(calls.variants)
-    add = compiled("sum_streams", len(work))
+    add = loop("sum_streams")
     if add is None or count * call_variants > _MOST_PAIRS:
         return None
     of_streams = np.zeros((3, count), dtype=np.int64)

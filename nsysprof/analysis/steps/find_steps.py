@@ -17,8 +17,9 @@ from nsysprof.analysis.idle_time.call_classes import call_texts
 from nsysprof.analysis.idle_time.intervals_within import union_of_groups
 from nsysprof.analysis.kernel_names.variant_names import kernel_names
 from nsysprof.analysis.steps.step_bounds import bound_steps, mark_slow_steps
-from nsysprof.arrays import Floats, compiled, count_codes, find_places
+from nsysprof.arrays import Floats, count_codes, find_places
 from nsysprof.attention.range_name import parse_range
+from nsysprof.native.load import loop
 from nsysprof.results.findings import STEP, TRACE
 from nsysprof.trace.schema import PID_MASK, Bools, Int64s, Ints, Tables
 
@@ -207,7 +208,7 @@ def _work_inside(
     instances: group, start and end.
     """
     group, low, high = instances
-    if (add := compiled("sum_between", len(tables.work))) is not None:
+    if (add := loop("sum_between")) is not None:
         before_low, upto_high, before_first = _shares_until(add, tables, launch, (low - 1, high, first - 1))
     else:
         begins, total = _issued_shares(tables, launch)

@@ -16,7 +16,8 @@ from nsysprof.analysis.idle_time.intervals_within import measure, measure_by_cod
 from nsysprof.analysis.idle_time.ledger import Ledger
 from nsysprof.analysis.kernel_names.variant_names import kernel_names
 from nsysprof.analysis.steps.find_steps import Steps
-from nsysprof.arrays import compiled, find_rows
+from nsysprof.arrays import find_rows
+from nsysprof.native.load import loop
 from nsysprof.results.analysis import StepTimes
 from nsysprof.results.column_registry.analysis_columns import CAUSES, STEPS, WORK_CATEGORIES, cause_column, work_column
 from nsysprof.trace.schema import COPY, FILL, GRAPH, MIGRATION, Bools, Int64s, Rows, Tables, Work
@@ -94,7 +95,7 @@ def _busy(tables: Tables, category: Int64s, low: Int64s, high: Int64s) -> dict[s
     """
     work = tables.work
     bounds = np.append(low, high[-1:])
-    if (find := compiled("measure_categories", len(work))) is not None and bool((np.diff(bounds) >= 0).all()):
+    if (find := loop("measure_categories")) is not None and bool((np.diff(bounds) >= 0).all()):
         return _busy_compiled(find, work, category, bounds)
     start = end = np.zeros(0, dtype=np.int64)
     before = np.zeros(len(low), dtype=np.int64)

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from nsysprof import arrays
 from nsysprof.analysis.overview.summarize import summarize
 from nsysprof.analysis.steps import find_steps
+from nsysprof.native import load
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_tables
 from tests.analysis.programs import MS, US, Program
@@ -40,7 +40,6 @@ def test_a_program_that_also_runs_its_layers_before_has_its_own_steps(trace_path
 
 
 def test_compiled_code_finds_the_shares_that_numpy_finds(monkeypatch):
-    pytest.importorskip("llvmlite")
     for seed in range(20):
         random = np.random.default_rng(seed)
         tables = random_tables(random)
@@ -48,7 +47,7 @@ def test_compiled_code_finds_the_shares_that_numpy_finds(monkeypatch):
         high, group = low + random.integers(0, 30_000, 30), random.integers(0, 4, 30)
         found = []
         for least in (0, 1 << 60):
-            monkeypatch.setattr(arrays, "_WORTH_COMPILING", least)
+            monkeypatch.setattr(load, "is_wanted", lambda _unit, least=least: least == 0)
             shares = find_steps._work_inside(tables, tables.launch, (group, low, high), low[:4])
             found.append([each.tolist() for each in shares])
         assert found[0] == found[1]

@@ -1,4 +1,4 @@
-/* The loops of nsysprof that Python is too slow for. scripts/build_machine_code makes machine_code.ll of this file.
+/* The loops of nsysprof that Python is too slow for. hatch_build.py compiles this file.
 
    Numbers of a file are not trusted: nothing is read outside the arrays whatever the bytes are, and -1 means that SQLite
    must read the table. All integers have 64 bits and wrap around. Nothing here depends on the processor. */
