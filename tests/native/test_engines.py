@@ -4,6 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+import pytest
+
+from nsysprof.app.analyze import AnalyzeRequest, analyze
+from nsysprof.app.progress import SILENT
+from nsysprof.native import load
+from tests.builders.build_trace import OTHER_TID, TraceBuilder
+
 TRACES = Path(__file__).parents[2] / "traces"
 NAMES = tuple(load.FUNCTIONS)
 
