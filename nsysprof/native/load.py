@@ -23,7 +23,6 @@ FUNCTIONS = {
     "replay": "i aaaaaaaaaaaaaa i aa",
     "summarize": "aaa i a vvv a ii aaa v a i",
     "sum_codes": "vv i a",
-    "count_equal": "aa ii a",
     "find_places": "vv i a",
     "find_rows": "vvv",
     "order_work": "vvvv a ii a v a v aa i a",
@@ -39,11 +38,6 @@ FUNCTIONS = {
     "list_ends": "avv ri i ai ai ii ar i",
     "last_begun": "rr ii ai i",
     "blame": "avv r rr ii avv ai a bi ai aaaaa a ar aa i avb i rr i a",
-    "measure_by_code": "av b i aai a a aa",
-    "sum_between": "r ai av ai a",
-    "last_done": "r ai avv bi ai a",
-    "measure_categories": "i r i avv ai i ai a a",
-    "sum_streams": "i r i avv a b i r v i aaa aa b",
 }
 # Loops that hand each other what they find, by the one that begins: all of them run compiled, or none.
 UNITS = {
