@@ -20,7 +20,7 @@ help:
 	@echo 'make clean   remove the environment, .nsys/, demo/ and caches'
 
 # What hatch_build.py compiles.
-COMPILED := nsysprof/machine_code.c $(wildcard nsysprof/workload/program_start/attention_calls/*.[ch])
+COMPILED := nsysprof/native/loops.c $(wildcard nsysprof/workload/program_start/attention_calls/*.[ch])
 
 $(VENV)/.stamp-run: pyproject.toml scripts/setup hatch_build.py $(COMPILED)
 	TORCH='$(TORCH)' PYTHON='$(PYTHON)' scripts/setup $(VENV)

@@ -1,13 +1,12 @@
 """Compile what is written in C, where there is a compiler: the hook of `capture --attention`, and the large loops.
 
 hatchling calls this when nsysprof is installed or a wheel is made. Without a compiler, or on another system than Linux,
-the wheel has no compiled parts. Then the hook works in Python alone, in some four times the time, and llvmlite makes
-the code of the loops in every process.
+the wheel has no compiled parts. Then the hook works in Python alone, in some four times the time, and numpy and
+SQLite do what the loops do.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shlex
 import shutil
@@ -25,7 +24,8 @@ FOLDER = Path("nsysprof/workload/program_start/attention_calls")
 LIMITED_API = "0x030b0000"
 COMPILED = "fast_calls.abi3.so"
 # The loops on the columns of a trace. They know nothing of Python, and wrap around as Python's fallbacks do.
-LOOPS = Path("nsysprof/machine_code.c")
+LOOPS = Path("nsysprof/native/loops.c")
+LOOPS_COMPILED = f"loops-{sysconfig.get_platform()}.so"
 LOOP_OPTIONS = "-O2 -fPIC -shared -std=c11 -ffreestanding -fwrapv -fno-strict-aliasing"
 # It takes less than a second; an installation must not wait for ever for a compiler that a slow network serves.
 LONGEST_S = 120.0
@@ -42,7 +42,7 @@ class CompileCode(BuildHookInterface[Any]):
         loops = root / LOOPS
         parts = (
             ("hook", FOLDER / COMPILED, compile_fast_calls(root / FOLDER)),
-            ("loops", LOOPS.with_name(name_of_loops(loops)), compile_loops(loops)),
+            ("loops", LOOPS.with_name(LOOPS_COMPILED), compile_loops(loops)),
         )
         for part, target, problem in parts:
             if problem:
@@ -65,18 +65,9 @@ def compile_fast_calls(folder: Path) -> str:
     return _compile(folder / "fast_calls.c", [*options, f"-I{sysconfig.get_paths()['include']}"], COMPILED)
 
 
-def name_of_loops(source: Path) -> str:
-    """Return the file name of the compiled loops, by which nsysprof sees that they are of this source."""
-    return f"machine_code-{hashlib.sha256(source.read_bytes()).hexdigest()[:16]}.so"
-
-
 def compile_loops(source: Path) -> str:
-    """Compile machine_code.c beside it. Return why that was not possible; empty if it was."""
-    for old in source.parent.glob("machine_code-*.so"):
-        problem = _remove(old)
-        if problem:
-            return problem
-    return _compile(source, LOOP_OPTIONS.split(), name_of_loops(source))
+    """Compile loops.c beside it. Return why that was not possible; empty if it was."""
+    return _remove(source.with_name(LOOPS_COMPILED)) or _compile(source, LOOP_OPTIONS.split(), LOOPS_COMPILED)
 
 
 def _remove(path: Path) -> str:

@@ -320,16 +320,16 @@ def serve(connection: Connection, memory_bytes: int) -> None:
 
 
 def read_pages() -> None:
-    """Let no file be too small for the compiled reader of pages, and for the compiled loops of the analysis."""
-    from nsysprof import arrays
-    from nsysprof.trace import open as trace_open
+    """Refuse to compare readers where there is no compiled one."""
+    from nsysprof.native import load
 
-    trace_open.LARGE_BYTES = 0
-    arrays._WORTH_COMPILING = 0
+    if load.native_problem():
+        raise SystemExit(f"no compiled part: {load.native_problem()}")
 
 
 def compare_readers(path: Path) -> str:
     """Read every table from the file's pages and by plain SQLite, then all of them both ways; the first difference."""
+    from nsysprof.native import load
     from nsysprof.trace.open import open_trace
     from nsysprof.trace.tables import read_tables
 
@@ -339,9 +339,14 @@ def compare_readers(path: Path) -> str:
             if difference:
                 return f"{table}: {difference}"
     found = []
-    for large_bytes in (0, 1 << 62):
-        with open_trace(path, large_bytes=large_bytes) as trace:
-            found.append(comparable(read_tables(trace)))
+    by_default = load.is_wanted
+    for compiled in (True, False):
+        load.is_wanted = lambda _unit, compiled=compiled: compiled
+        try:
+            with open_trace(path) as trace:
+                found.append(comparable(read_tables(trace)))
+        finally:
+            load.is_wanted = by_default
     for name, ours in found[0].items():
         if ours != found[1][name]:
             return f"{name}: pages {str(ours)[:500]}, SQLite {str(found[1][name])[:500]}"

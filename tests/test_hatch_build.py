@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nsysprof import arrays
+from nsysprof.native import load
 
 hatch_build = pytest.importorskip("hatch_build", reason="hatchling is not installed")
 
@@ -62,21 +62,18 @@ def test_a_folder_that_cannot_be_written_to_has_no_compiled_part(folder: Path, m
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="no compiler")
-def test_the_loops_are_compiled_without_a_warning_and_found_by_their_source(
+def test_the_loops_are_compiled_without_a_warning_where_they_are_looked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = tmp_path / hatch_build.LOOPS.name
     shutil.copy(ROOT / hatch_build.LOOPS, source)
-    (tmp_path / "machine_code-0123456789abcdef.so").write_bytes(b"of an older source")
+    (tmp_path / load.LIBRARY).write_bytes(b"of an older source")
     monkeypatch.setenv("CC", "cc -Wall -Wextra -Werror")
     assert hatch_build.compile_loops(source) == ""
-    assert [path.name for path in tmp_path.glob("*.so*")] == [hatch_build.name_of_loops(source)]
-    monkeypatch.setattr(arrays, "__file__", str(tmp_path / "arrays.py"))
-    found = arrays._library.__wrapped__()
-    assert found is not None
-    assert all(hasattr(found, name) for name in arrays._FUNCTIONS)
-    source.write_text(source.read_text(encoding="utf-8") + "/* changed */\n", encoding="utf-8")
-    assert arrays._library.__wrapped__() is None
+    assert [path.name for path in tmp_path.glob("*.so*")] == [load.LIBRARY]
+    monkeypatch.setattr(load, "__file__", str(tmp_path / "load.py"))
+    library = load._library.__wrapped__()
+    assert all(hasattr(library, name) for name in load.FUNCTIONS)
 
 
 def test_without_a_compiler_no_loops_are_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

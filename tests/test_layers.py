@@ -62,7 +62,6 @@ OF_ALL_COMMANDS = {"measurement", "options", "request_options"}
 HEAVY = (
     "pandas",
     "numpy",
-    "llvmlite",
     "matplotlib",
     "torch",
     "jinja2",
@@ -246,5 +245,5 @@ def test_an_analysis_loads_only_what_it_uses(tmp_path: Path) -> None:
     loaded = set(json.loads(done.stdout))
     assert "nsysprof.report.write" in loaded
     others = ("results.comparison", "results.rank_results", "analysis.comparison", "capture")
-    unused = (*(f"nsysprof.{name}" for name in others), "matplotlib", "llvmlite", "scipy")
+    unused = (*(f"nsysprof.{name}" for name in others), "matplotlib", "scipy")
     assert not {name for name in loaded if name.startswith(unused)}

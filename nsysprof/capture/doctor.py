@@ -18,6 +18,7 @@ from typing import Any
 from nsysprof.capture.self_check.probe import has_driver, probe_key, run_probe, variants_of, write_probes
 from nsysprof.environment import collect_gpus, driver_cuda_version, read_clocks
 from nsysprof.errors import MissingToolError, ToolFailedError
+from nsysprof.native.load import native_problem
 from nsysprof.nsight.find_tool import NCU, NSYS, find_tool, tool_version
 from nsysprof.nsight.ncu import probe_counters
 from nsysprof.nsight.nsys import explain_profile_failure, profile_argv, run_export
@@ -59,14 +60,15 @@ def run_checks(say: Callable[[str], None]) -> list[Check]:
 def _packages() -> Iterator[Check]:
     text = f"Python {sys.version_info.major}.{sys.version_info.minor}.{sys.version_info.micro}"
     yield Check("python", State.OK, text)
+    problem = native_problem()
+    if problem is None:
+        yield Check("compiled part", State.OK, "it reads traces")
+    else:
+        fix = "Install nsysprof again, from a wheel or where there is a C compiler."
+        yield Check("compiled part", State.ABSENT, f"{problem}; traces take several times as long", fix)
     for name, needed, fix in (
         ("nvidia-ml-py", "clocks, driver and GPU names", "pip install 'nsysprof[torch]'"),
         ("nvtx", "ranges in captures", "pip install 'nsysprof[torch]'"),
-        (
-            "llvmlite",
-            "large traces in seconds after an installation without a C compiler",
-            "pip install 'nsysprof[fast]'",
-        ),
         ("matplotlib", "figures", "pip install 'nsysprof[figures]'"),
         ("pyarrow", "folders of Parquet", "pip install 'nsysprof[parquet]'"),
     ):

@@ -15,7 +15,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from nsysprof.arrays import compiled
 from nsysprof.trace.schema import Bools, Int64s, Ints
 
 # Where one name has more different values than this, they are rounded to _BITS significant bits.
@@ -184,11 +183,6 @@ def _count(owner: Int64s, value: Int64s) -> tuple[Int64s, Int64s, Int64s]:
 
 def _count_equal(values: Int64s, bits: int) -> tuple[Int64s, Int64s]:
     """Return the different values in order, and how often each occurred. None is negative or has more bits."""
-    run = compiled("count_equal", len(values))
-    if run is not None:
-        times = np.empty_like(values)
-        count = run(values, times, len(values), bits, np.empty(6 << 11, dtype=np.int64))
-        return values[:count], times[:count]
     values.sort()
     begins = np.flatnonzero(np.append(True, values[1:] != values[:-1]))
     return values[begins], np.diff(begins, append=len(values))

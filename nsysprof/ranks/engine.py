@@ -21,8 +21,6 @@ from nsysprof.ranks.summarize import summarize_rank
 from nsysprof.results.rank_results import RankRow
 
 FAN_IN = 8
-# From how many bytes of all traces together compiled code reads each of at least this size.
-_LARGE_TOGETHER, _LARGE_OF_MANY = 96 << 20, 1 << 20
 Progress = Callable[[int, str], None]
 
 
@@ -60,10 +58,7 @@ def of_workers(tasks: Sequence[Task]) -> list[Task]:
 
 
 def plan_tasks(sources: Sequence[RankSource], folder: Path) -> list[Task]:
-    """Return one task per source. Where the sources are large together, compiled code reads each of them."""
-    total = sum(source.path.stat().st_size for source in sources if source.path.is_file())
-    if total >= _LARGE_TOGETHER:
-        sources = [replace(source, large_bytes=_LARGE_OF_MANY) for source in sources]
+    """Return one task per source."""
     return [Task(source, folder, code_version()) for source in sources]
 
 

@@ -18,7 +18,5 @@ class RankSource:
     host: str | None = None
     # The nsys that turns a .nsys-rep into SQLite.
     nsys: Path | None = None
-    # See open_trace. A process that reads many traces loads the compiled reader only once.
-    large_bytes: int | None = None
     # See open_trace. With one worker per processor, workers are a sixth faster without further threads.
     one_thread: bool = False

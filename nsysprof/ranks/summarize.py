@@ -64,7 +64,7 @@ def summarize_rank(source: RankSource) -> Leaf:
     with tempfile.TemporaryDirectory(prefix="nsysprof-") as scratch:
         path = resolve_input(source.path, source.nsys, Path(scratch))
         identity = identity_of(source.path, path)
-        with open_trace(path, identity, source.large_bytes, one_thread=source.one_thread) as trace:
+        with open_trace(path, identity, one_thread=source.one_thread) as trace:
             session = read_session(trace)
             tables = read_tables(trace)
             return _leaf(source, session, tables, read_samples(source.path, session.start_utc_ns))

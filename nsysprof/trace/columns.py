@@ -88,7 +88,7 @@ def grow_columns(
     take: returns columns of `dtypes`, which may differ in length from the batch.
     followers: the tables whose rows will be added, so that there is room for them.
     """
-    if trace.is_large:
+    if trace.reads_pages:
         try:
             expected = expected_rows(trace, source.table, followers)
             return _gather(trace.limits, _page_batches(trace, source), dtypes, take, expected)

@@ -20,7 +20,7 @@ from nsysprof.trace.schema import Int64s
 from nsysprof.trace.sqlite.leaf_pages import MOST_ROWS, LeafPages, UnusualLayoutError, scan_leaves
 from nsysprof.trace.tuple_encoder import TupleEncoder
 
-# What a row of a call and of a kernel holds, in the order in which machine_code.c reads it.
+# What a row of a call and of a kernel holds, in the order in which loops.c reads it.
 _FIRST = ("start_ns", "end_ns", "correlation_id")
 _CALL_ROLES = (*_FIRST, "name_id", "global_tid", "return_value", "event_class")
 _WORK_ROLES = (
@@ -30,7 +30,7 @@ _WORK_ROLES = (
 CALLS = -1
 # Why a page was not read.
 _FULL_TUPLES, _WIDE_DURATION, _WIDE_CODE = 1, 2, 3
-# How many integers machine_code.c keeps about headers of rows, and needs for one row.
+# How many integers loops.c keeps about headers of rows, and needs for one row.
 _OF_HEADERS, _OF_A_ROW = 65 * 21, 10 + 8
 # What is read, by the name that the caller gives it. Some rows belong to a graph and have a node.
 _COLUMNS = ("start_ns", "duration_ns", "correlation_id", "variant", "graph_node")

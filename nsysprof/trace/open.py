@@ -16,9 +16,9 @@ from functools import cached_property
 from pathlib import Path
 
 from nsysprof.errors import TraceDamagedError, TraceEmptyError, TraceError, TraceForeignError
+from nsysprof.native.load import loop
 from nsysprof.notes import Loss, Note, make_loss
 from nsysprof.trace.inline_executor import InlineExecutor
-from nsysprof.trace.sqlite.compiled_reader_check import compiled_reader_problem
 from nsysprof.trace.sqlite.confine import ConfinedConnections, Confinement
 
 _MAGIC = b"SQLite format 3\0"
@@ -31,7 +31,7 @@ _MARKS = ("StringIds", "META_DATA_CAPTURE", "META_DATA_EXPORT", "EXPORT_META_DAT
 _CHUNK = 1 << 22
 # A larger file of which less than this share was ever written is an interrupted copy.
 _SPARSE_BYTES, _SPARSE_SHARE = 16 << 20, 4
-# Below this size (bytes), SQLite reads a trace as quickly as the compiled reader can be loaded.
+# A file of this size (bytes) is worth a second thread, and what it took is worth returning to the system.
 LARGE_BYTES = 16 << 20
 
 
@@ -44,7 +44,6 @@ class Trace:
         unless that was made from something else.
     background: computes what is needed only at the end, while the tables are read.
     limits: the limits on what reading may take. They start again with each `begin`.
-    large_bytes: the size from which compiled code reads the tables; None for the default.
     one_thread: whether to read the tables one after another, without threads.
     connections: one connection to the file for each thread.
     shared: for each table that SQLite reads, whether its pages are shared.
@@ -57,7 +56,6 @@ class Trace:
     identity: Path
     background: Executor
     limits: Confinement
-    large_bytes: int | None = None
     one_thread: bool = False
     notes: list[Note] = field(default_factory=list)
     # The parts of the trace that could not be read, or are not there yet. `notes` describes them, too.
@@ -76,9 +74,7 @@ class Trace:
         return self.background.submit(_sha256, self.identity, self.limits.cancelled)
 
     def begin(self) -> None:
-        """Begin in the background what takes long and needs no table: the SHA-256, and loading compiled code."""
-        if self.is_worth_compiling:
-            self.background.submit(compiled_reader_problem)
+        """Begin in the background what takes long and needs no table: the SHA-256."""
         self.digest  # noqa: B018 - computed from the first use on
 
     @property
@@ -98,13 +94,13 @@ class Trace:
 
     @property
     def is_large(self) -> bool:
-        """Return whether compiled code can read the tables from the file's pages, and whether that is worthwhile."""
-        return self.is_worth_compiling and compiled_reader_problem() is None
+        """Return whether the tables are worth a second thread, and the memory they took is worth returning."""
+        return self.bytes >= LARGE_BYTES
 
     @property
-    def is_worth_compiling(self) -> bool:
-        """Return whether compiled code would save more time on the tables than it takes to load."""
-        return self.bytes >= (LARGE_BYTES if self.large_bytes is None else self.large_bytes)
+    def reads_pages(self) -> bool:
+        """Return whether compiled code reads the tables from the file's pages. Otherwise SQLite does."""
+        return loop("decode") is not None
 
     @property
     def identity_bytes(self) -> int:
@@ -124,16 +120,14 @@ class Trace:
 
 
 @contextmanager
-def open_trace(
-    path: Path, identity: Path | None = None, large_bytes: int | None = None, *, one_thread: bool = False
-) -> Iterator[Trace]:
+def open_trace(path: Path, identity: Path | None = None, *, one_thread: bool = False) -> Iterator[Trace]:
     """Open an nsys SQLite export.
 
     Raises TraceEmptyError, TraceDamagedError or TraceForeignError, with the next step. A table that turns out to be
     damaged later is left out, with a note.
 
     identity: the user's file, where `path` was made from it.
-    large_bytes, one_thread: see Trace.
+    one_thread: see Trace.
     """
     size = _check_file(path)
     # Several threads read different tables, each by its own connection. Trace.lock lets them take turns.
@@ -143,7 +137,7 @@ def open_trace(
         try:
             columns = _probe(connection, path, limits)
             identity = identity or path
-            trace = Trace(path, size, connections, columns, identity, pool, limits, large_bytes, one_thread)
+            trace = Trace(path, size, connections, columns, identity, pool, limits, one_thread)
             for loss in (*_sidecar_losses(path), *_view_losses(connection)):
                 trace.add_loss(loss)
             yield trace

@@ -9,11 +9,12 @@ import numpy as np
 import pandas as pd
 
 from nsysprof.errors import TraceForeignError
+from nsysprof.native.load import native_problem
+from nsysprof.notes import make_note
 from nsysprof.trace.columns import read_rows, read_with_texts
 from nsysprof.trace.inline_executor import InlineExecutor
 from nsysprof.trace.open import Trace
 from nsysprof.trace.schema import KERNEL, NULL, PID_MASK, Calls, Int64s, Tables, Work
-from nsysprof.trace.sqlite.compiled_reader_check import compiled_reader_problem, slow_reader_note
 from nsysprof.trace.table_readers.calls import read_calls
 from nsysprof.trace.table_readers.collective_payloads import read_collective_payloads
 from nsysprof.trace.table_readers.devices import read_gpus
@@ -38,9 +39,9 @@ def read_tables(trace: Trace, progress: Callable[[str], None] | None = None) -> 
     progress: called with each table's name and number of rows.
     """
     say = progress or (lambda _text: None)
-    problem = compiled_reader_problem() if trace.is_worth_compiling else None
+    problem = native_problem() if trace.is_large else None
     if problem is not None:
-        trace.notes.append(slow_reader_note(problem))
+        trace.notes.append(make_note("slow-reader", problem=problem))
     if trace.is_large:
         say(f"read {trace.bytes / 1e6:,.0f} MB")
     noted, digest = len(trace.notes), trace.digest

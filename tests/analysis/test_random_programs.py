@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from nsysprof import arrays
+from nsysprof.native import load as native
 from scripts.second_opinion.compared import compare_figures, laws_broken
 from scripts.second_opinion.figures import figures_of
 from tests.builders.random_program import Program, programs
@@ -35,10 +35,9 @@ QUICK = settings(max_examples=10, deadline=None, derandomize=True, suppress_heal
 @QUICK
 @given(programs(), st.booleans())
 def test_every_figure_is_what_the_program_did(program: Program, compiles: bool) -> None:
-    """compiles: whether compiled code is used, as for large traces."""
+    """compiles: whether compiled code is used."""
     with pytest.MonkeyPatch.context() as patch:
-        if compiles:
-            patch.setattr(arrays, "_WORTH_COMPILING", 0)
+        patch.setattr(native, "is_wanted", lambda _unit: compiles)
         check(program)
 
 

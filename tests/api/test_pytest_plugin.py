@@ -184,7 +184,7 @@ def test_a_run_that_does_not_use_it_loads_nothing_heavy(pytester):
         "import sys, pytest\n"
         "class Look:\n"
         "    def pytest_sessionfinish(self):\n"
-        "        heavy = {'numpy', 'pandas', 'torch', 'llvmlite', 'scipy', 'nsysprof.api.traced_block'}\n"
+        "        heavy = {'numpy', 'pandas', 'torch', 'scipy', 'nsysprof.api.traced_block'}\n"
         "        print('loaded:', sorted(heavy & set(sys.modules)), 'nsysprof.api.pytest_plugin' in sys.modules)\n"
         "sys.exit(pytest.main(['-p', 'no:cacheprovider', '-q'], plugins=[Look()]))\n"
     )

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import pickle
 from collections import Counter
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsysprof.arrays import machine_code
 from nsysprof.ranks.distributions import (
     EXACT,
     ROUNDING_ERROR,
@@ -127,41 +124,3 @@ def test_rounding_is_near_and_rounding_again_changes_nothing(value):
     assert abs(int(once) - value) <= ROUNDING_ERROR * value
     assert round_values(np.array([once]))[0] == once
     assert value >= EXACT or once == value
-
-
-@pytest.mark.parametrize("bits", [0, 1, 11, 12, 35, 62])
-def test_compiled_code_counts_equal_values_alike(bits: int) -> None:
-    pytest.importorskip("llvmlite")
-    run = machine_code("count_equal")
-    random = np.random.default_rng(bits)
-    for size in (0, 1, 5000):
-        values = random.integers(0, 1 << bits, size, dtype=np.int64)
-        values[: size // 2] = values[size // 2 : size // 2 * 2]
-        expected = np.unique(values, return_counts=True)
-        times = np.empty_like(values)
-        found = run(values, times, size, bits, np.full(6 << 11, -1, dtype=np.int64))
-        assert values[:found].tolist() == expected[0].tolist()
-        assert times[:found].tolist() == expected[1].tolist()
-
-
-def test_values_that_no_caller_may_give_stay_in_their_arrays() -> None:
-    """Too few bits, or negative values, give a wrong order and nothing worse."""
-    pytest.importorskip("llvmlite")
-    values = np.array([-(2**63), -1, 2**63 - 1, 5, 5, 0], dtype=np.int64)
-    for bits in (-1, 3, 64, 2**62):
-        given, times = values.copy(), np.empty_like(values)
-        found = machine_code("count_equal")(given, times, len(given), bits, np.zeros(6 << 11, dtype=np.int64))
-        assert 0 < found <= len(values)
-        assert times[:found].sum() == len(values)
-
-
-def test_distributions_do_not_depend_on_compiled_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("llvmlite")
-    random = np.random.default_rng(1)
-    keys = [Key("api", name=name) for name in "abc"]
-    number, value = random.integers(0, 3, 50_000), random.lognormal(9, 2, 50_000).astype(np.int64)
-    found = []
-    for run in (lambda _name, _rows: None, lambda name, _rows: machine_code(name)):
-        monkeypatch.setattr("nsysprof.ranks.distributions.compiled", run)
-        found.append(distribute(keys, number, value))
-    assert pickle.dumps(found[0]) == pickle.dumps(found[1])

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from nsysprof.native import load
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.sqlite.confine import Confinement
 from nsysprof.trace.table_readers.devices import read_gpus
@@ -44,11 +45,12 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Watched]:
 
 
 @pytest.mark.parametrize("name", ["gm10k", "mem", "graph_node"])
-@pytest.mark.parametrize("large_bytes", [0, 1 << 40])
+@pytest.mark.parametrize("compiled", [True, False])
 def test_every_thread_has_a_connection_of_its_own(
-    trace_path: Callable[[str], Path], opened: list[Watched], name: str, large_bytes: int
+    trace_path: Callable[[str], Path], opened: list[Watched], monkeypatch: pytest.MonkeyPatch, name: str, compiled: bool
 ) -> None:
-    with open_trace(trace_path(name), large_bytes=large_bytes) as trace:
+    monkeypatch.setattr(load, "is_wanted", lambda _unit: compiled)
+    with open_trace(trace_path(name)) as trace:
         read_tables(trace)
         read_metric_samples(trace, read_gpus(trace))
     assert len(opened) > 1

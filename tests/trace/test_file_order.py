@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
-from nsysprof.trace.open import Trace, open_trace
+from nsysprof.native import load
+from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_ranges, read_strings
 from tests.builders.build_trace import TID, TraceBuilder
 from tests.trace.numbers import numbers
@@ -29,7 +30,7 @@ READ = {
 
 @pytest.fixture(params=["sqlite", "pages"], autouse=True)
 def reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Trace, "is_large", request.param == "pages")
+    monkeypatch.setattr(load, "is_wanted", lambda _unit: request.param == "pages")
 
 
 def index_everything(path: Path) -> None:

@@ -27,6 +27,7 @@ import pytest
 from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
 from nsysprof.bundle.sanitize import sanitize_trace
 from nsysprof.errors import NsysprofError, OutputError, TraceDamagedError, TraceForeignError
+from nsysprof.native import load
 from nsysprof.results.analysis import Analysis
 from nsysprof.trace import columns
 from nsysprof.trace.columns import read_rows
@@ -44,7 +45,7 @@ SECONDS = 10
 
 @pytest.fixture(params=["sqlite", "pages"])
 def reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Trace, "is_large", request.param == "pages")
+    monkeypatch.setattr(load, "is_wanted", lambda _unit: request.param == "pages")
 
 
 @pytest.fixture

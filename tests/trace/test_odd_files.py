@@ -15,9 +15,9 @@ import pytest
 
 from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
 from nsysprof.errors import TraceError
+from nsysprof.native import load
 from nsysprof.notes import Severity
 from nsysprof.results.analysis import Analysis
-from nsysprof.trace.open import Trace
 from nsysprof.trace.table_readers.long_names import LONGEST_RANGE_NAME, cut_name
 from tests.builders.build_trace import TID, TraceBuilder
 from tests.trace.numbers import numbers
@@ -25,9 +25,8 @@ from tests.trace.numbers import numbers
 
 @pytest.fixture(params=["sqlite", "pages"], autouse=True)
 def reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small files go through SQLite; here they go the way of large ones too."""
-    if request.param == "pages":
-        monkeypatch.setattr(Trace, "is_large", True)
+    """Read each file by SQLite and by compiled code."""
+    monkeypatch.setattr(load, "is_wanted", lambda _unit: request.param == "pages")
 
 
 KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"

@@ -168,13 +168,8 @@ def test_an_analysis_hashes_the_file_once_and_a_look_at_one_table_never(small, t
     assert hashed == [small]
 
 
-@pytest.mark.parametrize(("large_bytes", "asked"), [(0, 1), (1 << 62, 0)])
-def test_what_takes_long_begins_before_the_tables_are_read(tmp_path, monkeypatch, large_bytes, asked):
-    """Compiled code is loaded only for a large trace."""
-    calls = []
-    monkeypatch.setattr("nsysprof.trace.open.compiled_reader_problem", lambda: calls.append(1))
+def test_the_digest_begins_before_the_tables_are_read(tmp_path):
     path = TraceBuilder().write(tmp_path / "t.sqlite")
-    with open_trace(path, large_bytes=large_bytes) as trace:
+    with open_trace(path) as trace:
         trace.begin()
         assert trace.digest.result() == hashlib.sha256(path.read_bytes()).hexdigest()
-    assert len(calls) == asked

@@ -17,7 +17,8 @@ import pandas as pd
 
 from nsysprof.analysis.attribution.library_ranges import one_of_each_group, users_ranges
 from nsysprof.analysis.attribution.thread_calls import ThreadCalls, order_calls
-from nsysprof.arrays import compiled, rows_by_key
+from nsysprof.arrays import rows_by_key
+from nsysprof.native.load import loop
 from nsysprof.trace.schema import PID_MASK, Bools, Calls, Int64s, Ints, Rows
 
 # Two threads take turns if each side makes this many calls between two changes of side, on average.
@@ -260,7 +261,7 @@ _Turns = tuple[Bools, Int64s, Int64s, Int64s, Int64s, Int64s]
 
 def _find_turns(calls: ThreadCalls, points: Points, candidate: Rows, ranges: int) -> _Turns | None:
     """Return the turns by compiled code; None where it is not to be had."""
-    run = compiled("find_turns", len(candidate))
+    run = loop("find_turns")
     if run is None:
         return None
     silent, turns = np.zeros(len(candidate), dtype=np.uint8), np.zeros((ranges, 4), dtype=np.int64)

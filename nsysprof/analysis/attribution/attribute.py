@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nsysprof.arrays import compiled, find_places
+from nsysprof.arrays import find_places
 from nsysprof.errors import TraceForeignError
+from nsysprof.native.load import loop
 from nsysprof.trace.schema import PID_MASK, Bools, Calls, Int64s, Ints, Rows
 
 # The most pairs of a range and a piece of work: this many for each piece of work, plus a constant. Programs nest ranges
@@ -101,7 +102,7 @@ def order_work(
 
 def _order_compiled(launch: Ints, calls: Calls, mask: int) -> Launched | None:
     """Return the work ordered by compiled code; None where it is not to be had, or where the work is in no order."""
-    run = compiled("order_work", len(launch))
+    run = loop("order_work")
     if run is None:
         return None
     owners, owner_of = np.unique(calls.tid_of & mask, return_inverse=True)

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nsysprof.arrays import compiled, different
+from nsysprof.arrays import different
+from nsysprof.native.load import loop
 from nsysprof.trace.schema import Int64s, Ints, Rows
 
 _BLOCK = 1 << 20
@@ -52,7 +53,7 @@ class OwnedDurations:
         is not to be had, or cannot do it.
         """
         places = self.high - self.low
-        run = compiled("summarize", int(places.sum()))
+        run = loop("summarize")
         if run is None or self.names > _MOST_LINES or _bits(self.duration_ns) + self.names.bit_length() > _MOST_BITS:
             return None
         fresh = np.flatnonzero(np.diff(self.owner, prepend=-1))
@@ -131,7 +132,7 @@ def _bits(duration_ns: Ints) -> int:
 
 
 def _tabulate_lines(lines: Int64s) -> pd.DataFrame:
-    """Return the table of what compiled code found: owner, name, and what `describe` in machine_code.c says."""
+    """Return the table of what compiled code found: owner, name, and what `describe` in loops.c says."""
     owner, name, size, total, least, most, middle, other, high, low = lines.T.copy()
     squares = [(up << 64) + down for up, down in zip(high.view("u8").tolist(), low.view("u8").tolist(), strict=True)]
     table = _tabulate(size, total, (middle, other), (least, most), squares)

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nsysprof.arrays import compiled, find_rows
+from nsysprof.arrays import find_rows
+from nsysprof.native.load import loop
 from nsysprof.trace.schema import Bools, Calls, Int64s, Ints
 
 _BLOCK = 1 << 18
@@ -38,7 +39,7 @@ class ThreadCalls:
             return 0.0
         # Longer times and negative ones are counted as the longest and as 0, which changes no median between these.
         times = np.zeros(_LONG_NS + 1, dtype=np.int32)
-        run = compiled("count_pauses", pauses)
+        run = loop("count_pauses")
         if run is not None:
             run(self.start_ns, self.lasted_ns, times, _LONG_NS)
         for low in range(0, 0 if run else pauses, _BLOCK):
@@ -88,7 +89,7 @@ def order_calls(calls: Calls, of_variant: Bools) -> ThreadCalls:
 
 def _order_compiled(calls: Calls, of_variant: Bools) -> ThreadCalls | None:
     """Return what order_calls does by compiled code; None where that is not to be had, or the calls are in no order."""
-    run = compiled("order_calls", len(calls))
+    run = loop("order_calls")
     if run is None:
         return None
     start, lasted = np.empty(len(calls), dtype=np.int64), np.empty(len(calls), dtype=np.uint32)

@@ -12,7 +12,8 @@ from nsysprof.analysis.idle_time.call_ends import CallEnds, list_ends
 from nsysprof.analysis.idle_time.compiled_blame import blame_compiled, list_holds
 from nsysprof.analysis.idle_time.gaps import Gaps
 from nsysprof.analysis.idle_time.interval_layers import Layer, cut, merge_layer, overlay
-from nsysprof.arrays import compiled, count_codes, different
+from nsysprof.arrays import count_codes, different
+from nsysprof.native.load import loop
 from nsysprof.results.column_registry.analysis_columns import CAUSES
 from nsysprof.trace.growing_column import GrowingColumn
 from nsysprof.trace.schema import NULL, PID_MASK, Bools, Calls, Int64s, Ints, Rows, Tables
@@ -146,7 +147,7 @@ def blame_gaps(
     is_collective: whether each variant of work is a collective.
     lost_ns: when the calls began whose work is not in the trace, in order.
     """
-    if tables.calls is not None and (blame := compiled("blame", len(gaps))) is not None:
+    if tables.calls is not None and (blame := loop("blame")) is not None:
         held = list_holds(threads.holds, threads.holder_cause, threads.holder_call)
         return Blamed(
             gaps.span.device_id,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nsysprof.arrays import compiled
+from nsysprof.native.load import loop
 from nsysprof.trace.schema import PID_MASK, Bools, Calls, Int64s, Ints, Rows
 
 _BLOCK = 1 << 16
@@ -75,8 +75,8 @@ class CallEnds:
         blocks = self._blocks(since_ns, until_ns)
         ended, thread = np.empty(len(blocks) * _BLOCK, dtype=np.int64), np.empty(len(blocks) * _BLOCK, dtype=np.int32)
         chosen = np.where(self.of_pid[pid], number_of, -1)
-        find = compiled("list_ends", len(calls))
-        assert find is not None
+        find = loop("list_ends")
+        assert find is not None  # one unit with `blame`, whose caller found it
         columns = calls.start_ns, calls.duration_ns, calls.variant, rows, len(rows), _BLOCK
         bounds = blocks, len(blocks), chosen, len(chosen), since_ns, until_ns
         found = find(*columns, *bounds, ended, thread, len(thread))
@@ -113,7 +113,7 @@ def list_ends(calls: Calls, working: Bools) -> CallEnds | None:
 
 def _bounds(calls: Calls, rows: Rows | None) -> tuple[Int64s, Int64s]:
     """Return when the first and the last call of each block ended (ns)."""
-    if (find := compiled("bound_ends", len(calls))) is not None:
+    if (find := loop("bound_ends")) is not None:
         first, last = np.empty((2, -(-len(calls) // _BLOCK)), dtype=np.int64)
         order = np.zeros(0, dtype=np.int32) if rows is None else rows
         find(calls.start_ns, calls.duration_ns, order, len(order), _BLOCK, first, last, len(first))

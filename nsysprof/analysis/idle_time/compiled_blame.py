@@ -12,7 +12,7 @@ import numpy.typing as npt
 from nsysprof.analysis.idle_time.call_ends import CallEnds
 from nsysprof.analysis.idle_time.gaps import Gaps
 from nsysprof.analysis.idle_time.interval_layers import Layer
-from nsysprof.arrays import compiled
+from nsysprof.native.load import loop
 from nsysprof.results.column_registry.analysis_columns import CAUSES
 from nsysprof.trace.schema import PID_MASK, Bools, Calls, Int64s, Ints, Rows
 
@@ -103,7 +103,7 @@ def _list_ends(
     The result has the ends, the number of each one's thread, and the first of each process.
     """
     parts: list[tuple[Int64s, Rows]] = []
-    last_begun = compiled("last_begun", len(gaps))
+    last_begun = loop("last_begun")
     if ends is not None and last_begun is not None:
         since = int(gaps.starts_ns(slice(some.start, some.start + 1))[0])
         until = last_begun(launch, gaps.ender, some.start, some.stop, calls.start_ns, len(calls), since)

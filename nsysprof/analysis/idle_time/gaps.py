@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from nsysprof.analysis.attribution.start_order import go_through
-from nsysprof.arrays import compiled, find_rows
+from nsysprof.arrays import find_rows
+from nsysprof.native.load import loop
 from nsysprof.results.findings import DeviceIdle
 from nsysprof.trace.growing_column import GrowingColumn
 from nsysprof.trace.schema import MIGRATION, Bools, Int64s, Rows, Work
@@ -70,7 +71,7 @@ def find_gaps(work: Work) -> list[Gaps]:
 
 def _gaps_compiled(work: Work, device: int, chosen: Bools) -> Gaps | None:
     """Return the gaps of some variants of work, by compiled code; None where it cannot be had or there is no work."""
-    find = compiled("find_gaps", len(work))
+    find = loop("find_gaps")
     if find is None:
         return None
     span = np.zeros(5, dtype=np.int64)

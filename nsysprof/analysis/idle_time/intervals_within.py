@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from nsysprof.arrays import compiled, find_places
+from nsysprof.arrays import find_places
 from nsysprof.trace.schema import Int64s, Ints
 
 _BLOCK = 1 << 20
@@ -61,15 +61,6 @@ def measure_by_code(
     if len(start) == 0:
         none = np.zeros((2, codes, len(low)), dtype=np.int64)
         return none[0], none[1]
-    find = compiled("measure_by_code", len(start))
-    if find is not None and code.dtype.itemsize == 1:
-        total, numbers = np.zeros((2, codes, len(low)), dtype=np.int64)
-        start, low, high = (np.ascontiguousarray(each, dtype=np.int64) for each in (start, low, high))
-        duration, code = np.ascontiguousarray(duration), np.ascontiguousarray(code)
-        order = np.argsort(np.concatenate((low, high)), kind="stable")
-        so_far = np.zeros(2 * codes, dtype=np.int64)
-        find(start, duration, code.view(np.uint8), codes, low, high, len(low), order, so_far, total, numbers)
-        return total, np.maximum(numbers, 0, out=numbers)
     first, after = find_places(start, low, "right"), find_places(start, high, "right")
     # Pieces are in order: only the last that began may go on, or begin just then.
     at_low, at_high = np.maximum(first - 1, 0), np.maximum(after - 1, 0)

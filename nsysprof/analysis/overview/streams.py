@@ -9,15 +9,11 @@ import pandas as pd
 
 from nsysprof.analysis.attribution.duration_statistics import sum_by
 from nsysprof.analysis.attribution.intervals import union_ns
-from nsysprof.analysis.attribution.start_order import go_through
 from nsysprof.analysis.overview.timeline import stream_labels
-from nsysprof.arrays import compiled, count_codes, find_rows
+from nsysprof.arrays import count_codes, find_rows
 from nsysprof.results.column_registry.analysis_columns import STREAMS
 from nsysprof.results.column_registry.csv_table import empty_table
 from nsysprof.trace.schema import COPY, FILL, KERNEL, MIGRATION, Int64s, Ints, Rows, Tables
-
-# Compiled code notes for each pair of a stream and a variant of call whether it occurs, for at most so many.
-_MOST_PAIRS = 1 << 24
 
 
 def tabulate_streams(tables: Tables) -> pd.DataFrame:
@@ -27,7 +23,7 @@ def tabulate_streams(tables: Tables) -> pd.DataFrame:
         return empty_table(STREAMS)
     streams, of_variant = np.unique(work.streams_of, axis=0, return_inverse=True)
     of_variant, count = of_variant.reshape(-1).astype(np.int64), len(streams)
-    ran = _sum_compiled(tables, of_variant, count) or _sum_up(tables, of_variant, count)
+    ran = _sum_up(tables, of_variant, count)
     labels = np.empty(count, dtype=object)
     labels[of_variant] = stream_labels(work)
     others = work.variant[work.kernels :]
@@ -67,37 +63,6 @@ class _Ran:
     # How often each variant of work ran, and how long. Migrations have zeros.
     count: Int64s
     total_ns: Int64s
-
-
-def _sum_compiled(tables: Tables, of_variant: Int64s, count: int) -> _Ran | None:
-    """Return what each stream ran, by compiled code; None where it cannot be had.
-
-    of_variant: the number of the stream of each variant of work, below `count`.
-    """
-    work, calls = tables.work, tables.calls
-    call_variant = np.zeros(0, dtype=np.int16) if calls is None else calls.variant
-    call_variants = 0 if calls is None else len(calls.variants)
-    add = compiled("sum_streams", len(work))
-    if add is None or count * call_variants > _MOST_PAIRS:
-        return None
-    of_streams = np.zeros((3, count), dtype=np.int64)
-    busy, first, reached = of_streams
-    runs, took = np.zeros((2, len(of_variant)), dtype=np.int64)
-    seen = np.zeros(count * call_variants, dtype=np.uint8)
-    chosen = work.kind_of != MIGRATION
-    columns = work.start_ns, work.duration_ns, work.variant, of_variant, chosen.view(np.uint8), len(chosen)
-
-    def run(kernels: int, others: Rows) -> int:
-        for each in (busy, runs, took, seen):
-            each[:] = 0
-        first[:], reached[:] = np.iinfo(np.int64).max, np.iinfo(np.int64).min
-        of_calls = tables.launch, call_variant, call_variants
-        return add(kernels, others, len(others), *columns, *of_calls, busy, first, reached, runs, took, seen)
-
-    go_through(work, run)
-    pairs = None if calls is None else np.divmod(np.flatnonzero(seen), max(1, call_variants))
-    span = np.where(reached >= first, reached - first, 0)
-    return _Ran(busy, span, _threads(tables, pairs, count), runs, took)
 
 
 def _sum_up(tables: Tables, of_variant: Int64s, count: int) -> _Ran:

@@ -12,7 +12,7 @@ from nsysprof.analysis.attribution.attribute import FREE_PAIRS, MOST_AROUND, SCO
 from nsysprof.analysis.kernel_names.variant_names import Texts, call_names, plain_call_name
 from nsysprof.analysis.ranges.range_evidence import RangeEvidence
 from nsysprof.analysis.ranges.range_launches import LaunchCalls
-from nsysprof.arrays import compiled
+from nsysprof.native.load import loop
 from nsysprof.trace.schema import PID_MASK, Bools, Calls, Int64s, Ints, Rows, Tables
 
 # The most functions to list. Each costs time and memory for every range, and no program spends much time in more.
@@ -64,7 +64,7 @@ def find_functions(tables: Tables) -> CalledFunctions:
 def _sum_variants(calls: Calls) -> tuple[Int64s, Int64s]:
     """Return how many calls of each variant there are, and their total time (ns)."""
     sums = np.zeros((len(calls.variants), 2), dtype=np.int64)
-    run = compiled("sum_codes", len(calls))
+    run = loop("sum_codes")
     if run is not None and run(calls.variant, calls.duration_ns, len(sums), sums.ravel()) == 0:
         return sums[:, 0], sums[:, 1]
     for low in range(0, len(calls), _BLOCK):
@@ -87,7 +87,7 @@ def count_calls(
     functions: the functions to list; None for none.
     """
     calls, ranges = evidence.tables.calls, evidence.attributed.ranges
-    run = None if calls is None else compiled("count_calls", len(calls))
+    run = None if calls is None else loop("count_calls")
     if run is None or calls is None or len(ranges) == 0:
         return None
     count, family = (

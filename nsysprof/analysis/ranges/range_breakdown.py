@@ -11,7 +11,7 @@ from nsysprof.analysis.attribution.nesting import nesting_levels
 from nsysprof.analysis.ranges.instances import portions
 from nsysprof.analysis.ranges.range_evidence import RangeEvidence
 from nsysprof.analysis.ranges.range_work.measured_work import find_sets, list_adopters, order_by_start
-from nsysprof.arrays import compiled
+from nsysprof.native.load import loop
 from nsysprof.results.comparison import PARTS
 from nsysprof.trace.schema import COPY, FILL, GRAPH, KERNEL, MIGRATION, Bools, Int64s, Ints, Work
 
@@ -59,7 +59,7 @@ def _sweep(evidence: RangeEvidence, begin: Int64s, end: Int64s) -> Int64s | None
     begin, end: of each instance (ns).
     """
     work, caused, segments_of = evidence.work, evidence.caused, evidence.attributed.segments
-    run = compiled("sweep_ranges", len(work))
+    run = loop("sweep_ranges")
     if run is None or len(work) == 0:
         return None
     present, class_of = np.unique([_CLASS_OF[kind] for kind in work.kind_of.tolist()], return_inverse=True)

@@ -31,7 +31,7 @@ from nsysprof.analysis.ranges.range_work.measured_work import MeasuredWork, meas
 from nsysprof.analysis.ranges.range_work.unknown_work import blank_instances, blank_unknown, find_opaque
 from nsysprof.analysis.ranges.slow_instances import mark_slow_instances
 from nsysprof.analysis.traffic.dram import DramTraffic
-from nsysprof.arrays import compiled
+from nsysprof.native.load import loop
 from nsysprof.notes import Note
 from nsysprof.results.analysis import RANGE_COLUMNS, RANGE_INSTANCE_COLUMNS, RANGE_TREE_COLUMNS
 from nsysprof.trace.schema import Bools, Int64s
@@ -89,7 +89,7 @@ def summarize_ranges(
     with ThreadPoolExecutor(_THREADS) as pool:
         structure = pool.submit(lambda: attributed.structure)
         # Without compiled code, each part takes as much memory as the columns of the trace, so one follows the other.
-        is_small = compiled("summarize", len(evidence.work)) is not None
+        is_small = loop("summarize") is not None
         beside = pool.submit(list_kernels, evidence, pool) if is_small else None
         families, functions = number_families(evidence), find_functions(evidence.tables)
         counted = count_calls(evidence, families, functions)

@@ -4,19 +4,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any
 
 import numpy as np
 
 from nsysprof.analysis.replay.execution_graph import ExecutionGraph
-from nsysprof.arrays import is_code_made, machine_code
+from nsysprof.native.load import loop
 from nsysprof.trace.schema import Bools, Int64s
 
-# With fewer events than this, plain Python finishes before llvmlite would make code: there are a dozen replays.
-_COMPILED_EVENTS = 20_000
 _FAR_NS = 1 << 60
 
 
@@ -66,23 +62,12 @@ def replay(graph: ExecutionGraph, change: ReplayChange | None = None) -> int:
         graph.stream_free_ns.copy(), np.array([graph.first_calls]),
         np.zeros_like(change.gap_ns), np.zeros_like(change.duration_ns),
     )  # fmt: skip
-    events = len(graph.row) + len(graph.work_row)
-    run = _compiled() if events >= _COMPILED_EVENTS or is_code_made() else None
+    run = loop("replay")
     if run is None:
         return int(_run(*(each.tolist() for each in arrays)))
     *before, ended, finished = (np.ascontiguousarray(each, dtype=np.int64) for each in arrays)
     *before, first_calls = before
     return int(run(len(change.gap_ns), *before, int(first_calls[0]), ended, finished))
-
-
-@cache
-def _compiled() -> Callable[..., int] | None:
-    """Return compiled code that does what _run does; None where it cannot be had."""
-    try:
-        found: Callable[..., int] = machine_code("replay")
-    except Exception:  # noqa: BLE001 - no llvmlite, or one that makes no code here, which can raise anything
-        return None
-    return found
 
 
 def _run(

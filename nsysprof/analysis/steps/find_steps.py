@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -17,7 +16,7 @@ from nsysprof.analysis.idle_time.call_classes import call_texts
 from nsysprof.analysis.idle_time.intervals_within import union_of_groups
 from nsysprof.analysis.kernel_names.variant_names import kernel_names
 from nsysprof.analysis.steps.step_bounds import bound_steps, mark_slow_steps
-from nsysprof.arrays import Floats, compiled, count_codes, find_places
+from nsysprof.arrays import Floats, count_codes, find_places
 from nsysprof.attention.range_name import parse_range
 from nsysprof.results.findings import STEP, TRACE
 from nsysprof.trace.schema import PID_MASK, Bools, Int64s, Ints, Tables
@@ -207,32 +206,12 @@ def _work_inside(
     instances: group, start and end.
     """
     group, low, high = instances
-    if (add := compiled("sum_between", len(tables.work))) is not None:
-        before_low, upto_high, before_first = _shares_until(add, tables, launch, (low - 1, high, first - 1))
-    else:
-        begins, total = _issued_shares(tables, launch)
-        before_low, upto_high = total[find_places(begins, low)], total[find_places(begins, high, "right")]
-        before_first = total[find_places(begins, first)]
+    begins, total = _issued_shares(tables, launch)
+    before_low, upto_high = total[find_places(begins, low)], total[find_places(begins, high, "right")]
+    before_first = total[find_places(begins, first)]
     inside: Floats = np.zeros(len(first))
     np.add.at(inside, group, upto_high - before_low)
     return inside, 1.0 - before_first
-
-
-def _shares_until(
-    add: Callable[..., int], tables: Tables, launch: Ints, times: tuple[Int64s, ...]
-) -> tuple[Floats, ...]:
-    """Return the share of all GPU time that was issued up to each time, by compiled code."""
-    work, calls = tables.work, tables.calls
-    every = np.concatenate(times)
-    order = np.argsort(every)
-    part = np.zeros(len(every) + 1, dtype=np.int64)
-    begins = np.zeros(0, dtype=np.int64) if calls is None else calls.start_ns
-    add(launch, begins, len(begins), work.start_ns, work.duration_ns, every[order], len(every), part)
-    total = np.cumsum(part).astype(np.float64)
-    total /= max(total[-1], 1.0)
-    found = np.empty(len(every))
-    found[order] = total[:-1]
-    return tuple(np.split(found, np.cumsum([len(each) for each in times])[:-1]))
 
 
 def _issued_shares(tables: Tables, launch: Ints) -> tuple[Int64s, Floats]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import numpy as np
 
 from nsysprof.analysis.attribution.warm_up import tolerance_ns
-from nsysprof.arrays import compiled
 from nsysprof.trace.schema import MIGRATION, Bools, Int64s, Tables
 
 _BLOCK = 1 << 18
@@ -34,11 +33,7 @@ def bound_steps(tables: Tables, global_pid: int, issued_ns: Int64s) -> Int64s:
         return issued_ns
     counts = (work.pid_of == global_pid) & (work.kind_of != MIGRATION)
     done = np.full(len(issued_ns) + 1, issued_ns[0], dtype=np.int64)
-    find = compiled("last_done", len(work)) if bool((issued_ns[1:] >= issued_ns[:-1]).all()) else None
-    if find is not None:
-        columns = work.start_ns, work.duration_ns, work.variant, counts.view(np.uint8), len(counts)
-        find(tables.launch, calls.start_ns, len(calls), *columns, issued_ns, len(issued_ns), done)
-    for low in range(0, len(work) if find is None else 0, _BLOCK):
+    for low in range(0, len(work), _BLOCK):
         rows = low + np.flatnonzero(counts[work.variant[low : low + _BLOCK]] & (tables.launch[low : low + _BLOCK] >= 0))
         begun, ended = calls.start_ns[tables.launch[rows]], work.ends_ns(rows)
         if not bool((begun[1:] >= begun[:-1]).all()):

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
-from nsysprof.analysis.attribution.start_order import go_through
 from nsysprof.analysis.idle_time.blame import Blamed
 from nsysprof.analysis.idle_time.gaps import DeviceSpan
 from nsysprof.analysis.idle_time.intervals_within import measure, measure_by_code
 from nsysprof.analysis.idle_time.ledger import Ledger
 from nsysprof.analysis.kernel_names.variant_names import kernel_names
 from nsysprof.analysis.steps.find_steps import Steps
-from nsysprof.arrays import compiled, find_rows
+from nsysprof.arrays import find_rows
 from nsysprof.results.analysis import StepTimes
 from nsysprof.results.column_registry.analysis_columns import CAUSES, STEPS, WORK_CATEGORIES, cause_column, work_column
 from nsysprof.trace.schema import COPY, FILL, GRAPH, MIGRATION, Bools, Int64s, Rows, Tables, Work
@@ -93,9 +92,6 @@ def _busy(tables: Tables, category: Int64s, low: Int64s, high: Int64s) -> dict[s
     category: the category of each variant, -1 for those of other devices.
     """
     work = tables.work
-    bounds = np.append(low, high[-1:])
-    if (find := compiled("measure_categories", len(work))) is not None and bool((np.diff(bounds) >= 0).all()):
-        return _busy_compiled(find, work, category, bounds)
     start = end = np.zeros(0, dtype=np.int64)
     before = np.zeros(len(low), dtype=np.int64)
     found = {work_column(name): np.zeros(len(low), dtype=np.int64) for name in WORK_CATEGORIES}
@@ -107,21 +103,6 @@ def _busy(tables: Tables, category: Int64s, low: Int64s, high: Int64s) -> dict[s
         total = measure(start, end, low, high)[0]
         found[work_column(name)], before = total - before, total
     return found
-
-
-def _busy_compiled(find: Callable[..., int], work: Work, category: Int64s, bounds: Int64s) -> dict[str, Int64s]:
-    """Return what _busy does by compiled code, for steps that follow each other without a break."""
-    count = len(WORK_CATEGORIES)
-    until, scratch = np.zeros((count, len(bounds)), dtype=np.int64), np.zeros(2 * count, dtype=np.int64)
-    columns = work.start_ns, work.duration_ns, work.variant, category, len(category)
-
-    def run(kernels: int, others: Rows) -> int:
-        return find(kernels, others, len(others), *columns, count, bounds, len(bounds), scratch, until)
-
-    go_through(work, run)
-    within = np.diff(until, axis=1)  # of work of this category or one before it
-    within[1:] -= within[:-1].copy()
-    return {work_column(name): within[number] for number, name in enumerate(WORK_CATEGORIES)}
 
 
 def _rows_within(work: Work, chosen: Bools, since_ns: int, until_ns: int) -> Rows:

@@ -15,14 +15,14 @@ import pyarrow.parquet  # noqa: F401
 
 from nsysprof.errors import NsysprofError
 from nsysprof.files.memory_reuse import reuse_freed_memory, reuse_in_pyarrow
+from nsysprof.native.load import native_problem
 from nsysprof.ranks.engine import Task, attempt
 from nsysprof.ranks.partial import Partial
 from nsysprof.ranks.partial_files import code_version
-from nsysprof.trace.sqlite.compiled_reader_check import compiled_reader_problem
 
 # What these find is kept, so the workers that are forked after this module was loaded have it already.
 code_version()
-compiled_reader_problem()
+native_problem()
 
 
 def serve(connection: Connection, memory_bytes: int | None) -> None:

@@ -7,21 +7,20 @@ is not trusted: for anything unexpected the result is -1, and SQLite reads that 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from nsysprof.arrays import Int64s, machine_code
+from nsysprof.arrays import Int64s
+from nsysprof.native.load import loop
 from nsysprof.trace.sqlite.leaf_pages import SLACK, LeafPages
 
 # How many parts a row of a kernel or of a call has at most.
 _ROLES = 10
 # The types that a row's code may have.
 _CODES = (np.uint8, np.int16, np.int32)
-
-_decode, _encode, _read_events = (machine_code(name) for name in ("decode", "encode", "read_events"))
 
 
 def decode(
@@ -48,7 +47,7 @@ def decode(
     assert min(len(above), len(at_most)) >= pages
     assert max(wanted, default=-1) < width
     return int(
-        _decode(
+        _loop("decode")(
             buffer, pages, page_size, usable, wanted, len(wanted), above, at_most, is_only, out, width, capacity
         )
     )  # fmt: skip
@@ -67,7 +66,7 @@ def encode(values: Int64s, begin: int, slots: Int64s, rows: Int64s, count: int, 
     assert len(codes) >= n
     assert len(slots).bit_count() == 1
     used = np.array([count], dtype=np.int64)
-    done = _encode(values, width, n, begin, slots, len(slots) - 1, rows, len(rows), used, codes)
+    done = _loop("encode")(values, width, n, begin, slots, len(slots) - 1, rows, len(rows), used, codes)
     return int(done), int(used[0])
 
 
@@ -101,9 +100,16 @@ def read_events(
     assert (len(headers), len(row), len(counts)) >= (65 * (11 + _ROLES), _ROLES + 8, 5)
     capacity = min(len(each) for each in room[:-1])
     wide, code_bytes = durations.dtype == np.int64, codes.dtype.itemsize
-    done = _read_events(
+    done = _loop("read_events")(
         leaves.buffer, leaves.pages, leaves.page_size, leaves.usable, wanted, len(wanted), leaves.above, leaves.at_most,
         leaves.is_only, kind, wide, code_bytes, starts, *(each.view(np.uint8) for each in (durations, ids, codes)),
         capacity, nodes, len(nodes), slots, len(slots) - 1, tuples, len(tuples), headers, row, counts,
     )  # fmt: skip
     return int(done)
+
+
+def _loop(name: str) -> Callable[..., int]:
+    """Return a loop. What calls this reads pages, which Trace.reads_pages allows only where there are loops."""
+    function = loop(name)
+    assert function is not None
+    return function

@@ -36,7 +36,7 @@ def read_calls(trace: Trace) -> tuple[Calls, CorrelationIds] | tuple[None, None]
     )
     if source is None:
         return None, None
-    variants = TupleEncoder(3, compiled=trace.is_large)
+    variants = TupleEncoder(3, compiled=trace.reads_pages)
 
     def take(batch: Batch) -> Batch:
         possible = possible_times(batch["start_ns"], batch["end_ns"])
@@ -53,7 +53,7 @@ def read_calls(trace: Trace) -> tuple[Calls, CorrelationIds] | tuple[None, None]
             "dropped": np.array([len(possible) - int(possible.sum())]),
         }
 
-    found = read_events(trace, source, CALLS, variants, _DTYPES) if trace.is_large else None
+    found = read_events(trace, source, CALLS, variants, _DTYPES) if trace.reads_pages else None
     if found is None:
         grown = grow_columns(trace, source, {**_DTYPES, "dropped": np.int64}, take)
         if grown is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from nsysprof.arrays import compiled
+from nsysprof.native.load import loop
 from nsysprof.trace.schema import PID_MASK, Calls, CorrelationIds, Rows, Work
 
 _BLOCK = 1 << 20
@@ -56,7 +56,7 @@ def match_table(
 def _match(wanted: CorrelationIds, calls: Calls, call_ids: CorrelationIds, rows: Rows | None) -> Rows:
     """Return for each wanted correlation id the earliest of the calls `rows` (None: all) that has it, or -1."""
     ids = call_ids if rows is None else call_ids[rows]
-    run = compiled("match_ids", len(wanted))
+    run = loop("match_ids")
     found = np.empty(len(wanted), dtype=np.int32)
     if run is not None and run(ids, wanted, found) == 0:
         return _of_rows(found, rows)

@@ -45,7 +45,7 @@ _MOST_BYTES = 2**50
 
 def read_work(trace: Trace, gpus: Gpus) -> tuple[Work, CorrelationIds, frozenset[int]]:
     """Return all GPU work, the correlation id of each row, and the kinds that were recorded at all."""
-    variants = TupleEncoder(8, compiled=trace.is_large)
+    variants = TupleEncoder(8, compiled=trace.reads_pages)
     whole = {name: GrowingColumn(np.empty(0, dtype)) for name, dtype in _DTYPES.items()}
     kernels, recorded, counts = 0, set(), dict.fromkeys(_COUNTS, 0)
     for kind, (table, required, optional) in _TABLES.items():
@@ -77,7 +77,7 @@ def _read_kind(
     """Return the columns _DTYPES of one table, and the sums of its _COUNTS; None where it is damaged."""
     # The columns of the first table, of the kernels, have room for the others, so that they are not copied.
     followers = [table for other, (table, *_) in _TABLES.items() if other != KERNEL] if kind == KERNEL else []
-    if kind == KERNEL and trace.is_large:
+    if kind == KERNEL and trace.reads_pages:
         read = read_events(trace, source, kind, variants, _DTYPES, followers)
         if read is not None:
             return read[0], {"dropped": read[1], "unsized": 0}

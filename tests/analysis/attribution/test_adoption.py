@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from nsysprof import arrays
 from nsysprof.analysis.attribution import adoption
 from nsysprof.analysis.attribution.adoption import Points
 from nsysprof.analysis.attribution.thread_calls import ThreadCalls
 from nsysprof.analysis.overview.summarize import summarize
+from nsysprof.native import load
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_tables
 from tests.builders.build_trace import OTHER_TID, PID, TraceBuilder
@@ -186,7 +186,6 @@ def test_a_process_of_very_many_threads_is_bounded_and_said(tmp_path):
 
 @pytest.mark.parametrize("seed", range(8))
 def test_compiled_code_finds_the_same_turns(monkeypatch, seed):
-    pytest.importorskip("llvmlite")
     random = np.random.default_rng(seed)
     start = np.sort(random.integers(0, 100, 5 * seed))
     reached = np.maximum.accumulate(start + random.integers(0, 9, len(start)))
@@ -195,7 +194,7 @@ def test_compiled_code_finds_the_same_turns(monkeypatch, seed):
     candidate = random.integers(-1, 6, 60)
     plain = adoption._find_turns_plainly(calls, points, candidate)
     assert adoption._find_turns(calls, points, candidate, 7) is None, "there are few events"
-    monkeypatch.setattr(arrays, "_WORTH_COMPILING", 0)
+    monkeypatch.setattr(load, "is_wanted", lambda _unit: True)
     for one, other in zip(plain, adoption._find_turns(calls, points, candidate, 7), strict=True):
         assert one.tolist() == other.tolist()
     assert adoption._find_turns(calls, points, candidate, 5) is None, "a range that there is not"

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsysprof import arrays
 from nsysprof.analysis.attribution import attribute
 from nsysprof.analysis.attribution.attribute import Segments, attribute_work, covered, expand, merge, order_work
+from nsysprof.native import load
 from nsysprof.trace.schema import PID_MASK, Calls
 from tests.builders.build_trace import OTHER_PID, OTHER_TID, TID
 
@@ -68,14 +68,14 @@ def test_work_is_ordered_by_its_calls_whatever_the_order_of_the_file(kernels, fi
 
 @given(CALLS, st.lists(st.integers(-1, 60), max_size=60), st.booleans())
 def test_compiled_code_orders_work_in_the_same_way(calls, launch, lasts_long):
-    pytest.importorskip("llvmlite")
     calls, launch = calls_of(calls or [(0, 1, TID)]), np.array(launch, dtype=np.int32)
     launch[launch >= len(calls)] = -1  # as work without a call
     if lasts_long:
         calls = replace(calls, duration_ns=calls.duration_ns.astype(np.int64))
-    plain = order_work(launch, calls)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(arrays, "_WORTH_COMPILING", 0)
+        patch.setattr(load, "is_wanted", lambda _unit: False)
+        plain = order_work(launch, calls)
+        patch.setattr(load, "is_wanted", lambda _unit: True)
         compiled = order_work(launch, calls)
     for scope in ("thread", "process"):
         one, other = plain[scope], compiled[scope]

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsysprof import arrays
 from nsysprof.analysis.attribution import duration_statistics as statistics
 from nsysprof.analysis.attribution.duration_statistics import OwnedDurations, summarize_durations
+from nsysprof.native import load
 
 ROWS = st.lists(st.tuples(st.integers(0, 5), st.one_of(st.integers(0, 50), st.integers(0, 2**40))), max_size=60)
 
@@ -55,35 +55,32 @@ def test_groups_and_durations_too_wide_for_one_integer_are_renumbered():
 
 @given(ROWS, st.sampled_from([np.uint32, np.int64]), st.lists(st.integers(0, 3), min_size=6, max_size=6))
 def test_compiled_code_gives_the_same_table(rows, width, group_of):
-    pytest.importorskip("llvmlite")
     code, duration = np.array(rows, dtype=np.int64).reshape(-1, 2).T
     duration, code, group_of = (duration % 2**32).astype(width), code.astype(np.int16), np.array(group_of)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(arrays, "_WORTH_COMPILING", 0)
+        patch.setattr(load, "is_wanted", lambda _unit: True)
         table = summarize_durations(duration, code, group_of)
     pd.testing.assert_frame_equal(table, summarize_durations(duration, code, group_of), check_exact=True)
 
 
 @pytest.mark.parametrize("most", [40, 3000, 2**31, 2**45])
 def test_the_middle_of_many_durations_is_found_by_counting_bits(most):
-    pytest.importorskip("llvmlite")
     random = np.random.default_rng(most)
     duration, code = random.integers(0, most, 9001), np.repeat(np.arange(4), [9001 - 6042, 40, 2, 6000])
     random.shuffle(code)
     if most < 2**32:
         duration = duration.astype(np.uint32)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(arrays, "_WORTH_COMPILING", 0)
+        patch.setattr(load, "is_wanted", lambda _unit: True)
         table = summarize_durations(duration, code)
     pd.testing.assert_frame_equal(table, summarize_durations(duration, code), check_exact=True)
 
 
 def test_compiled_code_refuses_arrays_that_do_not_fit_each_other():
-    pytest.importorskip("llvmlite")
     one, three = np.ones(1, dtype=np.int64), np.array([1, 1, 3])
     owned = OwnedDurations(one, one * 0, one * 4, None, three, three, np.arange(4), 4)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(arrays, "_WORTH_COMPILING", 0)
+        patch.setattr(load, "is_wanted", lambda _unit: True)
         for wrong in (owned, replace(owned, high=one * 3, names=2), replace(owned, high=one * 3, code=-three)):
             with pytest.raises(ValueError, match="do not fit"):
                 list(wrong.summarize())

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsysprof import arrays
 from nsysprof.analysis.attribution import thread_calls
 from nsysprof.analysis.attribution.thread_calls import order_calls
+from nsysprof.native import load
 from nsysprof.trace.schema import Calls
 
 CALL = st.tuples(st.integers(0, 2**34), st.integers(0, 2**33), st.integers(0, 1))
@@ -25,7 +25,7 @@ def test_calls_in_order_with_their_ends_and_pauses(rows, block, both, worth) -> 
     """worth: with 0, compiled code does it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(thread_calls, "_BLOCK", block)
-        patch.setattr(arrays, "_WORTH_COMPILING", worth)
+        patch.setattr(load, "is_wanted", lambda _unit, worth=worth: worth == 0)
         rows = sorted(rows) if worth == 0 else rows
         found = order_calls(calls_of(rows), np.array([True, both]))
         usual = found.usual_pause_ns()

@@ -8,15 +8,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from nsysprof import arrays
 from nsysprof.analysis.idle_time import blame, call_ends, compiled_blame
 from nsysprof.analysis.idle_time.blame import blame_gaps, follow_threads
 from nsysprof.analysis.idle_time.call_classes import CallClasses
 from nsysprof.analysis.idle_time.gaps import find_gaps
+from nsysprof.native import load
 from nsysprof.results.column_registry.analysis_columns import CAUSES
 from tests.builders.random_tables import random_tables
-
-pytest.importorskip("llvmlite")
 
 
 def blamed(tables: SimpleNamespace, classes: CallClasses, lost_ns: np.ndarray) -> list[dict[str, object]]:
@@ -45,9 +43,9 @@ def test_compiled_code_blames_what_numpy_blames(at_once: int, monkeypatch: pytes
         held = random.choice(3, count, p=[[0.7, 0.1, 0.2], [0.3, 0.5, 0.2]][seed % 2]).astype(np.uint8)
         classes = CallClasses(random.choice([1, 4, 5], 5).astype(np.int8), tables.calls.variant, held)
         lost_ns = np.sort(random.choice(tables.calls.start_ns, int(random.choice([0, 9]))))
-        monkeypatch.setattr(arrays, "_WORTH_COMPILING", 1 << 60)
+        monkeypatch.setattr(load, "is_wanted", lambda _unit: False)
         wanted = blamed(tables, classes, lost_ns)
-        monkeypatch.setattr(arrays, "_WORTH_COMPILING", 0)
+        monkeypatch.setattr(load, "is_wanted", lambda _unit: True)
         assert blamed(tables, classes, lost_ns) == wanted
         causes |= {cause for each in wanted for cause in each["cause"]}
     assert len(causes) == len(CAUSES)
@@ -56,7 +54,7 @@ def test_compiled_code_blames_what_numpy_blames(at_once: int, monkeypatch: pytes
 def test_an_array_that_is_no_column_is_refused() -> None:
     calls = random_tables(np.random.default_rng(1)).calls
     odd = dataclasses.replace(calls, duration_ns=calls.duration_ns.astype(np.float64))
-    ends = compiled_blame.compiled("bound_ends", 1 << 20)
-    with pytest.raises(Exception, match="machine_code"):
+    ends = load.loop("bound_ends")
+    with pytest.raises(Exception, match="loops.c"):
         none = np.zeros(0, dtype=np.int32)
         ends(odd.start_ns, odd.duration_ns, none, 0, 16, np.zeros(9, np.int64), np.zeros(9, np.int64), 9)

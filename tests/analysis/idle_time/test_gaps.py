@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nsysprof import arrays
 from nsysprof.analysis.idle_time import gaps
 from nsysprof.analysis.idle_time.gaps import find_gaps
+from nsysprof.native import load
 from nsysprof.trace.schema import KERNEL, MIGRATION, Work
 
 
@@ -27,9 +27,9 @@ def work_of(start: np.ndarray, duration: np.ndarray, variant: np.ndarray) -> Wor
 @pytest.mark.parametrize("in_order", [True, False])
 def test_gaps_lie_where_nothing_runs(block: int | None, in_order: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if block is None:  # compiled code needs no blocks
-        pytest.importorskip("llvmlite")
-        monkeypatch.setattr(arrays, "_WORTH_COMPILING", 0)
+        monkeypatch.setattr(load, "is_wanted", lambda _unit: True)
     else:
+        monkeypatch.setattr(load, "is_wanted", lambda _unit: False)
         monkeypatch.setattr(gaps, "_BLOCK", block)
     some = 0
     for seed in range(10):

@@ -5,20 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nsysprof import arrays
 from nsysprof.analysis.idle_time import intervals_within
 from nsysprof.analysis.idle_time.intervals_within import measure, measure_by_code
 
 
-@pytest.mark.parametrize("block", [3, 1 << 20, None])
-def test_one_pass_for_all_codes_finds_what_a_pass_for_each_finds(
-    monkeypatch: pytest.MonkeyPatch, block: int | None
-) -> None:
-    if block is None:  # compiled code needs no blocks
-        pytest.importorskip("llvmlite")
-        monkeypatch.setattr(arrays, "_WORTH_COMPILING", 0)
-    else:
-        monkeypatch.setattr(intervals_within, "_BLOCK", block)
+@pytest.mark.parametrize("block", [3, 1 << 20])
+def test_one_pass_for_all_codes_finds_what_a_pass_for_each_finds(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
+    monkeypatch.setattr(intervals_within, "_BLOCK", block)
     random = np.random.default_rng(1)
     edges = np.sort(random.choice(400, 60, replace=False))
     start, end, code = edges[::2], edges[1::2], random.integers(0, 4, 30).astype(np.int8)

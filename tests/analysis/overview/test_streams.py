@@ -1,15 +1,8 @@
 """What each stream ran: sums over streams are those of the trace, and threads are those that launched."""
 
-import numpy as np
-import pandas as pd
-import pytest
-
-from nsysprof import arrays
-from nsysprof.analysis.overview.streams import tabulate_streams
 from nsysprof.analysis.overview.summarize import summarize
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_tables
-from tests.builders.random_tables import random_tables
 
 
 def test_streams_of_three_threads_hold_what_each_launched(trace_path):
@@ -27,18 +20,3 @@ def test_streams_of_three_threads_hold_what_each_launched(trace_path):
 def test_a_trace_of_no_work_has_no_streams(trace_path):
     with open_trace(trace_path("sdpa22")) as trace:
         assert len(summarize(read_tables(trace)).streams) == 0
-
-
-@pytest.mark.parametrize("has_calls", [True, False])
-def test_compiled_code_finds_the_streams_that_numpy_finds(monkeypatch, has_calls):
-    pytest.importorskip("llvmlite")
-    for seed in range(20):
-        tables = random_tables(np.random.default_rng(seed))
-        if not has_calls:
-            tables.calls, tables.launch = None, np.full(len(tables.work), -1, dtype=np.int32)
-        found = []
-        for least in (0, 1 << 60):
-            monkeypatch.setattr(arrays, "_WORTH_COMPILING", least)
-            found.append(tabulate_streams(tables))
-        assert len(found[0]) >= 3
-        pd.testing.assert_frame_equal(found[0], found[1])

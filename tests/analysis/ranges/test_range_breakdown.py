@@ -3,7 +3,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nsysprof import arrays
 from nsysprof.analysis.attribution.caused_work import find_caused
 from nsysprof.analysis.comparison.range_facts import collect_range_facts
 from nsysprof.analysis.kernel_names.variant_names import kernel_names
@@ -12,6 +11,7 @@ from nsysprof.analysis.overview.trace_overview import attribute
 from nsysprof.analysis.ranges import range_breakdown
 from nsysprof.analysis.ranges.range_breakdown import split_walls
 from nsysprof.analysis.ranges.range_evidence import RangeEvidence
+from nsysprof.native import load
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_tables
 from tests.analysis.attribution.test_adoption import training
@@ -138,7 +138,6 @@ def test_parts_add_up_to_the_wall_time_whatever_ran(tmp_path_factory, pieces, ra
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(pieces=PIECES, ranges=RANGES, helped=st.booleans())
 def test_compiled_code_finds_the_same_parts(tmp_path_factory, pieces, ranges, helped):
-    pytest.importorskip("llvmlite")
     builder = training(TraceBuilder(), steps=2) if helped else TraceBuilder()
     for start, length, name, kind, tid in ranges:
         builder.range(start, start + length, name, kind=kind, tid=tid)
@@ -155,7 +154,7 @@ def test_compiled_code_finds_the_same_parts(tmp_path_factory, pieces, ranges, he
         assert not helped or len(caused.adopted_row)
         plain = split_walls(evidence)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(arrays, "_WORTH_COMPILING", 0)
+            patch.setattr(load, "is_wanted", lambda _unit: True)
             patch.setattr(range_breakdown, "_split", None)  # which would be called otherwise
             compiled = split_walls(evidence)
     np.testing.assert_array_equal(plain, compiled)

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsysprof import arrays
 from nsysprof.analysis.overview.summarize import summarize
 from nsysprof.analysis.steps.step_bounds import bound_steps, mark_slow_steps
 from nsysprof.report.document import Lines
@@ -17,7 +16,6 @@ from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_tables
 from nsysprof.units import format_ns
 from tests.analysis.programs import MS, US, Program
-from tests.builders.random_tables import random_tables
 
 TRACES = Path(__file__).parents[3] / "traces"
 PID = 1 << 48  # any other process than the builder's
@@ -138,19 +136,3 @@ def test_one_step_time_is_said_of_every_trace(tmp_path, path):
     unpacked = tmp_path / "t.sqlite"
     unpacked.write_bytes(lzma.decompress(path.read_bytes()))
     assert_one_step_time(analyze(unpacked))
-
-
-def test_compiled_code_finds_the_bounds_that_numpy_finds(monkeypatch):
-    pytest.importorskip("llvmlite")
-    later = 0
-    for seed in range(30):
-        random = np.random.default_rng(seed)
-        tables = random_tables(random)
-        issued = np.unique(random.choice(tables.calls.start_ns, 1 + seed // 3))
-        found = []
-        for least in (0, 1 << 60):
-            monkeypatch.setattr(arrays, "_WORTH_COMPILING", least)
-            found.append(bound_steps(tables, int(tables.work.pid_of[0]), issued).tolist())
-        assert found[0] == found[1]
-        later += found[0] != issued.tolist()
-    assert later > 5

@@ -3,13 +3,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from nsysprof import arrays
 from nsysprof.analysis.steps import step_times
 from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
 from nsysprof.results.analysis import OUTSIDE
 from nsysprof.results.column_registry.analysis_columns import CAUSES, WORK_CATEGORIES, cause_column, work_column
 from tests.builders.build_trace import TraceBuilder
-from tests.builders.random_tables import random_tables
 from tests.builders.training import training
 from tests.report import samples
 
@@ -76,22 +74,3 @@ def test_steps_of_real_traces_add_up(trace_path, name):
     table = analysis.step_times.table
     assert (table[PARTS].sum(axis=1) == table["wall_ns"]).all()
     assert (table[PARTS] >= 0).all().all()
-
-
-def test_compiled_code_finds_the_work_of_steps_that_numpy_finds(monkeypatch):
-    pytest.importorskip("llvmlite")
-    worked = 0
-    for seed in range(20):
-        random = np.random.default_rng(seed)
-        tables = random_tables(random)
-        category = random.integers(-1, 4, len(tables.work.variants))
-        first, last = int(tables.work.start_ns.min()), int(tables.work.ends_ns().max())
-        bounds = np.sort(random.integers(first - 50, last + 50, 12))
-        found = []
-        for least in (0, 1 << 60):
-            monkeypatch.setattr(arrays, "_WORTH_COMPILING", least)
-            busy = step_times._busy(tables, category, bounds[:-1], bounds[1:])
-            found.append({name: each.tolist() for name, each in busy.items()})
-        assert found[0] == found[1]
-        worked += sum(sum(each) > 0 for each in found[0].values())
-    assert worked > 40

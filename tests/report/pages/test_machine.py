@@ -12,7 +12,7 @@ BROKEN = Check("nsys", State.PROBLEM, "does not run", "Install it again.")
     ("checks", "last"),
     [
         ([WORKS], "no problem found"),
-        ([WORKS, Check("llvmlite", State.ABSENT, "not installed", "pip install llvmlite")], "no problem found"),
+        ([WORKS, Check("nvtx", State.ABSENT, "not installed", "pip install nvtx")], "no problem found"),
         ([WORKS, BROKEN], "1 problem"),
         ([BROKEN, WORKS, BROKEN], "2 problems"),
     ],

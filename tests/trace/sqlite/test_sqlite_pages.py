@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nsysprof.native import load
 from nsysprof.trace.columns import find_columns, page_positions, read_integers
 from nsysprof.trace.growing_column import GrowingColumn
-from nsysprof.trace.open import Trace, open_trace
+from nsysprof.trace.open import open_trace
 from nsysprof.trace.schema import NULL
 from nsysprof.trace.sqlite.leaf_pages import UnusualLayoutError
 from nsysprof.trace.sqlite.sqlite_pages import scan_table
@@ -21,8 +22,8 @@ WANTED = {"start": "a", "end": "b", "bytes": "c"}
 
 @pytest.fixture
 def large(monkeypatch):
-    """Every trace counts as large."""
-    monkeypatch.setattr(Trace, "is_large", True)
+    """Compiled code reads every trace."""
+    monkeypatch.setattr(load, "is_wanted", lambda _unit: True)
 
 
 def make(path, rows, ddl="junk TEXT, start INTEGER, note TEXT, end INTEGER, bytes", pragmas=()):

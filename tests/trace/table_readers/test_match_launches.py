@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from nsysprof.native import load
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.schema import Calls
 from nsysprof.trace.table_readers import match_launches
@@ -52,8 +53,6 @@ def test_ids_that_lie_far_apart_are_found_too(tmp_path):
 
 @pytest.mark.parametrize("seed", range(8))
 def test_compiled_code_finds_the_same_calls(monkeypatch, seed):
-    arrays = pytest.importorskip("nsysprof.arrays")
-    pytest.importorskip("llvmlite")
     chance = np.random.default_rng(seed)
     # Few ids far apart, or many side by side; in order, nearly so, or not unique.
     ids = chance.integers(0, (40, 3_000, 2**32)[seed % 3], 2_000, dtype=np.uint32)
@@ -64,8 +63,8 @@ def test_compiled_code_finds_the_same_calls(monkeypatch, seed):
     calls = Calls(start, none, none, np.zeros((1, 3), dtype=np.int64), 0)
     rows = None if seed < 3 else np.flatnonzero(chance.random(len(ids)) < 0.7).astype(np.int32)
     found = []
-    for run in (arrays.machine_code("match_ids"), None):
-        monkeypatch.setattr(match_launches, "compiled", lambda _name, _rows, run=run: run)
+    for run in (load.loop("match_ids"), None):
+        monkeypatch.setattr(match_launches, "loop", lambda _name, run=run: run)
         found.append(match_launches._match(wanted, calls, ids, rows))
     assert found[0].tolist() == found[1].tolist()
     assert found[0].max() > 0

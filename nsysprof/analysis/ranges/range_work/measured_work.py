@@ -11,7 +11,7 @@ from nsysprof.analysis.attribution.caused_work import CausedWork
 from nsysprof.analysis.attribution.nesting import nesting_levels
 from nsysprof.analysis.ranges.instances import InstanceWork
 from nsysprof.analysis.ranges.range_evidence import RangeEvidence
-from nsysprof.arrays import compiled
+from nsysprof.native.load import loop
 from nsysprof.trace.schema import Int64s, Rows, Work
 
 # How many numbers the compiled code has of each instance, of each group, and of work that waits.
@@ -40,7 +40,7 @@ def measure_work(evidence: RangeEvidence) -> MeasuredWork | None:
     None where compiled code is not to be had, or where more ranges are open around work than in any program.
     """
     work = evidence.work
-    run = compiled("measure_work", len(work))
+    run = loop("measure_work")
     if run is None:
         return None
     in_order, late = order_by_start(work)
@@ -112,7 +112,7 @@ def find_sets(evidence: RangeEvidence, segments: Segments, levels: Int64s) -> tu
 
     levels: how deep each instance is nested.
     """
-    find = compiled("find_sets", len(evidence.work))
+    find = loop("find_sets")
     if find is None:
         return None
     by_low = np.argsort(segments.low, kind="stable")
