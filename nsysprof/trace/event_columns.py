@@ -18,6 +18,7 @@ from nsysprof.trace.growing_column import GrowingColumn
 from nsysprof.trace.open import Trace
 from nsysprof.trace.schema import Int64s
 from nsysprof.trace.sqlite.leaf_pages import MOST_ROWS, LeafPages, UnusualLayoutError, scan_leaves
+from nsysprof.trace.sqlite.sqlite_cells import read_events as read
 from nsysprof.trace.tuple_encoder import TupleEncoder
 
 # What a row of a call and of a kernel holds, in the order in which loops.c reads it.
@@ -128,8 +129,6 @@ def _read(reading: _Reading, leaves: LeafPages) -> bool:
 
 def _read_on(reading: _Reading, leaves: LeafPages) -> int:
     """Read pages until one does not fit, and return their number; -1 where SQLite must read the table."""
-    from nsysprof.trace.sqlite.sqlite_cells import read_events as read
-
     slots, tuples, reading.counts[2] = reading.variants.hash_table
     room = [reading.columns[name].make_room(leaves.most_rows) for name in _COLUMNS]
     done = read(leaves, reading.wanted, reading.kind, room, slots, tuples,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from nsysprof.trace.schema import Int64s, Ints
+from nsysprof.trace.sqlite.sqlite_cells import encode
 
 
 class TupleEncoder:
@@ -45,8 +46,6 @@ class TupleEncoder:
 
     def _encode_compiled(self, values: Int64s) -> Int64s | None:
         """Return the codes; where the hash table fails, return None and keep the known tuples in the dictionary."""
-        from nsysprof.trace.sqlite.sqlite_cells import encode
-
         codes = np.empty(values.shape[1], dtype=np.int64)
         done, self._count = encode(values, 0, self._slots, self._rows, self._count, codes)
         while 0 <= done < values.shape[1] and self.grow():
@@ -72,8 +71,6 @@ class TupleEncoder:
 
     def grow(self) -> bool:
         """Make room for four times as many tuples, and return whether the known ones found their places in it."""
-        from nsysprof.trace.sqlite.sqlite_cells import encode
-
         old = self._rows[: self._count]
         rows = np.zeros((4 * len(self._rows), self._width), dtype=np.int64)
         slots = np.full(4 * len(rows), -1, dtype=np.int64)

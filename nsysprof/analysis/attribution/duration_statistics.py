@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from nsysprof.arrays import different
-from nsysprof.native.load import loop
+from nsysprof.native.load import can_take, loop
 from nsysprof.trace.schema import Int64s, Ints, Rows
 
 _BLOCK = 1 << 20
@@ -54,7 +54,9 @@ class OwnedDurations:
         """
         places = self.high - self.low
         run = loop("summarize")
-        if run is None or self.names > _MOST_LINES or _bits(self.duration_ns) + self.names.bit_length() > _MOST_BITS:
+        if run is None or not can_take(self.duration_ns, self.code):
+            return None
+        if self.names > _MOST_LINES or _bits(self.duration_ns) + self.names.bit_length() > _MOST_BITS:
             return None
         fresh = np.flatnonzero(np.diff(self.owner, prepend=-1))
         most = int(np.add.reduceat(places, fresh).max())

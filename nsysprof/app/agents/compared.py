@@ -6,7 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from nsysprof.app.agents.bounded_answers import bound, page
+from nsysprof.app.agents.named_range import refuse_unknown_range
 from nsysprof.errors import UsageError
+from nsysprof.files.json_file import json_value
+from nsysprof.report.pages.compare import open_questions, step_line, verdict_line, wall_line
 from nsysprof.results.comparison import KernelChange, RangeChange, VersionComparison
 
 # How many rows of each list the overview has.
@@ -19,9 +22,6 @@ _HOW_TO_SEE_MORE = (
 
 def overview_answer(found: VersionComparison) -> dict[str, Any]:
     """Return the verdict in sentences, how the step changed, and the first rows of each part."""
-    from nsysprof.files.json_file import json_value
-    from nsysprof.report.pages.compare import open_questions, step_line, verdict_line, wall_line
-
     rows = {name: make(found, "") for name, make in _PARTS.items()}
     shown = {name: each[: _OVERVIEW[name]] for name, each in rows.items()}
     missing = {name: len(each) - len(shown[name]) for name, each in rows.items() if len(each) > len(shown[name])}
@@ -54,8 +54,6 @@ def overview_answer(found: VersionComparison) -> dict[str, Any]:
 
 def part_answer(found: VersionComparison, part: str, range_name: str, offset: int, limit: int) -> dict[str, Any]:
     """Return rows of one part, most important first. Raises UsageError for one that does not exist."""
-    from nsysprof.files.json_file import json_value
-
     if part not in _PARTS:
         raise UsageError(f"{part[:100]!r} is not a part of a comparison.", f"Known: {', '.join(_PARTS)}.")
     rows = json_value(_PARTS[part](found, range_name))
@@ -119,7 +117,6 @@ def _kernel_range(found: VersionComparison, range_name: str) -> RangeChange | No
     """Return the range with this name, or the first that has kernels. Raises UsageError for an unknown one."""
     if not range_name:
         return next((change for change in found.ranges if change.kernels), None)
-    from nsysprof.app.agents.named_range import refuse_unknown_range
 
     names = list(dict.fromkeys(change.range for change in found.ranges))
     refuse_unknown_range(range_name, names)

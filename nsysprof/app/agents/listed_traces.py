@@ -7,6 +7,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from nsysprof.app.inputs.compare_inputs import is_input, is_trace
+from nsysprof.app.viewing.view_inputs import are_ranks
+from nsysprof.ranks.identity import read_manifest_ranks
+from nsysprof.trace.inputs.bundle_file import is_bundle
+from nsysprof.trace.inputs.resolve_input import own_trace
+
 _MOST_TRACES, _MOST_DEPTH = 10_000, 4
 # What a capture or a bench without a trace has for a comparison.
 _LATENCIES = ("samples.json", "samples.json.xz", "results.csv")
@@ -65,11 +71,6 @@ def _inside(folder: Path, top: Path) -> Iterator[Path]:
 
 def _kind_of(folder: Path, top: Path) -> TraceKind | None:
     """Return what a folder is as a whole; None for one that only contains other things."""
-    from nsysprof.app.inputs.compare_inputs import is_input
-    from nsysprof.app.viewing.view_inputs import are_ranks
-    from nsysprof.ranks.identity import read_manifest_ranks
-    from nsysprof.trace.inputs.resolve_input import own_trace
-
     try:
         files = [path for path in _inside(folder, top) if path.is_file()]
         if own_trace(folder) is not None or any(path.suffix == ".parquet" for path in files):
@@ -86,7 +87,5 @@ def _kind_of(folder: Path, top: Path) -> TraceKind | None:
 
 
 def _is_trace_file(path: Path) -> bool:
-    from nsysprof.app.inputs.compare_inputs import is_trace
-    from nsysprof.trace.inputs.bundle_file import is_bundle
 
     return path.is_file() and (is_trace(path) or is_bundle(path))

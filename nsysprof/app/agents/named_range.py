@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+
+import pandas as pd
 
 from nsysprof.app.agents.bounded_answers import shorten
 from nsysprof.errors import UsageError
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from nsysprof.results.analysis import Analysis
+from nsysprof.results.analysis import Analysis
 
 _MOST_NEAR, _MOST_SHOWN = 5, 80
 # The columns of range_kernels.csv that tell kernels apart, and those that can be added up over ranges.

@@ -5,22 +5,24 @@ from __future__ import annotations
 import tempfile
 from collections import OrderedDict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from nsysprof.app.agents.bounded_answers import bound, page
 from nsysprof.app.agents.compared import overview_answer, part_answer
 from nsysprof.app.agents.listed_traces import ListedTrace, TraceKind, list_traces
 from nsysprof.app.agents.named_range import instances_of_range, kernels_of_range
 from nsysprof.app.compare import compare
-from nsysprof.app.requests.reading import CompareRequest, WhatIfRequest
+from nsysprof.app.requests.reading import Change, CompareRequest, WhatIfRequest
+from nsysprof.app.trace_analysis.analyze_trace import resolve
+from nsysprof.app.trace_analysis.assemble import assemble
 from nsysprof.app.whatif import what_if
 from nsysprof.errors import UsageError
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from nsysprof.results.analysis import Analysis
-    from nsysprof.results.comparison import VersionComparison
+from nsysprof.report.write import findings_json, summary_json
+from nsysprof.results.analysis import Analysis
+from nsysprof.results.column_registry.csv_table import to_records
+from nsysprof.results.comparison import VersionComparison
 
 _MOST_RANGES, _MOST_OWNERS = 40, 20
 # How many analyses are kept for the next question.
@@ -52,9 +54,6 @@ class TraceTools:
 
         Times are ns.
         """
-        from nsysprof.report.write import summary_json
-        from nsysprof.results.column_registry.csv_table import to_records
-
         analysis = self._analysis(trace)
         tree = analysis.range_tree
         ranges = to_records(tree.iloc[:_MOST_RANGES])
@@ -64,8 +63,6 @@ class TraceTools:
 
     def findings(self, trace: str) -> dict[str, Any]:
         """Return what to change, the largest saving first, and why the GPU was idle. Savings are ns per step."""
-        from nsysprof.report.write import findings_json
-
         found = findings_json(self._analysis(trace))
         if found["idle"] is not None:
             found["idle"]["causes"] = [row for row in found["idle"]["causes"] if not row["range"]]
@@ -127,8 +124,6 @@ class TraceTools:
         be faster. like_peers: of a folder of ranks, a rank that is to be like the typical other one, with no other
         change; trace is then that folder, "." for the whole one.
         """
-        from nsysprof.app.requests.reading import Change
-
         names = [change.removeprefix("--") for change in changes or ()]
         unknown = [name for name in names if name not in list(Change)]
         if unknown:
@@ -201,8 +196,6 @@ class TraceTools:
         return found
 
     def _analysis(self, trace: str) -> Analysis:
-        from nsysprof.app.trace_analysis.analyze_trace import resolve
-        from nsysprof.app.trace_analysis.assemble import assemble
 
         path = self._trace(trace)
         status = path.stat()
@@ -221,6 +214,4 @@ class TraceTools:
 
 def _page_of(name: str, table: pd.DataFrame, offset: int, limit: int) -> dict[str, Any]:
     """Return some rows of a table, how many there are in all, and where the next ones begin."""
-    from nsysprof.results.column_registry.csv_table import to_records
-
     return page(name, lambda first, last: to_records(table.iloc[first:last]), len(table), offset, limit)

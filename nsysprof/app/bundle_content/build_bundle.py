@@ -8,25 +8,35 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pandas as pd
+
+from nsysprof.app.bundle_content.bundle_ranks import analyze_rank_traces
+from nsysprof.app.measuring.bench import report_of, summarize
 from nsysprof.app.progress import Say
+from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
+from nsysprof.app.trace_analysis.capture_record import read_record
+from nsysprof.app.trace_analysis.join_counters import complete_analysis
+from nsysprof.app.tuning.write_tuning import write_tuning
 from nsysprof.bundle.allow_list import NSYS_TABLE, SAMPLED, UNREAD, base_name
 from nsysprof.bundle.archive import most_bytes_of, pack_trace, write_archive
 from nsysprof.bundle.check import originals_of_traces
+from nsysprof.bundle.leak_corpus import Originals
 from nsysprof.bundle.name_tokens import NameTokens
 from nsysprof.bundle.sanitize import SanitizeOptions, SanitizeReport, join_reports, sanitize_trace
 from nsysprof.bundle.source import BENCH, BundleSource, clean_texts
+from nsysprof.capture.manifest import MANIFEST, read_manifest
+from nsysprof.capture.sampling.bench_run import SAMPLES, read_run
 from nsysprof.errors import OutputError, UsageError
+from nsysprof.notes import Note
+from nsysprof.report.pages.bench import write_bench
+from nsysprof.report.pages.ranks import write_ranks
+from nsysprof.report.write import write_analysis
+from nsysprof.results.analysis import Analysis, CaptureRecord
+from nsysprof.results.rank_results import RanksAnalysis
 from nsysprof.trace.inputs.bundle_format import MAX_MEMBERS, REPORT_FOLDER
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from nsysprof.bundle.leak_corpus import Originals
-    from nsysprof.notes import Note
-    from nsysprof.results.analysis import Analysis, CaptureRecord
-    from nsysprof.results.rank_results import RanksAnalysis
+from nsysprof.trace.open import open_trace, quote
 
 _OUR_RANGES = ("RUN::*",)
 _MOST_RANKS = MAX_MEMBERS - 50  # these are shared in addition to tables, figures and reports
@@ -169,8 +179,6 @@ class _Shared:
 
 def _tables_with_rows(traces: Iterable[Path]) -> frozenset[str]:
     """Return the tables that may be left out, of those that have rows in any of the traces."""
-    from nsysprof.trace.open import open_trace, quote
-
     found: set[str] = set()
     for trace in traces:
         with open_trace(trace) as opened:
@@ -216,14 +224,11 @@ def _build_stage(
     elif source.kind == BENCH:
         _report_bench(stage, built)
     else:
-        from nsysprof.app.trace_analysis.capture_record import read_record
-
         built.record = read_record(folder)
     return built
 
 
 def _share_trace(request: BuildRequest, stage: Stage, work: Path, say: Say) -> _Shared:
-    from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
 
     assert request.source.trace is not None
     trace = work / ("torch.sqlite" if _is_of_torch(request.source.trace) else "nsys.sqlite")
@@ -255,7 +260,6 @@ def _options(request: BuildRequest, stage: Stage) -> SanitizeOptions:
 
 
 def _share_ranks(request: BuildRequest, stage: Stage, work: Path, say: Say) -> _Shared:
-    from nsysprof.app.bundle_content.bundle_ranks import analyze_rank_traces
 
     folder = work / "ranks" / request.title
     folder.mkdir(parents=True)
@@ -272,7 +276,6 @@ def _share_ranks(request: BuildRequest, stage: Stage, work: Path, say: Say) -> _
 
 
 def _is_of_torch(trace: Path) -> bool:
-    from nsysprof.trace.open import open_trace
 
     with open_trace(trace) as opened:
         if not {"name", "value"} <= set(opened.columns.get("META_DATA_CAPTURE", ())):
@@ -305,10 +308,6 @@ def _left_out_of_trace(report: SanitizeReport) -> Iterator[tuple[str, str]]:
 
 def _analyze(shared: _Shared, stage: Stage, built: Built, say: Say) -> None:
     """Analyze the rebuilt trace as `analyze` does, so that the reader of the bundle gets the same files."""
-    from nsysprof.app.trace_analysis.capture_record import read_record
-    from nsysprof.app.trace_analysis.join_counters import complete_analysis
-    from nsysprof.report.write import write_analysis
-
     _take_traces(shared, stage, built)
     record = read_record(built.folder)
     assert shared.analysis is not None
@@ -324,9 +323,6 @@ def _analyze(shared: _Shared, stage: Stage, built: Built, say: Say) -> None:
 
 def _report_ranks(shared: _Shared, stage: Stage, built: Built, say: Say) -> None:
     """Write the report of the ranks of a job, as `analyze` does."""
-    from nsysprof.capture.manifest import MANIFEST, read_manifest
-    from nsysprof.report.pages.ranks import write_ranks
-
     assert shared.ranks is not None
     _take_traces(shared, stage, built)
     built.ranks = shared.ranks
@@ -346,10 +342,6 @@ def _take_traces(shared: _Shared, stage: Stage, built: Built) -> None:
 
 
 def _report_bench(stage: Stage, built: Built) -> None:
-    from nsysprof.app.measuring.bench import report_of, summarize
-    from nsysprof.app.tuning.write_tuning import write_tuning
-    from nsysprof.capture.sampling.bench_run import SAMPLES, read_run
-    from nsysprof.report.pages.bench import write_bench
 
     run = read_run(built.folder / SAMPLES)
     results = summarize(run)

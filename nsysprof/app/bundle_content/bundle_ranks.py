@@ -5,17 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from nsysprof.app.progress import Say
+from nsysprof.app.trace_analysis.analyze_ranks import analyze_folder, is_many
 from nsysprof.bundle.source import BundledRank
 from nsysprof.errors import NsysprofError, TraceError
+from nsysprof.ranks.identity import drop_copies, find_sources, rank_in_name
+from nsysprof.ranks.rank_source import RankSource
+from nsysprof.ranks.session import read_session
+from nsysprof.results.rank_results import RanksAnalysis
 from nsysprof.trace.inputs.bundle_format import CONTENTS
-
-if TYPE_CHECKING:
-    from nsysprof.ranks.rank_source import RankSource
-    from nsysprof.results.rank_results import RanksAnalysis
-    from nsysprof.trace.open import Trace
+from nsysprof.trace.inputs.resolve_input import resolve_input
+from nsysprof.trace.open import Trace, open_trace
 
 
 def find_rank_traces(source: Path, nsys: Path | None, work: Path) -> list[BundledRank]:
@@ -25,9 +26,6 @@ def find_rank_traces(source: Path, nsys: Path | None, work: Path) -> list[Bundle
 
     work: a folder for temporary files.
     """
-    from nsysprof.app.trace_analysis.analyze_ranks import is_many
-    from nsysprof.ranks.identity import drop_copies, find_sources
-
     if not is_many([source]):
         return []
     sources, _copies = drop_copies(find_sources([source], nsys), by_order=False)
@@ -38,9 +36,6 @@ def find_rank_traces(source: Path, nsys: Path | None, work: Path) -> list[Bundle
 
 
 def _find(source: RankSource, work: Path) -> BundledRank:
-    from nsysprof.ranks.identity import rank_in_name
-    from nsysprof.trace.inputs.resolve_input import resolve_input
-    from nsysprof.trace.open import open_trace
 
     try:
         work.mkdir()
@@ -57,9 +52,6 @@ def _identify(source: RankSource, path: Path, trace: Trace) -> BundledRank:
 
     It comes from the manifest, else from the environment in the trace (which is not shared), else from the file's name.
     """
-    from nsysprof.ranks.identity import rank_in_name
-    from nsysprof.ranks.session import read_session
-
     session = read_session(trace)
     of_trace = session.rank if session.rank is not None else rank_in_name(source.path)
     return BundledRank(
@@ -90,8 +82,6 @@ def analyze_rank_traces(ranks: Sequence[BundledRank], folder: Path, work: Path, 
 
     work: a folder for the partial result of each rank.
     """
-    from nsysprof.app.trace_analysis.analyze_ranks import analyze_folder
-
     (folder / CONTENTS).write_text(json.dumps({"ranks": [rank.to_json() for rank in ranks]}), encoding="utf-8")
     try:
         return analyze_folder(folder, work, lambda _more, name: say(f"read {name}"))

@@ -8,11 +8,15 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import pandas as pd
+
+from nsysprof.analysis.comparison.range_facts import WHOLE
 from nsysprof.analysis.traffic.launch_bound import is_bench_launch_bound
 from nsysprof.app.inputs.refuse_url import refuse_url
 from nsysprof.app.progress import Say
+from nsysprof.app.trace_analysis.assemble import JOINS, AnalysisOptions, assemble
+from nsysprof.app.trace_analysis.capture_record import read_results
 from nsysprof.attention.case import Case
 from nsysprof.attention.range_name import format_range, varied_keys
 from nsysprof.capture.manifest import MANIFEST, read_manifest
@@ -20,15 +24,11 @@ from nsysprof.capture.sampling.bench_run import SAMPLES, BenchRun, read_capture_
 from nsysprof.errors import TraceError
 from nsysprof.files.folder_state import require_whole
 from nsysprof.notes import Note, make_note
+from nsysprof.results.analysis import StepTimes
 from nsysprof.results.comparison import Input, Measured, StepWalls
+from nsysprof.results.findings import Findings
 from nsysprof.results.samples import OK
-from nsysprof.trace.inputs.resolve_input import PACKED, REPORTS, own_trace
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from nsysprof.results.analysis import StepTimes
-    from nsysprof.results.findings import Findings
+from nsysprof.trace.inputs.resolve_input import PACKED, REPORTS, own_trace, resolve_input
 
 _MOST_BYTES = 1 << 30  # the most bytes of unpacked samples
 
@@ -139,7 +139,6 @@ def _measured_by_bench(run: BenchRun, case: Case) -> Measured:
 
 
 def _read_capture(source: Path, nsys: Path | None, say: Say, *, launched_only: bool) -> Input:
-    from nsysprof.app.trace_analysis.capture_record import read_results
 
     manifest, results = read_manifest(source), read_results(source)
     samples = read_capture_samples(source)
@@ -186,10 +185,6 @@ def _read_trace(source: Path, calls: Mapping[str, int], nsys: Path | None, say: 
 
     calls: how many calls each range name of the capture stands for.
     """
-    from nsysprof.analysis.comparison.range_facts import WHOLE
-    from nsysprof.app.trace_analysis.assemble import JOINS, AnalysisOptions, assemble
-    from nsysprof.trace.inputs.resolve_input import resolve_input
-
     say(f"read {source.name}")
     with tempfile.TemporaryDirectory(prefix="nsysprof-") as work:
         path = resolve_input(source, nsys, Path(work))

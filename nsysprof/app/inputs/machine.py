@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 
 from nsysprof.attention.case import check_names
+from nsysprof.capture.environment import has_usable_gpu
 from nsysprof.errors import MissingToolError
 
 DEVICES = ("auto", "cuda", "cpu")
@@ -22,8 +23,6 @@ def require_torch(command: str) -> None:
 
 def settle_device(device: str, profiler: str = "none") -> str:
     """Return `cuda` or `cpu` for what the user requested. Raises MissingToolError where the GPU for it is missing."""
-    from nsysprof.capture.environment import has_usable_gpu
-
     check_names("device", [device], DEVICES)
     has_gpu = device != "cpu" and has_usable_gpu()
     if device == "cuda" and not has_gpu:

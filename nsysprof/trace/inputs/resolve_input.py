@@ -10,6 +10,9 @@ from nsysprof.nsight.find_tool import NSYS, find_tool
 from nsysprof.nsight.nsys import run_export
 from nsysprof.trace.inputs.bundle_file import is_bundle, unpack_bundle
 from nsysprof.trace.inputs.bundle_format import CONTENTS
+from nsysprof.trace.inputs.kineto_json import convert_kineto_json
+from nsysprof.trace.inputs.parquet_folder import convert_parquet_folder
+from nsysprof.trace.inputs.unpack import unpack
 from nsysprof.trace.open import refuse_lfs_pointer
 
 # Traces in a capture folder, in order of preference: nsys saw the whole driver, torch only its own work.
@@ -38,16 +41,12 @@ def resolve_input(source: Path, nsys: Path | None, work_dir: Path) -> Path:
         require_whole(source)
         source = _trace_in(source, archive)
     if source.is_dir():
-        from nsysprof.trace.inputs.parquet_folder import convert_parquet_folder
-
         return convert_parquet_folder(source, work_dir / "parquet.sqlite")
     if not source.exists():
         raise TraceError(f"{source} does not exist.", "Check the path.")
     if not source.is_file():  # a pipe would block, and a device might never end
         raise TraceError(f"{source} is not a plain file.", "Give the file itself; a pipe cannot be read twice.")
     if source.suffix in PACKED:
-        from nsysprof.trace.inputs.unpack import unpack
-
         plain = unpack(source, work_dir)
         if plain.suffix != _KINETO:
             return plain
@@ -62,7 +61,6 @@ def resolve_input(source: Path, nsys: Path | None, work_dir: Path) -> Path:
 
 
 def _convert_kineto(plain: Path, named: Path, work_dir: Path) -> Path:
-    from nsysprof.trace.inputs.kineto_json import convert_kineto_json
 
     return convert_kineto_json(plain, work_dir / "kineto.sqlite", named=named)
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from nsysprof.arrays import Int64s
 from nsysprof.trace.sqlite.leaf_pages import UnusualLayoutError, scan_leaves
+from nsysprof.trace.sqlite.sqlite_cells import decode
 
 
 def scan_table(path: Path, root: int, columns: Sequence[int]) -> Iterator[Int64s]:
@@ -17,8 +18,6 @@ def scan_table(path: Path, root: int, columns: Sequence[int]) -> Iterator[Int64s
     The last column of each batch holds the rowids. A batch is overwritten by the next one, because fresh memory for
     each would cost more time than reading it. NULL, text and blobs become schema.NULL. Raises UnusualLayoutError.
     """
-    from nsysprof.trace.sqlite.sqlite_cells import decode
-
     wanted = np.full(max(columns) + 1, -1, dtype=np.int64)
     wanted[list(columns)] = np.arange(len(columns))
     out = np.empty((0, 0), dtype=np.int64)

@@ -193,7 +193,8 @@ def test_compiled_code_finds_the_same_turns(monkeypatch, seed):
     points = Points(np.sort(random.integers(0, 100, 60)), np.zeros(60, np.int64), np.zeros(60, np.int64))
     candidate = random.integers(-1, 6, 60)
     plain = adoption._find_turns_plainly(calls, points, candidate)
-    assert adoption._find_turns(calls, points, candidate, 7) is None, "there are few events"
+    monkeypatch.setattr(load, "is_wanted", lambda _unit: False)
+    assert adoption._find_turns(calls, points, candidate, 7) is None, "numpy does it"
     monkeypatch.setattr(load, "is_wanted", lambda _unit: True)
     for one, other in zip(plain, adoption._find_turns(calls, points, candidate, 7), strict=True):
         assert one.tolist() == other.tolist()
