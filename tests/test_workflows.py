@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -49,7 +50,24 @@ def test_workflows_may_only_read_and_run_on_machines_of_github():
     for path in workflows:
         data = yaml.safe_load(path.read_text(encoding="utf-8"))
         assert data["permissions"] == {"contents": "read"}
-        assert all(job["runs-on"].startswith("ubuntu-") for job in data["jobs"].values())
+        for job in data["jobs"].values():
+            machines = [job["runs-on"]]
+            if machines == ["${{ matrix.machine }}"]:
+                machines = job["strategy"]["matrix"]["machine"]
+            assert all(machine.startswith("ubuntu-") for machine in machines)
+
+
+def test_a_release_has_wheels_of_both_processors_and_the_sources_and_knows_no_secret():
+    text = (ROOT / ".github" / "workflows" / "release.yml").read_text(encoding="utf-8")
+    jobs = yaml.safe_load(text)["jobs"]
+    assert "secrets." not in text
+    assert jobs["wheels"]["strategy"]["matrix"]["machine"] == ["ubuntu-24.04", "ubuntu-24.04-arm"]
+    paths = [step["with"]["path"] for step in steps_of({"jobs": jobs}) if "upload-artifact" in step.get("uses", "")]
+    assert paths == ["dist/*.whl", "dist/*.tar.gz"]
+    options = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert options["tool"]["cibuildwheel"]["build"] == "cp311-manylinux_*"
+    packed = options["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]
+    assert {"nsysprof", "hatch_build.py"} <= set(packed)
 
 
 def test_every_supported_python_is_tested_and_gets_the_wheel():
