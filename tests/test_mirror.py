@@ -23,6 +23,7 @@ ACROSS = {
     "cli/test_main.py": "what all commands share",
     "cli/test_program.py": "a program with a real nsys, from recording to report",
     "cli/test_program_gpu.py": "a program on a GPU, from recording to report",
+    "native/test_engines.py": "the same bytes, whichever loops run compiled",
     "files/test_special_files.py": "pipes and devices in hostile folders",
     "files/test_readers.py": "whoever reads result folders",
     "ranks/workers/test_dask_security.py": "who reaches a scheduler, and what is none",

@@ -192,8 +192,8 @@ def test_ranges_are_cropped(tmp_path: Path) -> None:
 
 
 def test_a_cropped_trace_that_does_not_fit_is_not_analysed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from nsysprof.app.bundle_content import build_bundle as analyze_module
     from nsysprof.app.bundle_content import build_bundle as bundle_build
-    from nsysprof.app.trace_analysis import analyze_trace as analyze_module
 
     rebuilt: list[int] = []
     plain = bundle_build.sanitize_trace
