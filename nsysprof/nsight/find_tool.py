@@ -79,8 +79,8 @@ def tool_version(program: Path) -> str | None:
         done = run_tool([str(program), "--version"], timeout_s=_VERSION_S)
     except ToolFailedError:
         return None
-    found = re.search(r"[Vv]ersion\s+(\S+)", done.stdout)
-    return found.group(1) if found else None
+    match = re.search(r"[Vv]ersion\s+(\S+)", done.stdout)
+    return match.group(1) if match else None
 
 
 def _check_named(tool: Tool, source: str, path: Path) -> Path:

@@ -174,22 +174,22 @@ def _long(header: list[str], body: list[list[str]]) -> NcuPage:
         raise TraceError(f"This table of Nsight Compute has no column {missing[0]}.", "Print it with --page raw.")
     name_at, unit_at, value_at = (column[f"Metric {what}"] for what in ("Name", "Unit", "Value"))
     numbers = _Numbers(row[value_at] for row in body)
-    found: dict[str, NcuKernel] = {}
+    kernels: dict[str, NcuKernel] = {}
     for row in body:
         key, cell, metric = row[column["ID"]], row[value_at].strip(), row[name_at]
         if not _ID.fullmatch(key):
             continue
-        if key not in found:
-            found[key] = _kernel(row, column, {}, {})
+        if key not in kernels:
+            kernels[key] = _kernel(row, column, {}, {})
         if cell in _NOTHING or not metric:
             continue
         if not _is_number(cell):
-            found[key].texts[metric] = cell
+            kernels[key].texts[metric] = cell
             continue
         value = numbers.read(cell, row[unit_at], metric)
         if value is not None:
-            found[key].metrics[metric] = value
-    return NcuPage(tuple(found.values()), numbers.refused)
+            kernels[key].metrics[metric] = value
+    return NcuPage(tuple(kernels.values()), numbers.refused)
 
 
 def _quoted(text: str) -> Iterator[str]:
@@ -212,7 +212,7 @@ def _kernel(row: list[str], column: dict[str, int], metrics: dict[str, float], t
     return NcuKernel(
         number=int(row[column["ID"]]),
         name=cell("Kernel Name"),
-        ranges=tuple(dict.fromkeys(found.group(1) for found in messages if found)),
+        ranges=tuple(dict.fromkeys(match.group(1) for match in messages if match)),
         grid=cell("Grid Size"),
         block=cell("Block Size"),
         metrics=metrics,

@@ -129,8 +129,8 @@ def import_again(nsys: Path, report: Path, log: Path) -> Step | None:
     importer = next((path for place in places for path in sorted(place.glob("*/QdstrmImporter"))), None)
     if importer is None or not recording.is_file():
         return None
-    made = report.with_name(f"again-{report.name}")
-    argv = [str(importer), f"--input-file={recording}", f"--output-file={made}", "--force-overwrite"]
+    imported = report.with_name(f"again-{report.name}")
+    argv = [str(importer), f"--input-file={recording}", f"--output-file={imported}", "--force-overwrite"]
     started = time.monotonic_ns()
     try:
         with log.open("ab") as stream:
@@ -138,11 +138,11 @@ def import_again(nsys: Path, report: Path, log: Path) -> Step | None:
             stream.write((done.stdout + done.stderr).encode())
     except (ToolFailedError, OSError):
         return None
-    if done.returncode == 0 and made.is_file() and made.stat().st_size:
-        made.replace(report)
+    if done.returncode == 0 and imported.is_file() and imported.stat().st_size:
+        imported.replace(report)
         recording.unlink()
     else:
-        made.unlink(missing_ok=True)
+        imported.unlink(missing_ok=True)
     return Step("import again", tuple(argv), done.returncode, time.monotonic_ns() - started)
 
 

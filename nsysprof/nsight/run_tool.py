@@ -89,8 +89,8 @@ def run_showing(argv: Sequence[str], say: Callable[[str], None], title: str) -> 
         with process.stdout as stream:
             while chunk := os.read(stream.fileno(), _CHUNK):
                 said = (said + chunk)[-_KEPT:]
-                found = _PERCENT.findall(chunk)
-                done = min(100, int(found[-1])) if found else 0
+                percentages = _PERCENT.findall(chunk)
+                done = min(100, int(percentages[-1])) if percentages else 0
                 if done >= shown + _STEP and time.monotonic() - began > _FIRST_S:
                     shown = done - done % _STEP
                     say(f"{title}: {shown} %")
