@@ -104,14 +104,14 @@ def _history_of(snapshot: dict[str, Any]) -> AllocatorHistory:
         _device(number, traces[number] if number < len(traces) else [], segments.get(number, []), stacks)
         for number in numbers
     )
-    return AllocatorHistory(tuple(stacks.found), devices)
+    return AllocatorHistory(tuple(stacks.numbers), devices)
 
 
 class _Stacks:
     """Numbers stacks. Events of one line share a list of frames in the pickle, so most are recognised by identity."""
 
     def __init__(self) -> None:
-        self.found: dict[tuple[Frame, ...], int] = {}
+        self.numbers: dict[tuple[Frame, ...], int] = {}
         self._by_id: dict[int, int] = {}
 
     def number(self, frames: list[dict[str, Any]] | None) -> int:
@@ -121,9 +121,9 @@ class _Stacks:
         known = self._by_id.get(id(frames))
         if known is None:
             stack = tuple(
-                Frame(str(each["filename"]), int(each["line"]), str(each["name"])) for each in frames[:_MOST_FRAMES]
+                Frame(str(frame["filename"]), int(frame["line"]), str(frame["name"])) for frame in frames[:_MOST_FRAMES]
             )
-            known = self._by_id[id(frames)] = self.found.setdefault(stack, len(self.found))
+            known = self._by_id[id(frames)] = self.numbers.setdefault(stack, len(self.numbers))
         return known
 
 

@@ -215,9 +215,9 @@ class _JsonText:
                 break
             if not self._more():
                 return False
-        found = self._text[self._at] == mark
-        self._at += found
-        return found
+        is_next = self._text[self._at] == mark
+        self._at += is_next
+        return is_next
 
     def expect(self, mark: str) -> None:
         """Move past `mark`. Raises TraceDamagedError where something else comes next."""
