@@ -51,17 +51,17 @@ class Flows:
             fresh = first[calls] < 0
             first[calls[fresh][::-1]] = rows[fresh][::-1]
             more.append(rows[first[calls] != rows])
-        found = np.sort(np.concatenate(more))
-        return found, self._call[found]
+        more_work = np.sort(np.concatenate(more))
+        return more_work, self._call[more_work]
 
     def into(self, rows: _Ints) -> Int64s:
         """Return the number of the arrow into each of the rows of work; 0 for none."""
-        found = self._call[rows].astype(np.int64) + 1
+        arrows = self._call[rows].astype(np.int64) + 1
         if len(self._more_work):
             at = np.minimum(np.searchsorted(self._more_work, rows), len(self._more_work) - 1)
             is_more = self._more_work[at] == rows
-            found[is_more] = self._calls + 1 + at[is_more]
-        return found
+            arrows[is_more] = self._calls + 1 + at[is_more]
+        return arrows
 
     def out_of(self, calls: _Ints) -> Int64s:
         """Return the number of the first arrow out of each of the calls; 0 for none."""
@@ -82,5 +82,5 @@ class Flows:
 
     @cached_property
     def _more_calls(self) -> _Ints:
-        found: _Ints = self._more_of[self._by_call]
-        return found
+        calls: _Ints = self._more_of[self._by_call]
+        return calls

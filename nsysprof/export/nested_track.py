@@ -69,7 +69,7 @@ class NestedTrack:
             if len(crossing) == 0:
                 self._fill(level, start, end, row)
                 return
-            self._fill(level, *(np.delete(each, crossing) for each in (start, end, row)))
+            self._fill(level, *(np.delete(column, crossing) for column in (start, end, row)))
             start, end, row = start[crossing], end[crossing], row[crossing]
         lanes = disjoint_lanes(start, end)
         for lane in range(int(lanes.max()) + 1):

@@ -36,19 +36,19 @@ def find_crossing(start: Int64s, end: Int64s) -> Int64s:
     plain = end <= end[first][group]
     plain[1:] &= (start[1:] >= end[:-1]) | ~inner[:-1]
     wrong = np.unique(group[inner & ~plain])
-    found: list[int] = []
+    crossing: list[int] = []
     for number in wrong.tolist():
-        _find_in_group(start, end, int(first[number]), int(first[number] + size[number]), found)
-    return np.array(found, dtype=np.int64)
+        _find_in_group(start, end, int(first[number]), int(first[number] + size[number]), crossing)
+    return np.array(crossing, dtype=np.int64)
 
 
-def _find_in_group(start: Int64s, end: Int64s, low: int, high: int, found: list[int]) -> None:
+def _find_in_group(start: Int64s, end: Int64s, low: int, high: int, crossing: list[int]) -> None:
     stack: list[int] = []
     for row, (begin, finish) in enumerate(zip(start[low:high].tolist(), end[low:high].tolist(), strict=True), low):
         while stack and stack[-1] <= begin:
             stack.pop()
         if stack and finish > stack[-1]:
-            found.append(row)
+            crossing.append(row)
         else:
             stack.append(finish)
 

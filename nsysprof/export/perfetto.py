@@ -240,10 +240,10 @@ class _Trace:
         names, texts = pd.factorize(self._timeline.nvtx["name"])
         interned = self._texts(pd.Series(texts, dtype=object), "event_names")
         ranges = Slices(lambda rows: names[rows], encode_texts(interned, self._same("nvtx", len(texts))))
-        found: dict[int, NestedTrack] = {}
+        tracks: dict[int, NestedTrack] = {}
         for global_pid, pid in self._numbers.pids.items():
-            found |= self._process(global_pid, pid, ranges, describe)
-        return found
+            tracks |= self._process(global_pid, pid, ranges, describe)
+        return tracks
 
     def _process(self, global_pid: int, pid: int, ranges: Slices, calls: Slices) -> dict[int, NestedTrack]:
         group, descriptor = self._packets.track("")
@@ -256,7 +256,7 @@ class _Trace:
         pushed = self._ranges_of["PushPop"].get(global_pid, _NONE)
         own_ranges = dict(rows_by_key(nvtx["global_tid"].iloc[pushed], pushed))
         calling = self._calling_threads.get(global_pid, set())
-        found = {}
+        tracks = {}
         for global_tid in sorted(own_ranges.keys() | calling):
             thread, descriptor = self._packets.track("", group)
             descriptor.thread.pid, descriptor.thread.tid = pid, thread_id(int(global_tid))
@@ -264,8 +264,8 @@ class _Trace:
             for domain, rows in rows_by_key(nvtx["domain"].iloc[own], own):
                 self._ranges(rows, "NVTX" + (f": {domain}" if domain else ""), thread, ranges)
             if global_tid in calling:
-                found[int(global_tid)] = self._track("CUDA API", thread, 2, calls)
-        return found
+                tracks[int(global_tid)] = self._track("CUDA API", thread, 2, calls)
+        return tracks
 
     def _ranges(self, rows: Int64s, name: str, parent: int, ranges: Slices) -> None:
         """Write the ranges to a track."""
@@ -287,11 +287,11 @@ class _Trace:
     @cached_property
     def _calling_threads(self) -> dict[int, set[int]]:
         """Return the global tids of the threads with calls, by process."""
-        found: dict[int, set[int]] = {}
+        threads: dict[int, set[int]] = {}
         if self._has_calls:
             for global_tid in self._content.calls.variants["global_tid"].tolist():
-                found.setdefault(global_tid & _PID_MASK, set()).add(global_tid)
-        return found
+                threads.setdefault(global_tid & _PID_MASK, set()).add(global_tid)
+        return threads
 
     def _write_calls(self, threads: dict[int, NestedTrack]) -> None:
         if not self._has_calls:
@@ -341,8 +341,8 @@ class _Trace:
         """Return the numbers of texts. All of them are sent now, before any event that refers to them."""
         codes, unique = pd.factorize(texts.astype(object), use_na_sentinel=False)
         numbers = np.array([self._packets.intern(kind, str(text)) for text in unique], dtype=np.int64)
-        found: Int64s = numbers[codes]
-        return found
+        text_numbers: Int64s = numbers[codes]
+        return text_numbers
 
     def _same(self, category: str, count: int) -> Int64s:
         """Return the number of a category, once for each of `count` variants."""

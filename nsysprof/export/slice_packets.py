@@ -183,21 +183,21 @@ def _with_flows(written: _Bytes, length: Int64s, begins: Int64s, more: Int64s, a
     size = _FLOW_BYTES * more[some]
     first = end + np.cumsum(size) - size
     gap = np.repeat(first - (np.cumsum(size) - size), size) + np.arange(len(after))
-    found = np.empty(len(written) + len(after), dtype=np.uint8)
-    is_gap = np.zeros(len(found), dtype=np.bool_)
+    packets = np.empty(len(written) + len(after), dtype=np.uint8)
+    is_gap = np.zeros(len(packets), dtype=np.bool_)
     is_gap[gap] = True
-    found[gap], found[~is_gap] = after, written
-    return found
+    packets[gap], packets[~is_gap] = after, written
+    return packets
 
 
 def _varints(values: Int64s) -> _Bytes:
     """Return numbers as varints of one width."""
     width = _width(values)
-    found = np.empty((len(values), width), dtype=np.uint8)
+    encoded = np.empty((len(values), width), dtype=np.uint8)
     for place in range(width):
-        found[:, place] = (values >> (7 * place)).astype(np.uint8) | 0x80
-    found[:, -1] &= 0x7F
-    return found
+        encoded[:, place] = (values >> (7 * place)).astype(np.uint8) | 0x80
+    encoded[:, -1] &= 0x7F
+    return encoded
 
 
 def _width(values: Int64s) -> int:
