@@ -52,16 +52,16 @@ def find_columns(
 
     required, optional: our name of each column by nsys' name.
     """
-    found = trace.find(table)
-    if found is None:
+    stored_table = trace.find(table)
+    if stored_table is None:
         return None
-    present = {name.lower(): name for name in trace.columns[found]}
+    present = {name.lower(): name for name in trace.columns[stored_table]}
     missing = [name for name in required if name.lower() not in present]
     if missing:
         trace.add_loss(_loss(table, f"lacks the columns {', '.join(missing)}"))
         return None
     wanted = {**required, **(optional or {})}
-    return TableSource(found, tuple(wanted.values()), tuple(present.get(name.lower()) for name in wanted))
+    return TableSource(stored_table, tuple(wanted.values()), tuple(present.get(name.lower()) for name in wanted))
 
 
 def read_columns(
@@ -148,9 +148,9 @@ def _largest_rowid(trace: Trace, table: str) -> int:
 
 def _room_for(trace: Trace, table: str) -> int:
     """Return how many rows a table may add; 0 where that cannot be told."""
-    found = trace.find(table)
+    stored_table = trace.find(table)
     try:
-        return 0 if found is None else _largest_rowid(trace, found)
+        return 0 if stored_table is None else _largest_rowid(trace, stored_table)
     except UnusualLayoutError:
         return 0
     except sqlite3.DatabaseError as error:
@@ -219,16 +219,16 @@ def page_positions(trace: Trace, source: TableSource) -> tuple[int, list[int]]:
     that is the rowid.
     """
     with trace.lock:
-        found = trace.connection.execute(
+        root = trace.connection.execute(
             "SELECT rootpage FROM sqlite_master WHERE type = 'table' AND name = ?", (source.table,)
         ).fetchone()
         info = trace.connection.execute(f"PRAGMA table_xinfo({quote(source.table)})").fetchall()
     where = {row[1]: row[0] for row in info}
     wanted = [column for column in source.columns if column is not None]
     keys = {row[1] for row in info if row[5]}
-    if found is None or not isinstance(found[0], int) or any(row[6] for row in info) or keys & set(wanted):
+    if root is None or not isinstance(root[0], int) or any(row[6] for row in info) or keys & set(wanted):
         raise UnusualLayoutError
-    return found[0], [where[column] for column in wanted]
+    return root[0], [where[column] for column in wanted]
 
 
 def _sqlite_batches(trace: Trace, source: TableSource) -> Iterator[Batch]:
@@ -276,15 +276,17 @@ def _as_integer(column: str) -> str:
 
 def read_rows(trace: Trace, table: str, columns: Sequence[str]) -> list[tuple[object, ...]]:
     """Return the rows of a small table, with None for absent columns and blobs. A damaged table gives a note."""
-    found = trace.find(table)
-    if found is None:
+    stored_table = trace.find(table)
+    if stored_table is None:
         return []
-    present = {name.lower(): name for name in trace.columns[found]}
+    present = {name.lower(): name for name in trace.columns[stored_table]}
     there = [quote(present[name.lower()]) if name.lower() in present else None for name in columns]
     parts = ["NULL" if name is None else f"CASE typeof({name}) WHEN 'blob' THEN NULL ELSE {name} END" for name in there]
     try:
         with trace.lock:
-            return trace.connection.execute(f"SELECT {', '.join(parts)} FROM {table_sql(trace, found)}").fetchall()
+            return trace.connection.execute(
+                f"SELECT {', '.join(parts)} FROM {table_sql(trace, stored_table)}"
+            ).fetchall()
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
         trace.add_loss(_loss(table, f"is damaged ({trace.explain(error)})"))
         return []
@@ -292,15 +294,15 @@ def read_rows(trace: Trace, table: str, columns: Sequence[str]) -> list[tuple[ob
 
 def read_different(trace: Trace, table: str, column: str, longest: int) -> list[str]:
     """Return the different texts of a column, of up to `longest` characters each; none where the column is missing."""
-    found = trace.find(table)
-    named = {} if found is None else {name.lower(): quote(name) for name in trace.columns[found]}
+    stored_table = trace.find(table)
+    named = {} if stored_table is None else {name.lower(): quote(name) for name in trace.columns[stored_table]}
     name = named.get(column.lower())
-    if found is None or name is None:
+    if stored_table is None or name is None:
         return []
     chosen = f"typeof({name}) = 'text' AND length({name}) <= {longest:d}"
     try:
         with trace.lock:
-            query = f"SELECT DISTINCT {name} FROM {table_sql(trace, found)} WHERE {chosen}"
+            query = f"SELECT DISTINCT {name} FROM {table_sql(trace, stored_table)} WHERE {chosen}"
             rows = trace.connection.execute(query).fetchall()
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
         trace.add_loss(_loss(table, f"is damaged ({trace.explain(error)})"))

@@ -47,12 +47,12 @@ def count_by_process(trace: Trace) -> dict[int, ProcessEvents]:
     """Return the events of each process, by its id. A damaged table counts as empty."""
     counts: dict[int, dict[str, int]] = {}
     for kind, (table, column) in _TABLES.items():
-        found = trace.find(table)
-        if found is None or column.lower() not in {name.lower() for name in trace.columns[found]}:
+        stored_table = trace.find(table)
+        if stored_table is None or column.lower() not in {name.lower() for name in trace.columns[stored_table]}:
             continue
         pid = _PID.format(column=column)
         condition = "WHERE eventType IN (59, 60, 70, 71)" if kind == "ranges" else ""
-        query = f"SELECT {pid}, count(*) FROM {table_sql(trace, found)} {condition} GROUP BY 1"
+        query = f"SELECT {pid}, count(*) FROM {table_sql(trace, stored_table)} {condition} GROUP BY 1"
         try:
             with trace.lock:
                 rows = trace.connection.execute(query).fetchall()

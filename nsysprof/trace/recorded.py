@@ -39,13 +39,13 @@ def _users_of_cuda(trace: Trace) -> set[int]:
 
     This needs a scan, so it returns none where nsys has no warnings.
     """
-    found = trace.find("CUPTI_ACTIVITY_KIND_RUNTIME")
+    calls_table = trace.find("CUPTI_ACTIVITY_KIND_RUNTIME")
     warns = any(severity >= _WARNING for severity, _ in read_diagnostics(trace))
-    if found is None or not warns or "globaltid" not in {name.lower() for name in trace.columns[found]}:
+    if calls_table is None or not warns or "globaltid" not in {name.lower() for name in trace.columns[calls_table]}:
         return set()
     try:
         with trace.lock:
-            query = f"SELECT DISTINCT globalTid & {PID_MASK} FROM {table_sql(trace, found)}"
+            query = f"SELECT DISTINCT globalTid & {PID_MASK} FROM {table_sql(trace, calls_table)}"
             return {pid for (pid,) in trace.connection.execute(query) if isinstance(pid, int)}
     except sqlite3.DatabaseError as error:
         trace.explain(error)
@@ -53,14 +53,14 @@ def _users_of_cuda(trace: Trace) -> set[int]:
 
 
 def _has_row(trace: Trace, table: str, condition: str = "1") -> bool:
-    found = trace.find(table)
-    if found is None:
+    stored_table = trace.find(table)
+    if stored_table is None:
         return False
     try:
         with trace.lock:
             return (
                 trace.connection.execute(
-                    f"SELECT 1 FROM {table_sql(trace, found)} WHERE {condition} LIMIT 1"
+                    f"SELECT 1 FROM {table_sql(trace, stored_table)} WHERE {condition} LIMIT 1"
                 ).fetchone()
                 is not None
             )

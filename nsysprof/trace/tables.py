@@ -110,7 +110,7 @@ def read_strings(trace: Trace) -> pd.Series:
 
 def read_ranges(trace: Trace, strings: pd.Series) -> pd.DataFrame | None:
     """Return the push/pop and start/end ranges of NVTX_EVENTS, with names and domains resolved and without marks."""
-    found = read_with_texts(
+    ranges_and_texts = read_with_texts(
         trace,
         "NVTX_EVENTS",
         "text",
@@ -123,9 +123,9 @@ def read_ranges(trace: Trace, strings: pd.Series) -> pd.DataFrame | None:
             "rangeId": "range_id",
         },
     )
-    if found is None:
+    if ranges_and_texts is None:
         return None
-    table, texts = found
+    table, texts = ranges_and_texts
     table["name"] = _range_names(table["text_id"].to_numpy(dtype=np.int64), texts, strings)
     table["pid"] = table["global_tid"] & ~0xFFFFFF
     domains = table[table["event_type"] == _DOMAIN_TYPE]
@@ -213,11 +213,11 @@ def split_diagnostics(trace: Trace, users: Collection[int]) -> tuple[list[tuple[
 
     users: the global ids of the processes that use CUDA. If there are none, all messages are in the first part.
     """
-    told: tuple[list[tuple[int, str]], list[tuple[int, str]]] = ([], [])
+    messages: tuple[list[tuple[int, str]], list[tuple[int, str]]] = ([], [])
     for pid, message in _read_messages(trace):
         is_process = (pid >> 24) & 0xFFFFFF != 0
-        told[bool(users) and is_process and pid & PID_MASK not in users].append(message)
-    return told
+        messages[bool(users) and is_process and pid & PID_MASK not in users].append(message)
+    return messages
 
 
 def _users_of_cuda(calls: Calls | None, work: Work) -> set[int]:

@@ -83,5 +83,5 @@ class TupleEncoder:
 
 def _as_bytes(rows: Int64s) -> list[bytes]:
     """Return each row of an array (n, width) as bytes."""
-    found: list[bytes] = np.ascontiguousarray(rows).view(f"V{8 * rows.shape[1]}").ravel().tolist()
-    return found
+    row_bytes: list[bytes] = np.ascontiguousarray(rows).view(f"V{8 * rows.shape[1]}").ravel().tolist()
+    return row_bytes

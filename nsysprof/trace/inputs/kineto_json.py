@@ -58,7 +58,7 @@ def merge_kineto_files(sources: Sequence[Path], target: Path, *, tool: str = "to
     firsts = {source: _until_first_time(read_events(source))[1] for source in sources}
     device = "cuda" if any(_has_gpu_events(source) for source in sources) else "cpu"
     origin_ns = min(headers[source].base_ns + firsts[source] for source in sources)
-    devices = next((found for source in sources if (found := _devices(headers[source]))), [])
+    devices = next((gpus for source in sources if (gpus := _devices(headers[source]))), [])
     rows = {}
     try:
         tables = TorchTables(target, device, VERSION)

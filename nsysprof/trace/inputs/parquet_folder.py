@@ -139,7 +139,8 @@ def _claimed_bytes(metadata: Any, columns: int) -> int:
     A row and each of its cells take some, however well compressed.
     """
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
-    stored = sum(group.column(each).total_uncompressed_size for group in groups for each in range(group.num_columns))
+    chunks = [group.column(place) for group in groups for place in range(group.num_columns)]
+    stored = sum(chunk.total_uncompressed_size for chunk in chunks)
     return max(int(metadata.num_rows) * (_LEAST_ROW_BYTES + columns), int(stored))
 
 
@@ -176,7 +177,7 @@ def _values(column: Any, size: _Size) -> Iterator[object]:
         is_coded = types.is_dictionary(column.type)
         # Texts are read as bytes, because Arrow does not check that they are UTF-8.
         raw = (column.dictionary if is_coded else column).cast(pyarrow.large_binary()).to_pylist()
-        texts = [None if each is None else each.decode("utf-8", errors="replace") for each in raw]
+        texts = [None if raw_text is None else raw_text.decode("utf-8", errors="replace") for raw_text in raw]
         for text in (
             (None if code is None else texts[code] for code in column.indices.to_pylist()) if is_coded else texts
         ):

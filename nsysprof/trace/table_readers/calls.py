@@ -53,13 +53,13 @@ def read_calls(trace: Trace) -> tuple[Calls, CorrelationIds] | tuple[None, None]
             "dropped": np.array([len(possible) - int(possible.sum())]),
         }
 
-    found = read_events(trace, source, CALLS, variants, _DTYPES) if trace.reads_pages else None
-    if found is None:
+    events = read_events(trace, source, CALLS, variants, _DTYPES) if trace.reads_pages else None
+    if events is None:
         grown = grow_columns(trace, source, {**_DTYPES, "dropped": np.int64}, take)
         if grown is None:
             return None, None
-        found = grown, int(grown.pop("dropped").finish().sum())
-    columns, dropped = {name: found[0][name].finish() for name in _DTYPES}, found[1]
+        events = grown, int(grown.pop("dropped").finish().sum())
+    columns, dropped = {name: events[0][name].finish() for name in _DTYPES}, events[1]
     if len(columns["start_ns"]) == 0 and dropped == 0:
         return None, None  # a full export has the table whether calls were traced or not
     ids = columns.pop("correlation_id")

@@ -66,14 +66,14 @@ def fields_of(rows: Iterable[tuple[object, ...]]) -> Schemas:
 
     rows: domainId, schemaId, name, type and offset of NVTX_PAYLOAD_SCHEMA_ENTRIES; every process has its own.
     """
-    found: dict[tuple[int, int], dict[str, Field]] = {}
+    fields_by_schema: dict[tuple[int, int], dict[str, Field]] = {}
     for domain, schema, name, kind, offset in rows:
         known = FIELDS.get(name) if isinstance(name, str) else None
         code = _TYPES.get(kind) if isinstance(kind, int) else None
         if known and code and isinstance(domain, int) and isinstance(schema, int):
             at = offset if isinstance(offset, int) else 0
-            found.setdefault((domain, schema), {})[known] = Field(known, at, struct.Struct(f"<{code}"))
-    return {key: list(fields.values()) for key, fields in found.items()}
+            fields_by_schema.setdefault((domain, schema), {})[known] = Field(known, at, struct.Struct(f"<{code}"))
+    return {key: list(fields.values()) for key, fields in fields_by_schema.items()}
 
 
 def _decoded(trace: Trace, table: str, present: dict[str, str], schemas: Schemas) -> Iterator[tuple[int, ...] | None]:
@@ -84,11 +84,11 @@ def _decoded(trace: Trace, table: str, present: dict[str, str], schemas: Schemas
     )
     try:
         with trace.lock:
-            found = trace.connection.execute(query).fetchall()
+            rows = trace.connection.execute(query).fetchall()
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
         trace.explain(error)  # read_ranges says that the table is damaged
         return
-    for at, thread, payload in found:
+    for at, thread, payload in rows:
         if isinstance(at, int) and isinstance(thread, int):
             fields = decode(_as_bytes(payload), schemas)
             yield None if not fields else (at, thread, *(fields.get(name, NULL) for name in FIELDS.values()))
@@ -112,13 +112,13 @@ def decode(payload: bytes, schemas: Schemas) -> dict[str, int]:
     end = _HEADER.size + size
     if end > len(payload):
         return {}
-    found = {}
+    values = {}
     for field in schemas.get((domain, schema), ()):
         at = _HEADER.size + field.offset
         if field.offset >= 0 and at + field.type.size <= end:
             (value,) = field.type.unpack_from(payload, at)
-            found[field.name] = value - 2 * _SIGN if value >= _SIGN else value
-    return found
+            values[field.name] = value - 2 * _SIGN if value >= _SIGN else value
+    return values
 
 
 def keep_known(payload: bytes, schemas: Schemas, communicators: dict[int, int]) -> bytes | None:

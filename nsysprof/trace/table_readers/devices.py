@@ -56,8 +56,8 @@ class Gpus:
         if not self.by_process or len(ordinal) == 0:
             return ordinal
         pairs, code = np.unique(np.stack((global_pid, ordinal)), axis=1, return_inverse=True)
-        found = np.array([self.number(pid, device) for pid, device in pairs.T.tolist()], dtype=np.int64)
-        numbers: npt.NDArray[np.int64] = found[code.reshape(-1)]
+        number_of_pair = np.array([self.number(pid, device) for pid, device in pairs.T.tolist()], dtype=np.int64)
+        numbers: npt.NDArray[np.int64] = number_of_pair[code.reshape(-1)]
         return numbers
 
     def device_rows(self) -> tuple[DeviceRow, ...]:
@@ -89,7 +89,7 @@ def read_gpus(trace: Trace) -> Gpus:
         key = next((i for i in (gpu, device) if isinstance(i, int)), None)
         if key is None or "Basic Render" in str(name):  # Windows lists its software renderer, with cuDevice 0 too
             continue
-        seen = next((number for found, number, _ in mapping if found == key), None)
+        seen = next((number for gpu_id, number, _ in mapping if gpu_id == key), None)
         machine = next((i for i in (ordinal, seen, device, key) if isinstance(i, int)), key)
         text = cut_name(str(uuid), LONGEST_DEVICE_NAME) if uuid else None
         processors = next((row[5] for row in oldest if row[1] == key), None) if sms is None else sms

@@ -70,20 +70,20 @@ def read_gpu_metrics(trace: Trace, gpus: Gpus) -> GpuMetrics | None:
     known = {gpu.gpu_id: (gpu.number, _peak(gpu.memory_bytes_per_s)) for gpu in gpus.rows}
     by_gpu: dict[int, DramSeries] = {}
     use: dict[int, tuple[UseSeries, ...]] = {}
-    for found in counters:
-        gpu = found.type_id & _GPU_BITS
+    for counter in counters:
+        gpu = counter.type_id & _GPU_BITS
         number, peak = known.get(gpu, (None, None))
-        series = _series(found, gpu, number, peak)
+        series = _series(counter, gpu, number, peak)
         # One GPU can have a second type that holds a few marker rows.
         if series is not None and (gpu not in by_gpu or len(series) > len(by_gpu[gpu])):
             by_gpu[gpu] = series
-            use[gpu] = tuple(_use_series(found, gpu, number))
+            use[gpu] = tuple(_use_series(counter, gpu, number))
     if not by_gpu:
         _note_unusable(trace, "hold fewer than two usable samples of DRAM traffic")
         return None
     series_of_all = tuple(by_gpu[gpu] for gpu in sorted(by_gpu))
     _say_what_is_missing(trace, series_of_all)
-    return GpuMetrics(series_of_all, tuple(each for gpu in sorted(use) for each in use[gpu]))
+    return GpuMetrics(series_of_all, tuple(unit for gpu in sorted(use) for unit in use[gpu]))
 
 
 def _peak(bytes_per_s: int | None) -> int | None:
@@ -96,13 +96,13 @@ def _note_unusable(trace: Trace, what: str, next_step: str = _SAMPLE_AGAIN) -> N
 
 
 def _say_what_is_missing(trace: Trace, series: Iterable[DramSeries]) -> None:
-    for each in series:
-        if each.peak_bytes_per_s is None:
+    for gpu_series in series:
+        if gpu_series.peak_bytes_per_s is None:
             _note_unusable(
-                trace, f"of GPU {each.gpu} are percentages of a peak bandwidth that the trace does not name", ""
+                trace, f"of GPU {gpu_series.gpu} are percentages of a peak bandwidth that the trace does not name", ""
             )
-        if each.impossible:
-            trace.notes.append(make_note("gpu-metrics-impossible", count=each.impossible, gpu=each.gpu))
+        if gpu_series.impossible:
+            trace.notes.append(make_note("gpu-metrics-impossible", count=gpu_series.impossible, gpu=gpu_series.gpu))
 
 
 def _from_table(trace: Trace) -> list[_Counters] | None:
@@ -141,8 +141,8 @@ def _kinds(trace: Trace) -> dict[tuple[int, int], int]:
             if (type_id, kind) in {(other, value) for (other, _), value in kinds.items()}:
                 continue  # the first metric of a kind is used
             kinds[type_id, metric_id] = kind
-    found = {(type_id, kind) for (type_id, _), kind in kinds.items()}
-    whole = {type_id for type_id, _ in found if {(type_id, _READ), (type_id, _WRITE)} <= found}
+    dram_kinds = {(type_id, kind) for (type_id, _), kind in kinds.items()}
+    whole = {type_id for type_id, _ in dram_kinds if {(type_id, _READ), (type_id, _WRITE)} <= dram_kinds}
     if not whole:
         _note_unusable(trace, "name no DRAM read and write counter" if names else "have no names")
     return {key: kind for key, kind in kinds.items() if key[0] in whole}
@@ -263,17 +263,17 @@ def _percent(value: object) -> int:
         return NULL
 
 
-def _series(found: _Counters, gpu: int, number: int | None, peak: int | None) -> DramSeries | None:
+def _series(counters: _Counters, gpu: int, number: int | None, peak: int | None) -> DramSeries | None:
     """Return the samples that have a time and both values, in order of time; None when fewer than two are left."""
-    read_time, read = _by_time(*found.read)
-    write_time, write = _by_time(*found.write)
+    read_time, read = _by_time(*counters.read)
+    write_time, write = _by_time(*counters.write)
     time, of_read, of_write = np.intersect1d(read_time, write_time, assume_unique=True, return_indices=True)
     read, write = read[of_read], write[of_write]
     good = (read >= 0) & (read <= _MAX_PCT) & (write >= 0) & (write <= _MAX_PCT)
     if good.sum() < 2:
         return None
-    impossible = max(len(found.read[0]), len(found.write[0])) - int(good.sum())
-    active = found.sm[1][(found.sm[1] >= 0) & (found.sm[1] <= _MAX_PCT)]
+    impossible = max(len(counters.read[0]), len(counters.write[0])) - int(good.sum())
+    active = counters.sm[1][(counters.sm[1] >= 0) & (counters.sm[1] <= _MAX_PCT)]
     time = time[good]
     return DramSeries(
         gpu=gpu,
@@ -288,9 +288,9 @@ def _series(found: _Counters, gpu: int, number: int | None, peak: int | None) ->
     )
 
 
-def _use_series(found: _Counters, gpu: int, number: int | None) -> Iterator[UseSeries]:
+def _use_series(counters: _Counters, gpu: int, number: int | None) -> Iterator[UseSeries]:
     """Yield the samples of each other unit that are percentages, in order of time."""
-    for metric, samples in found.use.items():
+    for metric, samples in counters.use.items():
         time, value = _by_time(*samples)
         good = (value >= 0) & (value <= _MAX_PCT)
         if good.sum() >= 2:

@@ -14,8 +14,8 @@ _TABLES = ("CUDA_GRAPH_NODE_EVENTS", "CUDA_GRAPH_EVENTS")
 def read_graph_nodes(trace: Trace) -> pd.DataFrame | None:
     """Return time_ns, global_tid, node_id and original_id (NULL: not a copy) in file order; None: not recorded."""
     for table in _TABLES:
-        found = trace.find(table)
-        if found is None or "graphnodeid" not in {name.lower() for name in trace.columns[found]}:
+        stored_table = trace.find(table)
+        if stored_table is None or "graphnodeid" not in {name.lower() for name in trace.columns[stored_table]}:
             continue
         required = {"start": "time_ns", "globalTid": "global_tid", "graphNodeId": "node_id"}
         rows = read_integers(trace, table, required, {"originalGraphNodeId": "original_id"})

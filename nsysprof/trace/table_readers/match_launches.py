@@ -25,11 +25,11 @@ def match_launches(work: Work, work_ids: CorrelationIds, calls: Calls | None, ca
         return launch
     pids = calls.tid_of & PID_MASK
     for pid in np.unique(pids):
-        its_work, its_calls = work.pid_of == pid, pids == pid
-        if not its_work.any():
+        of_work, of_calls = work.pid_of == pid, pids == pid
+        if not of_work.any():
             continue
-        mine = slice(None) if its_work.all() else np.flatnonzero(its_work[work.variant])
-        rows = None if its_calls.all() else np.flatnonzero(its_calls[calls.variant]).astype(np.int32)
+        mine = slice(None) if of_work.all() else np.flatnonzero(of_work[work.variant])
+        rows = None if of_calls.all() else np.flatnonzero(of_calls[calls.variant]).astype(np.int32)
         launch[mine] = _match(work_ids[mine], calls, call_ids, rows)
     return launch
 
@@ -40,26 +40,26 @@ def match_table(
     """Return a table with the column `call` added: the row of `calls` by global_pid and correlation_id, or -1."""
     if table is None:
         return None
-    found = np.full(len(table), -1, dtype=np.int32)
+    call_rows = np.full(len(table), -1, dtype=np.int32)
     if calls is None or call_ids is None or len(calls) == 0 or len(table) == 0:
-        return table.assign(call=found)
+        return table.assign(call=call_rows)
     ids = table["correlation_id"].to_numpy(dtype=np.int64)
     ids = np.where((ids < 0) | (ids >= 2**32), 0, ids).astype(np.uint32)
     owner, pids = table["global_pid"].to_numpy(dtype=np.int64), calls.tid_of & PID_MASK
     for pid in np.unique(owner[np.isin(owner, pids)]):
-        mine, its_calls = np.flatnonzero(owner == pid), pids == pid
-        rows = None if its_calls.all() else np.flatnonzero(its_calls[calls.variant]).astype(np.int32)
-        found[mine] = _match(ids[mine], calls, call_ids, rows)
-    return table.assign(call=found)
+        mine, of_calls = np.flatnonzero(owner == pid), pids == pid
+        rows = None if of_calls.all() else np.flatnonzero(of_calls[calls.variant]).astype(np.int32)
+        call_rows[mine] = _match(ids[mine], calls, call_ids, rows)
+    return table.assign(call=call_rows)
 
 
 def _match(wanted: CorrelationIds, calls: Calls, call_ids: CorrelationIds, rows: Rows | None) -> Rows:
     """Return for each wanted correlation id the earliest of the calls `rows` (None: all) that has it, or -1."""
     ids = call_ids if rows is None else call_ids[rows]
     run = loop("match_ids")
-    found = np.empty(len(wanted), dtype=np.int32)
-    if run is not None and run(ids, wanted, found) == 0:
-        return _of_rows(found, rows)
+    positions = np.empty(len(wanted), dtype=np.int32)
+    if run is not None and run(ids, wanted, positions) == 0:
+        return _of_rows(positions, rows)
     if not bool((ids[1:] > ids[:-1]).all()):
         # Ids are not in order, or not unique: the first of equal ones in this order is the earliest.
         start = calls.start_ns if rows is None else calls.start_ns[rows]
@@ -67,13 +67,13 @@ def _match(wanted: CorrelationIds, calls: Calls, call_ids: CorrelationIds, rows:
         ids = ids[order]
         rows = order if rows is None else rows[order]
     for low in range(0, len(wanted), _BLOCK):
-        found[low : low + _BLOCK] = _positions(ids, wanted[low : low + _BLOCK])
-    return _of_rows(found, rows)
+        positions[low : low + _BLOCK] = _positions(ids, wanted[low : low + _BLOCK])
+    return _of_rows(positions, rows)
 
 
-def _of_rows(found: Rows, rows: Rows | None) -> Rows:
+def _of_rows(positions: Rows, rows: Rows | None) -> Rows:
     """Return the rows at these places of `rows` (None: all); -1 stays."""
-    return found if rows is None else np.where(found >= 0, rows[found], -1).astype(np.int32)
+    return positions if rows is None else np.where(positions >= 0, rows[positions], -1).astype(np.int32)
 
 
 def _positions(ids: CorrelationIds, wanted: CorrelationIds) -> Rows:
@@ -91,7 +91,7 @@ def _positions(ids: CorrelationIds, wanted: CorrelationIds) -> Rows:
     near = slice(low, min(high, len(ids)))
     inside = ids[near] <= most
     index[(ids[near][inside] - np.uint32(least))[::-1]] = np.arange(low, low + int(inside.sum()), dtype=np.int32)[::-1]
-    found: Rows = index[wanted - np.uint32(least)]
+    positions: Rows = index[wanted - np.uint32(least)]
     if least == 0:
-        found[wanted == 0] = -1
-    return found
+        positions[wanted == 0] = -1
+    return positions

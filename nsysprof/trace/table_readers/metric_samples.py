@@ -55,12 +55,12 @@ def _from_table(trace: Trace) -> dict[tuple[int, str], Int64s]:
         for type_id, metric_id, name in read_rows(trace, "TARGET_INFO_GPU_METRICS", _NAMES)
         if isinstance(name, str)
     }
-    found = {}
+    samples = {}
     for number, (type_id, metric_id) in enumerate(unique.tolist()):
         name = names.get((type_id, metric_id))
         if name is not None:
-            found[type_id, name] = columns[:, order[edges[number] : edges[number + 1]]]
-    return found
+            samples[type_id, name] = columns[:, order[edges[number] : edges[number + 1]]]
+    return samples
 
 
 def _from_json(trace: Trace) -> dict[tuple[int, str], Int64s]:

@@ -19,7 +19,7 @@ def read_symbols(path: Path) -> dict[str, frozenset[str]]:
     The result is empty where the trace has no mangled names. One name can stand for several symbols. Raises TraceError
     as open_trace does.
     """
-    found: dict[str, set[str]] = {}
+    symbols_by_name: dict[str, set[str]] = {}
     with open_trace(path) as trace:
         table, strings = trace.find(_TABLE), trace.find("StringIds")
         present = {} if table is None else {column.lower(): quote(column) for column in trace.columns[table]}
@@ -29,7 +29,7 @@ def read_symbols(path: Path) -> dict[str, frozenset[str]]:
         try:
             query = f"SELECT DISTINCT {name}, {present['mangledname']} FROM {table_sql(trace, table)}"
             pairs = trace.connection.execute(query).fetchall()
-            ids = sorted({each for pair in pairs for each in pair if isinstance(each, int)})
+            ids = sorted({text_id for pair in pairs for text_id in pair if isinstance(text_id, int)})
             texts = _texts(trace.connection, table_sql(trace, strings), ids)
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
             raise TraceError(
@@ -37,8 +37,8 @@ def read_symbols(path: Path) -> dict[str, frozenset[str]]:
             ) from error
     for name_id, symbol_id in pairs:
         if name_id in texts and symbol_id in texts:
-            found.setdefault(texts[name_id], set()).add(texts[symbol_id])
-    return {name: frozenset(symbols) for name, symbols in found.items()}
+            symbols_by_name.setdefault(texts[name_id], set()).add(texts[symbol_id])
+    return {name: frozenset(symbols) for name, symbols in symbols_by_name.items()}
 
 
 def _texts(connection: sqlite3.Connection, strings: str, ids: list[int]) -> dict[int, str]:

@@ -23,16 +23,16 @@ def read_syncs(trace: Trace) -> pd.DataFrame | None:
 
 def read_overheads(trace: Trace) -> pd.DataFrame:
     """Return when the profiler delayed a thread: start_ns, end_ns, global_tid (NULL: not recorded), name_id."""
-    found = []
+    tables = []
     for table in _OVERHEADS:
         rows = read_integers(
             trace, table, {"start": "start_ns", "end": "end_ns"}, {"globalTid": "global_tid", "nameId": "name_id"}
         )
         if rows is not None and len(rows):
-            found.append(rows)
-    if not found:
+            tables.append(rows)
+    if not tables:
         return pd.DataFrame(columns=["start_ns", "end_ns", "global_tid", "name_id"], dtype="int64")
-    rows = pd.concat(found, ignore_index=True)
+    rows = pd.concat(tables, ignore_index=True)
     possible = (rows["start_ns"] != NULL) & (rows["end_ns"] > rows["start_ns"])
     kept: pd.DataFrame = rows[possible].reset_index(drop=True)
     return kept

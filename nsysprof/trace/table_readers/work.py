@@ -53,15 +53,15 @@ def read_work(trace: Trace, gpus: Gpus) -> tuple[Work, CorrelationIds, frozenset
         read = None if source is None else _read_kind(trace, source, kind, variants)
         if read is None:
             continue
-        found, its_counts = read
-        counts = {name: count + its_counts[name] for name, count in counts.items()}
+        kind_columns, kind_counts = read
+        counts = {name: count + kind_counts[name] for name, count in counts.items()}
         # A full export has every table, whether its kind was traced or not.
-        if len(found["start_ns"]) or its_counts["dropped"]:
+        if len(kind_columns["start_ns"]) or kind_counts["dropped"]:
             recorded.add(kind)
         if kind == KERNEL:
-            kernels, whole = len(found["start_ns"]), found
+            kernels, whole = len(kind_columns["start_ns"]), kind_columns
         else:
-            for name, column in found.items():
+            for name, column in kind_columns.items():
                 whole[name].append(column.finish())
     columns = {name: column.finish() for name, column in whole.items()}
     ids = columns.pop("correlation_id")
@@ -81,10 +81,10 @@ def _read_kind(
         read = read_events(trace, source, kind, variants, _DTYPES, followers)
         if read is not None:
             return read[0], {"dropped": read[1], "unsized": 0}
-    found = grow_columns(trace, source, {**_DTYPES, **_COUNTS}, partial(_columns, kind, variants), followers)
-    if found is None:
+    columns = grow_columns(trace, source, {**_DTYPES, **_COUNTS}, partial(_columns, kind, variants), followers)
+    if columns is None:
         return None
-    return found, {name: int(found.pop(name).finish().sum()) for name in _COUNTS}
+    return columns, {name: int(columns.pop(name).finish().sum()) for name in _COUNTS}
 
 
 def _columns(kind: int, variants: TupleEncoder, batch: Batch) -> Batch:
