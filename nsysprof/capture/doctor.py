@@ -172,7 +172,7 @@ def _supports(architectures: list[str], capability: str) -> bool:
     """Return whether a GPU can run kernels built for any of these architectures: same major version, and not newer."""
     here = int(capability.removeprefix("sm_"))
     built = [int(re.sub(r"\D", "", name)) for name in architectures if name.startswith("sm_")]
-    return any(each // 10 == here // 10 and each <= here for each in built)
+    return any(version // 10 == here // 10 and version <= here for version in built)
 
 
 def _nsys(usable: bool) -> Iterator[Check]:
@@ -209,7 +209,7 @@ def _probes(gpus: list[dict[str, Any]], say: Callable[[str], None]) -> Iterator[
         names = tuple(gpu["name"] for gpu in gpus)
         write_probes(probe_key(tool_version(nsys), gpus[0]["driver_version"], names), tuple(results))
         for result in results:
-            yield _probe_check(result, has_way=any(each.verdict is ProbeVerdict.COMPLETE for each in results))
+            yield _probe_check(result, has_way=any(tried.verdict is ProbeVerdict.COMPLETE for tried in results))
 
 
 def _probe_check(result: ProbeResult, *, has_way: bool) -> Check:

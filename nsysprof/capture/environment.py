@@ -67,8 +67,8 @@ def has_usable_gpu() -> bool:
 
 def memory_of(device: str) -> int | None:
     """Return the memory (bytes) of the first GPU, or of the machine for the device `cpu`; None where unknown."""
-    found = collect_gpus()[0]["memory_bytes"] if device == "cuda" else collect_host()["memory_bytes"]
-    return None if found is None else int(found)
+    memory_bytes = collect_gpus()[0]["memory_bytes"] if device == "cuda" else collect_host()["memory_bytes"]
+    return None if memory_bytes is None else int(memory_bytes)
 
 
 def check_environment(environment: Mapping[str, Any]) -> None:

@@ -54,9 +54,9 @@ class PowerWatch:
     def look(self) -> None:
         """Read every counter once."""
         before = time.time_ns()
-        found = {} if self._read is None else self._read()
+        energies = {} if self._read is None else self._read()
         at = (before + time.time_ns()) // 2
-        for gpu, energy in found.items():
+        for gpu, energy in energies.items():
             if self._last.get(gpu) != energy and len(self._changes) < _MOST_CHANGES:
                 self._last[gpu] = energy
                 self._changes.append((at, gpu, energy))
@@ -84,13 +84,13 @@ def find_counters() -> ReadEnergy | None:
         return None
 
     def read() -> Mapping[str, int]:
-        found = {}
+        energies = {}
         for name, handle in zip(names, handles, strict=True):
             try:
-                found[name] = int(pynvml.nvmlDeviceGetTotalEnergyConsumption(handle))
+                energies[name] = int(pynvml.nvmlDeviceGetTotalEnergyConsumption(handle))
             except pynvml.NVMLError:  # a board that has failed meanwhile
                 continue
-        return found
+        return energies
 
     return read if names else None
 

@@ -348,11 +348,11 @@ def _count_traffic(run: CaptureRun, wanted: list[int], counted: list[CountedKern
     left = list(wanted)
     while left and not run.interrupted:
         most = limit * len(left) + 1
-        found = _count(run, Run.TRAFFIC, _Group(tuple(left), most=most))
+        kernels = _count(run, Run.TRAFFIC, _Group(tuple(left), most=most))
         names = {run.plan.range_of(run.plan.cases[index]): index for index in left}
-        by_case = Counter(names[kernel.range] for kernel in found)
-        cut = list(by_case)[-1] if len(found) == most else None
-        counted += [kernel for kernel in found if names[kernel.range] != cut]
+        by_case = Counter(names[kernel.range] for kernel in kernels)
+        cut = list(by_case)[-1] if len(kernels) == most else None
+        counted += [kernel for kernel in kernels if names[kernel.range] != cut]
         write_counters(run.folder, counted)
         launches |= {index: count for index, count in by_case.items() if index != cut}
         if cut is None:

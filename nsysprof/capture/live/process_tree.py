@@ -58,7 +58,7 @@ def list_processes(root: int, argv: tuple[str, ...] = (), mark: str = "") -> tup
     if mark:
         inside |= {pid for pid in parents if pid not in inside and mark in _read(pid, "environ").split("\0")}
     seen = (_look(pid, parents.get(pid, 0), root, inside, argv) for pid in sorted(inside)[:_MOST_PROCESSES])
-    return tuple(each for each in seen if each is not None)
+    return tuple(process for process in seen if process is not None)
 
 
 def _look(pid: int, parent: int, root: int, inside: set[int], argv: tuple[str, ...]) -> SeenProcess | None:
@@ -108,7 +108,7 @@ def _of_python(arguments: list[str]) -> str:
             return after[:60]
         if word == "-c":
             return next(
-                (name for mark, name in _PYTHON_HELPERS if any(mark in each for each in arguments)), "python -c"
+                (name for mark, name in _PYTHON_HELPERS if any(mark in argument for argument in arguments)), "python -c"
             )
         if not word.startswith("-"):
             return Path(word).name[:60]
@@ -116,13 +116,13 @@ def _of_python(arguments: list[str]) -> str:
 
 
 def _parents() -> dict[int, int]:
-    found = {}
+    parents = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             fields = _read(int(entry.name), "stat").rpartition(")")[2].split()
             if len(fields) > 1 and fields[0] != "Z":
-                found[int(entry.name)] = int(fields[1])
-    return found
+                parents[int(entry.name)] = int(fields[1])
+    return parents
 
 
 def _words(pid: int) -> list[str]:

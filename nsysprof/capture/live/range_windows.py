@@ -62,13 +62,13 @@ class RangeSwitch:
 
     def read(self, moments: Moments) -> RangeWindows:
         """Return the ranges that lie wholly in the recording, before nsys started it, and after it stopped."""
-        found = RangeWindows({}, {})
+        windows = RangeWindows({}, {})
         for name, began, ended in _read(self._folder) if self.is_there else ():
             if moments.began_ns <= began and ended <= moments.ended_ns:
-                found.recorded.setdefault(name, []).append((began, ended - began))
+                windows.recorded.setdefault(name, []).append((began, ended - began))
             elif ended <= moments.asked_ns or began >= moments.stopped_ns:
-                found.plain.setdefault(name, []).append((began, ended - began))
-        return found
+                windows.plain.setdefault(name, []).append((began, ended - began))
+        return windows
 
 
 def _read(folder: Path) -> Iterator[tuple[str, int, int]]:

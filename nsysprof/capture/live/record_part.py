@@ -266,9 +266,9 @@ def _finish(held: HeldProgram, part: RecordedPart, until: Until, say: Say, inspe
     part.failure = refused
     if refused is None:
         try:
-            found = inspect(trace)
-            manifest.notes += found.notes
-            part.losses, part.trace = found.losses, trace
+            check = inspect(trace)
+            manifest.notes += check.notes
+            part.losses, part.trace = check.losses, trace
         except NsysprofError as error:
             part.failure = error
     if part.stopped is StopReason.DISK:

@@ -79,13 +79,13 @@ class OutputSteps:
 
     def poll(self) -> list[ProgramStep]:
         """Return the steps whose lines have appeared since the last call."""
-        found = []
+        steps = []
         for path, offset, rest in self._logs:
             for line in _new_lines(path, offset, rest):
                 match = self._pattern.search(line[:_LONGEST_LINE])
                 if match is not None:
-                    found.append(self._step(match))
-        return found
+                    steps.append(self._step(match))
+        return steps
 
     def on(self) -> AbstractContextManager[None]:
         """Return a context that does nothing: the program prints in any case."""
@@ -137,15 +137,15 @@ class TorchSteps:
 
     def poll(self) -> list[ProgramStep]:
         """Return the steps that have ended since the last call."""
-        found = []
+        steps = []
         for path in sorted(self._folder.glob("*.txt")):
             offset, rest = self._read.setdefault(path, ([0], [b""]))
             lines = _new_lines(path, offset, rest)
             if lines and self._leader is None:
                 self._leader = path
             if path == self._leader:
-                found += [self._step(int(line)) for line in lines if line.isdecimal()]
-        return found
+                steps += [self._step(int(line)) for line in lines if line.isdecimal()]
+        return steps
 
     def _step(self, end_ns: int) -> ProgramStep:
         before, self._last_ns = self._last_ns, end_ns

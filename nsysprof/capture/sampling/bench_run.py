@@ -146,7 +146,7 @@ def read_capture_samples(folder: Path) -> dict[str, tuple[int, ...]]:
     either = read_json(path, _EitherCapture, kind=kind, advice=advice, newest=FORMAT_VERSION)
     if either.samples is not msgspec.UNSET:
         old = read_json(path, _OldCapture, kind=kind, advice=advice)
-        return {name: each.values for name, each in old.samples.items()}
+        return {name: samples.values for name, samples in old.samples.items()}
     file = read_json(path, _SamplesFile, kind=kind, advice=advice)
     cells, keys = file.plan.cells, varied_keys(file.plan.cases)
     return {format_range(cells[block.cell], keys): block.values_ns for block in file.blocks if block.status == OK}

@@ -41,7 +41,7 @@ class GpuWatch:
         self._processes = MarkedProcesses(MARK, proc)
         self._tools, self._only_with = NsysTools(nsys), only_with
         self._devices = devices or _read_devices
-        self._found: dict[int, CudaProcess] = {}
+        self._users: dict[int, CudaProcess] = {}
         # By process: what tells its program from the next one, and when it was last seen (ns since 1970).
         self._images: dict[int, tuple[bytes, int]] = {}
         self._busy_s: float | None = None
@@ -77,7 +77,7 @@ class GpuWatch:
 
         is_whole: whether everything should have been recorded.
         """
-        processes = tuple(self._found[pid] for pid in sorted(self._found))
+        processes = tuple(self._users[pid] for pid in sorted(self._users))
         return WatchedGpu(processes, self._busy_s, self._is_shared, is_whole)
 
     def _watch(self) -> None:
@@ -95,22 +95,22 @@ class GpuWatch:
             share, users = read
             self._busy_s = (self._busy_s or 0.0) + share * (now - self._last)
             # A context may be slightly older than its thread, so a single check does not prove it.
-            self._strangers = self._strangers + 1 if users > len(self._found) else 0
+            self._strangers = self._strangers + 1 if users > len(self._users) else 0
             self._is_shared = self._is_shared or self._strangers >= 4
         self._last = now
 
     def _look_at(self, process: Path) -> None:
         """Note a process that uses CUDA, and one that did and has replaced itself by another program since."""
         pid, image, now_ns = int(process.name), _image(process), time.time_ns()
-        if pid not in self._found:
+        if pid not in self._users:
             if not _uses_cuda(process) or self._tools.has(process) or not self._counts(process):
                 return
-            self._found[pid] = CudaProcess(pid, name_of(process), command=_command(process))
+            self._users[pid] = CudaProcess(pid, name_of(process), command=_command(process))
         elif image and pid in self._images and image != self._images[pid][0]:
-            if self._found[pid].replaced_after_ns is None:
-                self._found[pid] = replace(self._found[pid], replaced_after_ns=self._images.pop(pid)[1])
+            if self._users[pid].replaced_after_ns is None:
+                self._users[pid] = replace(self._users[pid], replaced_after_ns=self._images.pop(pid)[1])
             return
-        if image and self._found[pid].replaced_after_ns is None:
+        if image and self._users[pid].replaced_after_ns is None:
             self._images[pid] = image, now_ns
 
     def _counts(self, process: Path) -> bool:
@@ -120,7 +120,7 @@ class GpuWatch:
             environment = (process / "environ").read_bytes()
         except OSError:
             return False
-        return any(each.startswith(f"{self._only_with}=".encode()) for each in environment.split(b"\0"))
+        return any(variable.startswith(f"{self._only_with}=".encode()) for variable in environment.split(b"\0"))
 
 
 def _uses_cuda(process: Path) -> bool:
@@ -206,7 +206,7 @@ def _tool_folder(nsys: Path) -> Path | None:
     for place in nsys.resolve().parents[:3]:
         if place.name.startswith("target-linux"):
             return place
-        found = next(place.glob("target-linux*"), None)
-        if found is not None:
-            return found
+        folder = next(place.glob("target-linux*"), None)
+        if folder is not None:
+            return folder
     return None

@@ -88,7 +88,7 @@ def variants_of(nsys: Path, *, everything: bool) -> tuple[Variant, ...]:
     everything: whether to include what is only recorded on request.
     """
     software = knows_software_trace(nsys)
-    tried = [each for each in LADDER if software or not each.name.startswith("software")]
+    tried = [variant for variant in LADDER if software or not variant.name.startswith("software")]
     if everything:
         tried += ON_REQUEST
         options, _ = gpu_metrics_options(nsys, _METRICS_HZ)
@@ -143,21 +143,21 @@ def choose_options(results: Sequence[ProbeResult]) -> tuple[tuple[str, ...], Pro
     The result is None where the usual options lost nothing. Where every recording lost data there are no options,
     because nothing is known to be better.
     """
-    by_name = {each.name: each for each in results}
+    by_name = {result.name: result for result in results}
     usual = by_name.get(USUAL.name)
     if usual is None or usual.verdict in (ProbeVerdict.COMPLETE, ProbeVerdict.UNKNOWN):
         return (), None
-    found = (by_name[each.name] for each in LADDER if each.name in by_name)
-    best = next((each for each in found if each.verdict is ProbeVerdict.COMPLETE), None)
+    by_rank = (by_name[result.name] for result in LADDER if result.name in by_name)
+    best = next((result for result in by_rank if result.verdict is ProbeVerdict.COMPLETE), None)
     return (best.options if best else ()), usual
 
 
 def _read_counts(path: Path) -> dict[str, dict[str, int]]:
-    found = {}
+    counts = {}
     for name in _ALL:
         with contextlib.suppress(OSError, ValueError):
-            found[name] = json.loads(Path(f"{path}.{name}").read_text(encoding="utf-8"))
-    return found
+            counts[name] = json.loads(Path(f"{path}.{name}").read_text(encoding="utf-8"))
+    return counts
 
 
 def _compare(did: Mapping[str, Mapping[str, int]], trace: Path, variant: Variant) -> tuple[ProbeVerdict, str, int, int]:
@@ -190,14 +190,14 @@ def _count(trace: Path) -> tuple[dict[int, int], dict[int, int], dict[int, int]]
         f"SELECT {pid}, count(*) FROM {_KERNELS} WHERE graphNodeId > 0 GROUP BY 1",
         f"SELECT {pid}, count(*) FROM {_GRAPHS} GROUP BY 1",
     )
-    found: list[dict[int, int]] = []
+    counts: list[dict[int, int]] = []
     with contextlib.closing(sqlite3.connect(f"{trace.as_uri()}?mode=ro", uri=True)) as database:
         for query in queries:
             try:
-                found.append({int(key): int(count) for key, count in database.execute(query)})
+                counts.append({int(key): int(count) for key, count in database.execute(query)})
             except sqlite3.Error:  # a table without rows is absent
-                found.append({})
-    return found[0], found[1], found[2]
+                counts.append({})
+    return counts[0], counts[1], counts[2]
 
 
 _FORMAT = 1
@@ -246,7 +246,7 @@ def write_probes(key: str, results: tuple[ProbeResult, ...]) -> bool:
     path = _path(key)
     if path is None:
         return False
-    merged = {each.name: each for each in (*read_probes(key), *results)}
+    merged = {result.name: result for result in (*read_probes(key), *results)}
     content = _Cached(format_version=_FORMAT, nsysprof_version=VERSION, key=key, results=tuple(merged.values()))
     with contextlib.suppress(OSError, NsysprofError):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -288,7 +288,7 @@ def known_probes(
     if results or not may_try:
         return results
     results = run_ladder(nsys, say)
-    if all(each.verdict is not ProbeVerdict.UNKNOWN for each in results):
+    if all(result.verdict is not ProbeVerdict.UNKNOWN for result in results):
         write_probes(key, results)
     return results
 

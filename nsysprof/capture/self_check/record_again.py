@@ -175,7 +175,7 @@ def suspect_note(way: Reduction, plan: ProgramPlan, folder: Path) -> Note:
 
 def _given(options: Sequence[str]) -> list[str]:
     """Return options of nsys in the form in which capture takes them; for some it has options of its own."""
-    return [each if each.startswith(_OWN_OPTIONS) else f"--nsys-option={each}" for each in options]
+    return [option if option.startswith(_OWN_OPTIONS) else f"--nsys-option={option}" for option in options]
 
 
 def _asked(plan: ProgramPlan, way: Reduction) -> list[str]:
@@ -259,7 +259,7 @@ def record_ranges_alone(run: ProgramRun, captured: CapturedProgram) -> bool:
     run.say("the program runs again, and only its NVTX ranges are recorded")
     logs, report = run.folder / LOGS, run.folder / WORK / "ranges_alone.nsys-rep"
     report.parent.mkdir(parents=True, exist_ok=True)
-    options = tuple(each for each in run.plan.nsys_options if each.partition("=")[0] in _KEPT)
+    options = tuple(option for option in run.plan.nsys_options if option.partition("=")[0] in _KEPT)
     plan = replace(
         run.plan, trace="nvtx", memory=False, stacks=False, nsys_options=options, settled=(), less=_NOTHING_ELSE
     )

@@ -49,15 +49,15 @@ def reductions(
     """
     # A process can be missing for reasons other than a fork, so this is only a suspicion.
     kinds = [kind for kind in lost if kind is not Lost.PROCESS]
-    known = {each.option for kind in kinds for each in find_known(nsys, driver, kind)}
+    known = {loss.option for kind in kinds for loss in find_known(nsys, driver, kind)}
     if lost == (Lost.SAMPLES,):
         return tuple(_fewer_samples(used))
-    found = [
+    possible = [
         *_without_ranges(used, lost, domains),
         *_lost_events(used, lost, knows_software_trace),
         *_missed_processes(used, lost),
     ]
-    return tuple(replace(each, is_known=bool(known & set(each.suspects))) for each in found)
+    return tuple(replace(reduction, is_known=bool(known & set(reduction.suspects))) for reduction in possible)
 
 
 def _without_ranges(used: Mapping[str, str], lost: tuple[Lost, ...], domains: Collection[str]) -> Iterator[Reduction]:
@@ -194,7 +194,7 @@ def find_known(nsys: str | None, driver: str | None, lost: Lost) -> tuple[KnownL
     A version that is unknown (None) only matches losses of any version.
     """
     return tuple(
-        each
-        for each in KNOWN_LOSSES
-        if each.lost is lost and (nsys or "").startswith(each.nsys) and (driver or "").startswith(each.driver)
+        loss
+        for loss in KNOWN_LOSSES
+        if loss.lost is lost and (nsys or "").startswith(loss.nsys) and (driver or "").startswith(loss.driver)
     )

@@ -99,22 +99,22 @@ class SizeWatch:
 
     def _written(self) -> int:
         """Return how much this recording's part of the files takes on the disk."""
-        found = self._files()
+        sizes = self._files()
         # nsys empties some files and writes them anew.
-        self._before = {file: min(before, found.get(file, 0)) for file, before in self._before.items()}
-        return sum(found.values()) - sum(self._before.values())
+        self._before = {file: min(before, sizes.get(file, 0)) for file, before in self._before.items()}
+        return sum(sizes.values()) - sum(self._before.values())
 
     def _files(self) -> dict[tuple[int, int], int]:
         """Return how much each file of the recording takes on the disk, by device and number."""
-        found: dict[tuple[int, int], int] = {}
+        sizes: dict[tuple[int, int], int] = {}
         for process in self._processes.look():
             with contextlib.suppress(OSError):
                 for link in (process / "fd").iterdir():
                     with contextlib.suppress(OSError):
                         if _is_of_recording(str(link.readlink())):
                             status = link.stat()
-                            found[status.st_dev, status.st_ino] = status.st_blocks * _BLOCK_BYTES
-        return found
+                            sizes[status.st_dev, status.st_ino] = status.st_blocks * _BLOCK_BYTES
+        return sizes
 
 
 def _has_not_ended(process: Path) -> bool:

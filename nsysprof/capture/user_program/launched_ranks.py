@@ -189,7 +189,7 @@ def _check_together(finished: _Finished, watched: WatchedGpu) -> RecordingCheck:
     lost = [kind for check in checks for kind in check.lost]
     remarks = list(finished.losses)
     replaced = watched.replaced(recorded)
-    gone = [each for each in watched.missing(recorded) if each not in replaced]
+    gone = [missing for missing in watched.missing(recorded) if missing not in replaced]
     if gone:
         remarks.append(make_loss("process-lost", processes=_named(gone)))
         lost.append(Lost.PROCESS)
@@ -208,13 +208,13 @@ def _check_together(finished: _Finished, watched: WatchedGpu) -> RecordingCheck:
 
 
 def _named(processes: Sequence[CudaProcess]) -> str:
-    names = ", ".join(f"{each.name} ({each.pid})" for each in processes[:_MOST_NAMED])
+    names = ", ".join(f"{process.name} ({process.pid})" for process in processes[:_MOST_NAMED])
     return f"{names} and {len(processes) - _MOST_NAMED} more" if len(processes) > _MOST_NAMED else names
 
 
 def _sum(counts: Iterable[int | None]) -> int | None:
-    found = list(counts)
-    return None if None in found else sum(count for count in found if count is not None)
+    numbers = list(counts)
+    return None if None in numbers else sum(count for count in numbers if count is not None)
 
 
 def _of_rank(note: Note, rank: int) -> Note:

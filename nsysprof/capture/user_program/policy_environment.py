@@ -40,8 +40,8 @@ def policy_environment(policy: Path, environment: Mapping[str, str], report: Pat
     report: the folder for what happened to their calls; None to write nothing.
     """
     path = [str(HOOK_FOLDER), *filter(None, [environment.get("PYTHONPATH", "")])]
-    found = {POLICY: str(policy.resolve()), "PYTHONPATH": os.pathsep.join(path)}
-    return found if report is None else {**found, REPORT: str(report.resolve())}
+    variables = {POLICY: str(policy.resolve()), "PYTHONPATH": os.pathsep.join(path)}
+    return variables if report is None else {**variables, REPORT: str(report.resolve())}
 
 
 def run_with_policy(argv: Sequence[str], policy: Path, *, stdout_to_stderr: bool = False) -> PolicyRun:
@@ -59,11 +59,11 @@ def run_with_policy(argv: Sequence[str], policy: Path, *, stdout_to_stderr: bool
 
 def read_uses(folder: Path) -> list[PolicyUse]:
     """Return what each process of a program wrote into the folder. Damaged files are left out."""
-    found = []
+    uses = []
     for path in sorted(folder.glob("policy-*.json")):
         with contextlib.suppress(OSError, DecodeError):
-            found.append(json.decode(path.read_bytes(), type=PolicyUse))
-    return found
+            uses.append(json.decode(path.read_bytes(), type=PolicyUse))
+    return uses
 
 
 @contextlib.contextmanager

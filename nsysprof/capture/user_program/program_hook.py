@@ -51,8 +51,8 @@ def collect_recorded(report: Path, kinds: tuple[str, ...]) -> tuple[Note, ...]:
     notes = []
     for kind in kinds:
         work, suffix = _work(report, kind), _SUFFIXES[kind]
-        found = sorted(work.glob(f"*.{suffix}")) if work.is_dir() else []
-        moved = [path.replace(report.with_name(f"{report.stem}.{kind}-{path.stem}.{suffix}")) for path in found]
+        files = sorted(work.glob(f"*.{suffix}")) if work.is_dir() else []
+        moved = [path.replace(report.with_name(f"{report.stem}.{kind}-{path.stem}.{suffix}")) for path in files]
         with contextlib.suppress(OSError):
             shutil.rmtree(work)
         if not moved:

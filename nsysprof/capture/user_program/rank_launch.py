@@ -111,9 +111,9 @@ def _python_of_parent() -> str:
     parent = Path(f"/proc/{os.getppid()}")
     try:
         named = (parent / "cmdline").read_bytes().split(b"\0")[0].decode()
-        found = shutil.which(named)
-        if found and Path(found).name.startswith(("python", "pypy")):
-            return found
+        python = shutil.which(named)
+        if python and Path(python).name.startswith(("python", "pypy")):
+            return python
     except (OSError, UnicodeDecodeError):
         pass
     return shutil.which("python") or shutil.which("python3") or sys.executable

@@ -162,11 +162,11 @@ def remove_rank(folder: Path, rank: int) -> None:
 def with_files(folder: Path, record: RankRecord) -> RankRecord:
     """Return the record with the paths of the report and the trace, as far as they exist."""
     rank = record.trace.rank
-    found: dict[str, Any] = {
+    paths: dict[str, Any] = {
         key: str(path.relative_to(folder)) if path.is_file() and path.stat().st_size else None
         for key, path in (("trace", trace_of(folder, rank)), ("report", report_of(folder, rank)))
     }
-    return replace(record, trace=replace(record.trace, **found))
+    return replace(record, trace=replace(record.trace, **paths))
 
 
 def merge_manifest(own: Manifest, records: list[RankRecord], asked: tuple[int, ...]) -> Manifest:

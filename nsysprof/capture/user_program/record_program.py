@@ -181,5 +181,5 @@ _SAID = re.compile(r"Cannot re-initialize CUDA in forked subprocess|cudaErrorIni
 
 def fork_notes(stderr_log: Path) -> list[Note]:
     """Return the note that CUDA does not work in such a process, where the program's standard error says so."""
-    found = _SAID.search(tail(stderr_log))
-    return [] if found is None else [make_note("forked-after-cuda", said=found[0])]
+    message = _SAID.search(tail(stderr_log))
+    return [] if message is None else [make_note("forked-after-cuda", said=message[0])]

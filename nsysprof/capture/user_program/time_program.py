@@ -124,14 +124,14 @@ def run_timed(
 
 
 def _watching(program: TimedProgram, environment: Mapping[str, str], work: Path) -> dict[str, str]:
-    found = {REPORT: str(work)}
+    variables = {REPORT: str(work)}
     if not program.is_watched and not environment.get(POLICY) and not environment.get(ATTN_IMPLEMENTATION):
-        return found
+        return variables
     rest = [part for part in environment.get("PYTHONPATH", "").split(os.pathsep) if part and part != str(HOOK_FOLDER)]
-    found["PYTHONPATH"] = os.pathsep.join([str(HOOK_FOLDER), *rest])
+    variables["PYTHONPATH"] = os.pathsep.join([str(HOOK_FOLDER), *rest])
     if not program.is_watched:
-        return found
-    return {**found, STEPS: str(work), **({RANGE: program.step_range} if program.step_range else {})}
+        return variables
+    return {**variables, STEPS: str(work), **({RANGE: program.step_range} if program.step_range else {})}
 
 
 def _run(
@@ -240,12 +240,14 @@ def _value(text: str) -> float | None:
 
 def _read_steps(folder: Path) -> dict[str, Any]:
     """Return what the first rank wrote about its steps; of several processes of it, the one with the most steps."""
-    found: list[dict[str, Any]] = []
+    records: list[dict[str, Any]] = []
     for path in sorted(folder.glob("steps-*.json")):
         with contextlib.suppress(OSError, DecodeError, TypeError):
-            found.append(json.decode(path.read_bytes(), type=dict[str, Any]))
-    found.sort(key=lambda data: (str(data.get("rank")) != "0", -len(data.get("steps_ns", ())), -data.get("ran_ns", 0)))
-    return found[0] if found else {}
+            records.append(json.decode(path.read_bytes(), type=dict[str, Any]))
+    records.sort(
+        key=lambda data: (str(data.get("rank")) != "0", -len(data.get("steps_ns", ())), -data.get("ran_ns", 0))
+    )
+    return records[0] if records else {}
 
 
 def _whole(data: Mapping[str, Any], name: str) -> int | None:

@@ -102,7 +102,7 @@ def _unrecorded(captured: CapturedProgram, watched: WatchedGpu) -> list[Note]:
     missing = watched.missing(captured.check.processes) if captured.check is not None else ()
     if not missing:
         return []
-    names = ", ".join(f"{each.name} ({each.pid})" for each in missing[:_MOST_NAMED])
+    names = ", ".join(f"{process.name} ({process.pid})" for process in missing[:_MOST_NAMED])
     more = f" and {len(missing) - _MOST_NAMED} more" if len(missing) > _MOST_NAMED else ""
     return [make_note("process-lost", "no-recorder", processes=names + more)]
 
@@ -118,10 +118,10 @@ def _hook(plan: ProgramPlan, work: Path, folder: Path, recorder: str) -> dict[st
         "steps": plan.steps,
         "forward_steps": plan.forward_steps,
     }
-    found = {**attention, "PYTHONPATH": os.pathsep.join(path)}
+    variables = {**attention, "PYTHONPATH": os.pathsep.join(path)}
     if recorder == CUPTI:
-        return {**found, _CUPTI_FOLDER: str(work.resolve())}
-    return {**found, _FOLDER: str(work.resolve()), _SCHEDULE: json.encode(schedule).decode()}
+        return {**variables, _CUPTI_FOLDER: str(work.resolve())}
+    return {**variables, _FOLDER: str(work.resolve()), _SCHEDULE: json.encode(schedule).decode()}
 
 
 def complete_lines(path: Path, environment: Mapping[str, Any]) -> Path:
@@ -131,8 +131,8 @@ def complete_lines(path: Path, environment: Mapping[str, Any]) -> Path:
     """
     names = [name for name in str(environment.get("gpu_name") or "").split(", ") if name]
     devices = [{"id": number, "name": name} for number, name in enumerate(names)]
-    made = path.with_suffix(".json")
-    with path.open("rb") as source, made.open("wb") as target:
+    target_path = path.with_suffix(".json")
+    with path.open("rb") as source, target_path.open("wb") as target:
         head = json.encode({"schemaVersion": 1, "deviceProperties": devices})
         target.write(head[:-1] + b',"traceEvents":[\n')
         begun = False
@@ -142,7 +142,7 @@ def complete_lines(path: Path, environment: Mapping[str, Any]) -> Path:
                 begun = True
         target.write(b"\n]}\n")
     path.unlink()
-    return made
+    return target_path
 
 
 def _kinds(plan: ProgramPlan) -> tuple[str, ...]:
