@@ -49,16 +49,16 @@ def _load_callable(backend: str) -> Attention:
             raise UnusableBackendError(f"No installed package registers the backend {backend}.")
         module, name = point.module, point.attr
     try:
-        found: Any = importlib.import_module(module)
+        target: Any = importlib.import_module(module)
     except Exception as error:  # the module belongs to the user, and its import may do anything
         raise UnusableBackendError(f"{module} cannot be imported: {type(error).__name__}: {error}") from error
     for part in name.split("."):
-        if not hasattr(found, part):
+        if not hasattr(target, part):
             raise UnusableBackendError(f"{module} has no {name}.")
-        found = getattr(found, part)
-    if not callable(found):
-        raise UnusableBackendError(f"{module}:{name} is of type {type(found).__name__}, which cannot be called.")
-    return cast(Attention, found)
+        target = getattr(target, part)
+    if not callable(target):
+        raise UnusableBackendError(f"{module}:{name} is of type {type(target).__name__}, which cannot be called.")
+    return cast(Attention, target)
 
 
 def with_mask(attention: Attention, case: Case, mask: torch.Tensor | None) -> Attention:

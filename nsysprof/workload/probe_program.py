@@ -89,9 +89,9 @@ class CudaDriver:
 
     def pointer(self, name: str, *arguments: Any) -> ctypes.c_void_p:
         """Return what a call writes through its first argument."""
-        made = ctypes.c_void_p()
-        self.call(name, ctypes.byref(made), *arguments)
-        return made
+        pointer = ctypes.c_void_p()
+        self.call(name, ctypes.byref(pointer), *arguments)
+        return pointer
 
     def load_kernel(self) -> ctypes.c_void_p:
         """Return a kernel that adds one to an integer."""
@@ -158,16 +158,16 @@ class KnownWork:
     def _pool(self) -> None:
         stream = self.streams[0]
         for _ in range(3):
-            made = self.driver.pointer("cuMemAllocAsync", ctypes.c_size_t(_BYTES), stream)
-            self.driver.call("cuMemsetD8Async", made, ctypes.c_ubyte(1), ctypes.c_size_t(_BYTES), stream)
-            self.driver.call("cuMemFreeAsync", made, stream)
+            block = self.driver.pointer("cuMemAllocAsync", ctypes.c_size_t(_BYTES), stream)
+            self.driver.call("cuMemsetD8Async", block, ctypes.c_ubyte(1), ctypes.c_size_t(_BYTES), stream)
+            self.driver.call("cuMemFreeAsync", block, stream)
         self.driver.call("cuCtxSynchronize")
 
     def _pinned(self) -> None:
-        made = self.driver.pointer("cuMemAllocHost_v2", ctypes.c_size_t(_BYTES))
-        self.driver.call("cuMemcpyHtoDAsync_v2", self.memory, made, ctypes.c_size_t(_BYTES), self.streams[1])
+        block = self.driver.pointer("cuMemAllocHost_v2", ctypes.c_size_t(_BYTES))
+        self.driver.call("cuMemcpyHtoDAsync_v2", self.memory, block, ctypes.c_size_t(_BYTES), self.streams[1])
         self.driver.call("cuCtxSynchronize")
-        self.driver.call("cuMemFreeHost", made)
+        self.driver.call("cuMemFreeHost", block)
 
     def _virtual(self) -> None:
         where = _Location(1, self.driver.device)

@@ -96,8 +96,8 @@ class _Recorder:
         release_memory()
         with nullcontext() if self._trace is None else self._trace.record():
             try:
-                found = run_traced(case, self._job, mark)
-                return {"calls": found.calls, "traced_ns": found.values_ns}
+                block = run_traced(case, self._job, mark)
+                return {"calls": block.calls, "traced_ns": block.values_ns}
             finally:
                 release_memory()  # inside the session, so that the frees are recorded too
 

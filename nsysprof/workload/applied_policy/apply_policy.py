@@ -135,7 +135,7 @@ def make_function(original: Callable[..., Any]) -> Callable[..., Any]:
         if is_compiling() or (type(query) is not tensor and is_exporting()):
             return _call_compiled(original, query, key, value, attn_mask, dropout, is_causal, scale, rest)
         if active_policies:
-            active, call, found = active_policies[-1], None, None
+            active, call, rule = active_policies[-1], None, None
             if type(query) is tensor and type(key) is tensor and not dropout:
                 try:
                     on_gpu = query.is_cuda
@@ -145,14 +145,14 @@ def make_function(original: Callable[..., Any]) -> Callable[..., Any]:
                         (kind := None if attn_mask is None else _kind_of(attn_mask)), is_causal, is_grad() and (
                         query.requires_grad or key.requires_grad or value.requires_grad or kind is LEARNED), on_gpu,
                     )  # fmt: skip
-                    found = active.rules.get(call)
+                    rule = active.rules.get(call)
                 except (RuntimeError, AttributeError):
                     pass  # nested tensors and other objects lack some of these
-            if found.__class__ is str and found != AUTO:  # this is the first call of this form
+            if rule.__class__ is str and rule != AUTO:  # this is the first call of this form
                 whole = (query, key, value, attn_mask, dropout, is_causal)
-                found = _check_and_count(active, call, found, original, whole, scale, rest)
-            if found.__class__ is tuple:
-                (name, first, second, third), is_free = found, False
+                rule = _check_and_count(active, call, rule, original, whole, scale, rest)
+            if rule.__class__ is tuple:
+                (name, first, second, third), is_free = rule, False
                 acquire()  # written out, because a with statement costs three times as much
                 try:
                     is_free = _get_math() and _get_flash() and _get_efficient() and _get_cudnn()
@@ -173,9 +173,9 @@ def make_function(original: Callable[..., Any]) -> Callable[..., Any]:
                     if is_free:
                         _ = first(True), second(True), third(True)
                     release()
-            elif not found:  # there is no rule, or it turned out not to hold
+            elif not rule:  # there is no rule, or it turned out not to hold
                 active.left += 1
-                if found is None and not active.has_said_no_rule:
+                if rule is None and not active.has_said_no_rule:
                     active.say_no_rule()
             else:
                 active.calls += 1
@@ -320,18 +320,18 @@ def _choose_compiled(*key: Any) -> str | None:
     active = _ACTIVE[-1] if _ACTIVE else None
     if active is None:
         return None
-    found = active.rules.get(key)
-    if found is None and key[4] is True:
+    rule = active.rules.get(key)
+    if rule is None and key[4] is True:
         # The compiler turns a bool mask into one of numbers, and so it was recorded in compiled code.
         key = (*key[:4], False, *key[5:])
-        found = active.rules.get(key)
-    if found is None:
+        rule = active.rules.get(key)
+    if rule is None:
         active.say("A compiled call does not match any rule of the policy and is left to torch.")
         return None
-    if found is False or found == AUTO:
+    if rule is False or rule == AUTO:
         return None
     active.compiled_forms.add(key)
-    return str(found[0] if isinstance(found, tuple) else found)
+    return str(rule[0] if isinstance(rule, tuple) else rule)
 
 
 def _leave_open_sizes() -> None:
@@ -357,11 +357,11 @@ def _register_with_script(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _index(file: PolicyFile) -> dict[Any, str]:
     """Return the backends of the rules by key. Of rules for gradients, the whole pass counts before the backward."""
-    found: dict[Any, str] = {}
+    backends: dict[Any, str] = {}
     is_cuda = file.device == "cuda"
     for rule in sorted(file.rules, key=lambda rule: rule.pass_ == "fwdbwd"):
-        found[_key_of(rule, is_cuda)] = rule.backend
-    return found
+        backends[_key_of(rule, is_cuda)] = rule.backend
+    return backends
 
 
 def _key_of(rule: PolicyRule, is_cuda: bool) -> Any:

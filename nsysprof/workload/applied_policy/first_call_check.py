@@ -48,7 +48,7 @@ def check_first_call(attend: Attend, tensors: tuple[Any, ...], *, wants: bool, b
         # an error of the call itself belongs to the program
         expected = _results(attend, tensors, False, with_gradients)
         try:
-            found = _results(attend, tensors, True, with_gradients)
+            results = _results(attend, tensors, True, with_gradients)
         except torch.cuda.OutOfMemoryError:
             raise
         except RuntimeError as error:
@@ -58,7 +58,7 @@ def check_first_call(attend: Attend, tensors: tuple[Any, ...], *, wants: bool, b
     dtype = expected["out"].dtype
     errors, tolerances, faults = {}, {}, []
     for name, reference in expected.items():
-        errors[name] = _relative_error(found[name], reference)
+        errors[name] = _relative_error(results[name], reference)
         tolerances[name] = (OUTPUT_TOLERANCE if name == "out" else GRADIENT_TOLERANCE).get(dtype, 0.0)
         if not errors[name] <= tolerances[name]:  # NaN too
             text = f"{name} of {backend} differs from torch's own choice by {errors[name]:.2g} relative"
@@ -85,9 +85,9 @@ def _is_recorded() -> bool:
         return True
 
 
-def _relative_error(found: Any, reference: Any) -> float:
+def _relative_error(result: Any, reference: Any) -> float:
     size = float(torch.linalg.vector_norm(reference, dtype=torch.float32))
-    error = float(torch.linalg.vector_norm(found - reference, dtype=torch.float32))
+    error = float(torch.linalg.vector_norm(result - reference, dtype=torch.float32))
     if size == 0:
         return 0.0 if error == 0 else math.inf
     return error / size

@@ -25,20 +25,20 @@ def install(path: str) -> None:
     from nsysprof.errors import NsysprofError
     from nsysprof.workload.applied_policy.apply_policy import AppliedPolicy, begin_policy, machine_differences
 
-    told: list[str] = []
+    reasons: list[str] = []
 
     def say(text: str) -> None:
-        told.append(text)
+        reasons.append(text)
         _print(text)
 
     try:
         file = read_policy(Path(path))
     except NsysprofError as error:
         say(f"{error.text} Every call is left to torch.")
-        _report_at_end(lambda: PolicyUse(reasons=tuple(told)))
+        _report_at_end(lambda: PolicyUse(reasons=tuple(reasons)))
         return
     applied = AppliedPolicy(file, say)
-    _report_at_end(lambda: _use_of(applied, told))
+    _report_at_end(lambda: _use_of(applied, reasons))
     differences = machine_differences(file, with_gpu=False)
     if differences:
         say(_refusal(differences))
@@ -68,12 +68,12 @@ def _refusal(differences: list[str]) -> str:
     return f"The policy does not hold here: {'; '.join(differences)}. Every call is left to torch. Tune again here."
 
 
-def _use_of(applied: Any, told: list[str]) -> PolicyUse:
+def _use_of(applied: Any, reasons: list[str]) -> PolicyUse:
     errors: dict[str, float | None] = {}
     for check in applied.checks:
         for name, error in check.errors.items():
             errors[name] = max(errors.get(name) or 0.0, error)
-    return PolicyUse(applied.calls, applied.left, applied.compiled, errors, tuple(told))
+    return PolicyUse(applied.calls, applied.left, applied.compiled, errors, tuple(reasons))
 
 
 def _report_at_end(use: Any) -> None:

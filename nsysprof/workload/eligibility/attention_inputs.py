@@ -64,8 +64,8 @@ def make_inputs(call: AttentionCall, device: str, *, fill: bool) -> AttentionInp
 
 def _make(shape: tuple[int, ...], call: AttentionCall, device: str, fill: bool) -> torch.Tensor:
     make = torch.randn if fill else torch.empty
-    made: torch.Tensor = make(shape, device=device, dtype=_DTYPES[call.dtype])
-    return made.requires_grad_(call.pass_ == "bwd")
+    tensor: torch.Tensor = make(shape, device=device, dtype=_DTYPES[call.dtype])
+    return tensor.requires_grad_(call.pass_ == "bwd")
 
 
 def _make_mask(call: AttentionCall, device: str, fill: bool) -> torch.Tensor | None:
@@ -74,8 +74,8 @@ def _make_mask(call: AttentionCall, device: str, fill: bool) -> torch.Tensor | N
         return None
     if not fill:
         dtype = torch.bool if call.mask == "bool" else _DTYPES[call.dtype]
-        made = torch.empty(call.seq, call.kv_seq, dtype=dtype, device=device)
-        return made.requires_grad_(has_learned_mask(call))
+        mask = torch.empty(call.seq, call.kv_seq, dtype=dtype, device=device)
+        return mask.requires_grad_(has_learned_mask(call))
     allowed = torch.ones(call.seq, call.kv_seq, dtype=torch.bool, device=device).tril()
     if call.mask == "bool":
         return allowed

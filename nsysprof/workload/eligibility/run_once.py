@@ -82,7 +82,7 @@ def _naive(inputs: AttentionInputs) -> torch.Tensor:
     """Return softmax(q k^T / sqrt(d)) v, as written by hand with every intermediate in memory."""
     q, k, v = inputs.q, inputs.k, inputs.v
     if inputs.grouped:
-        k, v = (each.repeat_interleave(q.shape[1] // each.shape[1], dim=1) for each in (k, v))
+        k, v = (tensor.repeat_interleave(q.shape[1] // tensor.shape[1], dim=1) for tensor in (k, v))
     scores = q @ k.transpose(-2, -1) * (1 / math.sqrt(q.shape[-1]))
     if inputs.causal:
         hidden = torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool, device=q.device).triu(1)
@@ -99,12 +99,12 @@ def _operators(profiler: profile) -> list[str]:
 
 def _kernels(profiler: profile) -> list[dict[str, Any]]:
     """Return the name, count and total time of each kernel (ns), by first launch, without copies and fills."""
-    found: dict[str, dict[str, Any]] = {}
-    for event in sorted(profiler.function_events, key=lambda each: each.time_range.start):
+    kernels: dict[str, dict[str, Any]] = {}
+    for event in sorted(profiler.function_events, key=lambda launched: launched.time_range.start):
         on_gpu = event.device_type == torch.autograd.DeviceType.CUDA
         if not on_gpu or event.name.startswith(("Memcpy", "Memset", "aten::")):
             continue
-        kernel = found.setdefault(event.name, {"name": event.name, "count": 0, "total_ns": 0})
+        kernel = kernels.setdefault(event.name, {"name": event.name, "count": 0, "total_ns": 0})
         kernel["count"] += 1
         kernel["total_ns"] += round(event.time_range.elapsed_us() * 1000)
-    return list(found.values())
+    return list(kernels.values())

@@ -66,7 +66,7 @@ def _draw(sizes: tuple[int, ...], layout: str, shape: Shape, device: str, genera
     inner: list[int] = [sizes[place] for place in places]
     options: dict[str, Any] = {"generator": generator, "device": device, "dtype": DTYPES[shape.dtype]}
     if layout.endswith("+"):  # as in a projection to q, k and v at once, or a part of a longer cache
-        made = torch.randn((*inner[:2], 3, *inner[2:]), **options)[:, :, 0]
+        tensor = torch.randn((*inner[:2], 3, *inner[2:]), **options)[:, :, 0]
     else:
-        made = torch.randn(inner, **options)
-    return made.permute([letters.index(letter) for letter in "bhsd"])
+        tensor = torch.randn(inner, **options)
+    return tensor.permute([letters.index(letter) for letter in "bhsd"])

@@ -75,9 +75,9 @@ def _inputs(given: dict[str, Any]) -> tuple[Any, Any, Any]:
     if "kv" in given:
         key, value = given["kv"].unbind(-3)
         return query, key, value
-    found = [next(given[name] for name in names if name in given)
+    tensors = [next(given[name] for name in names if name in given)
              for names in (("key", "k_cache", "k"), ("value", "v_cache", "v"))]  # fmt: skip
-    return query, found[0], found[1]
+    return query, tensors[0], tensors[1]
 
 
 def _sizes(query: Any, key: Any, value: Any, *, length_first: bool) -> dict[str, Any]:

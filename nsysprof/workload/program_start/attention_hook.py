@@ -118,8 +118,8 @@ class AttentionHook:
     def _unseen(self) -> list[str]:
         """Return what may call attention from C++."""
         shorten = _load("attention_facts").shorten_path
-        found: list[str] = _load("unseen_attention").libraries_with_attention(self._torch_folder, shorten)
-        return [*found, *sorted(self._in_graphs)]
+        libraries: list[str] = _load("unseen_attention").libraries_with_attention(self._torch_folder, shorten)
+        return [*libraries, *sorted(self._in_graphs)]
 
     def _wrap_named(self, names: Sequence[str]) -> Callable[[Any], None]:
         """Return a function that wraps those of a module's functions that it has."""

@@ -71,8 +71,8 @@ class CuptiRecorder:
         """Write the records of a buffer of CUPTI's. They are gone once this returns."""
         if os.getpid() != self._process:
             return
-        found = (self._writers[int(each.kind)](each) for each in activities if int(each.kind) in self._writers)
-        lines = "".join(each for each in found if each)
+        texts = (self._writers[int(record.kind)](record) for record in activities if int(record.kind) in self._writers)
+        lines = "".join(text for text in texts if text)
         if lines:
             with self._lock, open(self._path, "a", encoding="utf-8") as file:  # noqa: PTH123
                 file.write(lines)
@@ -81,29 +81,29 @@ class CuptiRecorder:
         while not self._over.wait(_EVERY_S):
             self._cupti.activity_flush_all(0)  # what has not ended yet comes the next time
 
-    def _kernel(self, each: Any) -> str:
+    def _kernel(self, record: Any) -> str:
         more = {
-            "registers per thread": int(each.registers_per_thread),
-            "grid": [int(each.grid_x), int(each.grid_y), int(each.grid_z)],
-            "block": [int(each.block_x), int(each.block_y), int(each.block_z)],
-            "graph node id": int(each.graph_node_id),
+            "registers per thread": int(record.registers_per_thread),
+            "grid": [int(record.grid_x), int(record.grid_y), int(record.grid_z)],
+            "block": [int(record.block_x), int(record.block_y), int(record.block_z)],
+            "graph node id": int(record.graph_node_id),
         }
-        return self._work("kernel", demangle(str(each.name)), each, more)
+        return self._work("kernel", demangle(str(record.name)), record, more)
 
-    def _copy(self, each: Any) -> str:
-        name = f"Memcpy {_COPIES.get(int(each.copy_kind), '')}".strip()
-        return self._work("gpu_memcpy", name, each, {"bytes": int(each.bytes)})
+    def _copy(self, record: Any) -> str:
+        name = f"Memcpy {_COPIES.get(int(record.copy_kind), '')}".strip()
+        return self._work("gpu_memcpy", name, record, {"bytes": int(record.bytes)})
 
-    def _fill(self, each: Any) -> str:
-        return self._work("gpu_memset", "Memset", each, {"bytes": int(each.bytes)})
+    def _fill(self, record: Any) -> str:
+        return self._work("gpu_memset", "Memset", record, {"bytes": int(record.bytes)})
 
-    def _work(self, category: str, name: str, each: Any, more: dict[str, Any]) -> str:
-        place = {"device": int(each.device_id), "context": int(each.context_id), "stream": int(each.stream_id)}
-        arguments = {**place, "correlation": int(each.correlation_id), **more}
-        return line(category, name, (place["device"], place["stream"]), int(each.start), int(each.end), arguments)
+    def _work(self, category: str, name: str, record: Any, more: dict[str, Any]) -> str:
+        place = {"device": int(record.device_id), "context": int(record.context_id), "stream": int(record.stream_id)}
+        arguments = {**place, "correlation": int(record.correlation_id), **more}
+        return line(category, name, (place["device"], place["stream"]), int(record.start), int(record.end), arguments)
 
-    def _call(self, each: Any) -> str:
-        key = int(each.kind), int(each.cbid)
+    def _call(self, record: Any) -> str:
+        key = int(record.kind), int(record.cbid)
         if key not in self._names:
             domain = self._cupti.CallbackDomain
             is_driver = key[0] == int(self._cupti.ActivityKind.DRIVER)
@@ -113,17 +113,19 @@ class CuptiRecorder:
         if not name:
             return ""
         category = "cuda_driver" if key[0] == int(self._cupti.ActivityKind.DRIVER) else "cuda_runtime"
-        thread = int(each.process_id), int(each.thread_id)
-        return line(category, name, thread, int(each.start), int(each.end), {"correlation": int(each.correlation_id)})
+        thread = int(record.process_id), int(record.thread_id)
+        return line(
+            category, name, thread, int(record.start), int(record.end), {"correlation": int(record.correlation_id)}
+        )
 
-    def _marker(self, each: Any) -> str:
+    def _marker(self, record: Any) -> str:
         """Return a range of NVTX once its end has come."""
-        flags, number, at = int(each.flags_), int(each.id), int(each.timestamp)
+        flags, number, at = int(record.flags_), int(record.id), int(record.timestamp)
         if flags & _MARKER_BEGINS:
-            self._open[number] = (str(each.name), at)
+            self._open[number] = (str(record.name), at)
         elif flags & _MARKER_ENDS and number in self._open:
             name, began = self._open.pop(number)
-            return line("user_annotation", name, (self._process, _thread_of(each)), began, at, {})
+            return line("user_annotation", name, (self._process, _thread_of(record)), began, at, {})
         return ""
 
 
@@ -146,11 +148,11 @@ def demangle(name: str) -> str:
         return name
     read.restype = ctypes.c_void_p
     status = ctypes.c_int()
-    found = read(name.encode(), None, None, ctypes.byref(status))
-    if not found:
+    demangled = read(name.encode(), None, None, ctypes.byref(status))
+    if not demangled:
         return name
-    text = ctypes.string_at(found).decode(errors="replace")
-    ctypes.CDLL(None).free(ctypes.c_void_p(found))
+    text = ctypes.string_at(demangled).decode(errors="replace")
+    ctypes.CDLL(None).free(ctypes.c_void_p(demangled))
     return text
 
 
@@ -163,9 +165,9 @@ def _thread_of(marker: Any) -> int:
 def _lead_nvtx_here() -> None:
     """Have the ranges of NVTX reported to the CUPTI that is loaded; NVTX asks for it at its first call."""
     with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:  # noqa: PTH123
-        found = [words[-1] for words in map(str.split, maps) if len(words) > 5 and "libcupti.so" in words[-1]]
-    if found:
-        os.environ["NVTX_INJECTION64_PATH"] = found[0]
+        libraries = [words[-1] for words in map(str.split, maps) if len(words) > 5 and "libcupti.so" in words[-1]]
+    if libraries:
+        os.environ["NVTX_INJECTION64_PATH"] = libraries[0]
 
 
 class _WatchImports:

@@ -87,9 +87,9 @@ class ModuleCalls:
         outer, frame = None, sys._getframe(3)
         while frame is not None:
             if frame.f_code.co_name in _RUNS:
-                found = frame.f_locals.get("self")
-                if found is not module and isinstance(found, self._torch.nn.Module):
-                    outer = found
+                caller = frame.f_locals.get("self")
+                if caller is not module and isinstance(caller, self._torch.nn.Module):
+                    outer = caller
             frame = frame.f_back  # type: ignore[assignment]
         return outer
 
@@ -99,6 +99,6 @@ class ModuleCalls:
                 if owner is self._torch.nn.Module:
                     break
                 if name in owner.__dict__:
-                    if (owner, name) not in [each[:2] for each in self._replaced]:
+                    if (owner, name) not in [replaced[:2] for replaced in self._replaced]:
                         self._watch(owner, name)
                     return

@@ -66,7 +66,7 @@ class RangeTimes:
         if done:
             path = os.path.join(self._folder, f"{self._process}.jsonl")  # noqa: PTH118
             with contextlib.suppress(OSError), open(path, "a", encoding="utf-8") as file:  # noqa: PTH123
-                file.write("".join(json.dumps(each) + "\n" for each in done))
+                file.write("".join(json.dumps(row) + "\n" for row in done))
 
 
 def watch(torch: Any) -> None:
@@ -89,7 +89,7 @@ def _mark_annotations(annotate: Any, push: Callable[[Any], None], pop: Callable[
     """Do so for the blocks and functions that nvtx.annotate marks; its C code does not tell their names later."""
     make, enter, leave = annotate.__init__, annotate.__enter__, annotate.__exit__
 
-    def made(self: Any, message: Any = None, *arguments: Any, **named: Any) -> None:
+    def initialized(self: Any, message: Any = None, *arguments: Any, **named: Any) -> None:
         self.nsysprof_message = message
         make(self, message, *arguments, **named)
 
@@ -101,7 +101,7 @@ def _mark_annotations(annotate: Any, push: Callable[[Any], None], pop: Callable[
         pop()
         return leave(self, *raised)
 
-    annotate.__init__, annotate.__enter__, annotate.__exit__ = made, entered, left
+    annotate.__init__, annotate.__enter__, annotate.__exit__ = initialized, entered, left
 
 
 def replace(module: Any, push_name: str, pop_name: str, push: Callable[[Any], None], pop: Callable[[], None]) -> None:

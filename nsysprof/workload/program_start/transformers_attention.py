@@ -58,7 +58,7 @@ def begin() -> None:
 
 def wrap_models(module: Any, wanted: str) -> None:
     """Let each model that is made from now on have `wanted` for its attention, where its class supports that."""
-    original, told = module.PreTrainedModel.__init__, set()
+    original, named_classes = module.PreTrainedModel.__init__, set()
 
     def __init__(self: Any, config: Any, *inputs: Any, **named: Any) -> None:
         name, before = type(self).__name__, getattr(config, "_attn_implementation", None)
@@ -66,8 +66,8 @@ def wrap_models(module: Any, wanted: str) -> None:
             supported = wanted == "eager" or getattr(self, f"_supports_{wanted}", True)
             if supported:
                 config._attn_implementation = wanted
-            if name not in told:
-                told.add(name)
+            if name not in named_classes:
+                named_classes.add(name)
                 _say(f"{name} has {wanted} in place of {before}." if supported else f"{name} has no {wanted}.")
         original(self, config, *inputs, **named)
 

@@ -29,16 +29,16 @@ def libraries_with_attention(torch_folder: str, shorten: Callable[[str], str]) -
 
     shorten: returns a path as it may be shown.
     """
-    found, left = [], _MOST_BYTES
+    names, left = [], _MOST_BYTES
     for path in _mapped_libraries(torch_folder):
         try:
             left -= os.path.getsize(path)  # noqa: PTH202
             if left >= 0 and _names_attention(path):
                 compiled = "torchinductor_" in path
-                found.append("code that torch.compile wrote in C++" if compiled else shorten(path))
+                names.append("code that torch.compile wrote in C++" if compiled else shorten(path))
         except OSError:  # it was deleted after it was loaded
             continue
-    return sorted(set(found))
+    return sorted(set(names))
 
 
 def _mapped_libraries(torch_folder: str) -> list[str]:
@@ -78,11 +78,11 @@ def watch_graphs(jit: Any, seen: Callable[[], None]) -> None:
 def _looked_at(original: Callable[..., Any], seen: Callable[[], None]) -> Callable[..., Any]:
     @functools.wraps(original)
     def make(*args: Any, **kwargs: Any) -> Any:
-        made = original(*args, **kwargs)
+        function = original(*args, **kwargs)
         with contextlib.suppress(Exception):  # a module without `forward` has no graph
-            if _NAME.decode() in str(made.inlined_graph):
+            if _NAME.decode() in str(function.inlined_graph):
                 seen()
-        return made
+        return function
 
     return make
 

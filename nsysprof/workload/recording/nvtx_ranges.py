@@ -28,9 +28,9 @@ def open_domain() -> Any:
 
     class UncheckedDomain(lib.Domain):  # type: ignore[misc]
         def __new__(cls, name: str | None = None) -> Any:
-            made = object.__new__(cls)
-            made.handle = lib.DomainHandle(name)
-            return made
+            unchecked = object.__new__(cls)
+            unchecked.handle = lib.DomainHandle(name)
+            return unchecked
 
     return UncheckedDomain(None)
 

@@ -82,7 +82,7 @@ class FlexKernel:
         began = calls.begin()
         seen = None
         # The kernel takes a tensor once, even where it is q, k and v.
-        plain = [type(each) is calls.torch.Tensor and each.dim() == 4 for each in args[:3]]
+        plain = [type(tensor) is calls.torch.Tensor and tensor.dim() == 4 for tensor in args[:3]]
         inputs = args[: [*plain, False].index(False)]
         if inputs:
             given = {"query": inputs[0], "key": inputs[:2][-1], "value": inputs[-1], "block_mask": True}

@@ -29,9 +29,9 @@ def find_marker(torch: Any) -> tuple[Any, Any, str]:
         # nvtx's own check for a profiler asks for an extension that Nsight Systems lacks; it records every range.
         class Domain(lib.Domain):  # type: ignore[misc]
             def __new__(cls, name: str | None = None) -> Any:
-                made = object.__new__(cls)
-                made.handle = lib.DomainHandle(name)
-                return made
+                domain = object.__new__(cls)
+                domain.handle = lib.DomainHandle(name)
+                return domain
 
         domain = Domain(None)
         attributes = functools.cache(lambda name: domain.get_event_attributes(message=name))
