@@ -1,13 +1,11 @@
-"""Turn the events of one session of torch.profiler into rows of nsys' tables."""
+"""Turn the events of one session of torch.profiler into rows of nsys' tables, and choose those that did the work."""
 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from nsysprof.torchprof.earlier_memory import EarlierMemory
 from nsysprof.torchprof.kineto_events import GPU_CALLS, GPU_WORK, MEMORY, Event, int64
-from nsysprof.torchprof.leaf_operators import Operator, select_leaves
 
 Row = dict[str, Any]
 KERNEL, MEMCPY, MEMSET = (f"CUPTI_ACTIVITY_KIND_{kind}" for kind in ("KERNEL", "MEMCPY", "MEMSET"))
@@ -18,6 +16,29 @@ _COPY_KINDS = {
 _DEVICE_MEMORY = 2  # ENUM_CUDA_MEM_KIND: device
 _DEVICE_TYPES = {"cpu": 0, "cuda": 1}  # c10::DeviceType
 PID_MASK = ~0xFFFFFF
+# Operators that move no data, and those that compute by themselves, whatever they call.
+_VIEWS = {
+    "alias", "as_strided", "as_strided_", "chunk", "detach", "detach_", "diagonal", "expand", "expand_as", "flatten",
+    "lift_fresh", "movedim", "mT", "narrow", "numpy_T", "permute", "real", "reshape", "resize_", "resolve_conj",
+    "resolve_neg", "select", "set_", "slice", "split", "split_with_sizes", "squeeze", "squeeze_", "swapaxes", "t",
+    "t_", "transpose", "transpose_", "unbind", "unflatten", "unsafe_view", "_unsafe_view", "unsqueeze", "unsqueeze_",
+    "view", "view_as", "_reshape_alias", "_conj", "to", "result_type", "is_nonzero", "item",
+}  # fmt: skip
+_ALLOCATIONS = {
+    "empty",
+    "empty_like",
+    "empty_strided",
+    "new_empty",
+    "new_empty_strided",
+    "_local_scalar_dense",
+}
+_IDLE = _VIEWS | _ALLOCATIONS
+_FILLS = {"fill_", "zero_"}
+_WORKERS = {
+    "_log_softmax", "_log_softmax_backward_data", "_softmax", "_softmax_backward_data", "add", "add_", "addmm",
+    "baddbmm", "baddbmm_", "bmm", "div", "div_", "exp", "masked_fill_", "maximum", "mean", "mm", "mul", "mul_", "pow",
+    "rsqrt", "sigmoid", "sub", "sub_", "sum", "tanh", "where",
+}  # fmt: skip
 
 
 class RowSink(Protocol):
@@ -224,3 +245,102 @@ def short_name(name: str) -> str:
         if depth == 0 and char != ">":
             kept.append(char)
     return "".join(kept).split("::")[-1].split(" ")[-1].strip() or name
+
+
+class EarlierMemory:
+    """The memory that torch's allocator held before a session's first event.
+
+    Totals show how much it was, and later frees show what it was.
+    """
+
+    def __init__(self) -> None:
+        self._live: dict[tuple[int, int], set[int]] = {}
+        self._held: dict[tuple[int, int], int] = {}
+
+    def see(self, device: tuple[int, int], address: int, size: int, total: int | None) -> bool:
+        """Return whether this event frees memory from before the session. Events must come in order of time.
+
+        device: its process and number.
+        size: bytes; negative for a free.
+        total: the bytes that the allocator held after the event.
+        """
+        live = self._live.setdefault(device, set())
+        self._held.setdefault(device, 0 if total is None else max(0, total - size))
+        if size > 0:
+            live.add(address)
+            return False
+        if address in live:
+            live.remove(address)
+            return False
+        self._held[device] += size
+        return True
+
+    def left(self) -> dict[tuple[int, int], int]:
+        """Return the bytes, by device, that were held before the session and not freed in it."""
+        return {device: size for device, size in self._held.items() if size > 0}
+
+
+class Operator(NamedTuple):
+    """One call of an operator. thread: a number that distinguishes threads."""
+
+    name: str
+    thread: int
+    start_ns: int
+    duration_ns: int
+
+
+def select_leaves(operators: list[Operator]) -> list[Operator]:
+    """Return the operators that did the work, the leaves, in order of start. Leaves of one thread never overlap.
+
+    They are chosen by structure and never by time. Views and allocations move no data and are left out. An operator
+    whose only children are views, allocations and fills is a leaf, and its time includes theirs. For example, torch's
+    fused CPU attention transposes views inside the operator that does all the work. Some operators are known to compute
+    by themselves, and are leaves whatever they call: `mul` by a Python number converts that number by a copy, which
+    must not replace the multiplication.
+    """
+    leaves: list[Operator] = []
+    by_thread: dict[int, list[Operator]] = {}
+    for operator in operators:
+        by_thread.setdefault(operator.thread, []).append(operator)
+    for of_thread in by_thread.values():
+        leaves += _thread_leaves(of_thread)
+    return sorted(leaves, key=lambda operator: operator.start_ns)
+
+
+def _thread_leaves(operators: list[Operator]) -> list[Operator]:
+    ordered = sorted(operators, key=lambda operator: (operator.start_ns, -operator.duration_ns))
+    parents = _parents(ordered)
+    works = [_base_name(operator.name) not in _IDLE for operator in ordered]
+    fills = [_base_name(operator.name) in _FILLS for operator in ordered]
+    has_work = [False] * len(ordered)  # whether it has a descendant other than a view, an allocation or a fill
+    for index in range(len(ordered) - 1, -1, -1):
+        parent = parents[index]
+        if parent >= 0 and (has_work[index] or (works[index] and not fills[index])):
+            has_work[parent] = True
+    leaves: list[Operator] = []
+    inside_leaf = [False] * len(ordered)
+    for index, operator in enumerate(ordered):
+        parent = parents[index]
+        inside_leaf[index] = parent >= 0 and inside_leaf[parent]
+        leaf = works[index] and (not has_work[index] or _base_name(operator.name) in _WORKERS)
+        if leaf and not inside_leaf[index]:
+            leaves.append(operator)
+            inside_leaf[index] = True
+    return leaves
+
+
+def _parents(ordered: list[Operator]) -> list[int]:
+    """Return the index of each operator's innermost enclosing operator, or -1."""
+    parents: list[int] = []
+    stack: list[tuple[int, int]] = []
+    for index, operator in enumerate(ordered):
+        end = operator.start_ns + operator.duration_ns
+        while stack and stack[-1][1] < end:
+            stack.pop()
+        parents.append(stack[-1][0] if stack else -1)
+        stack.append((index, end))
+    return parents
+
+
+def _base_name(name: str) -> str:
+    return name.removeprefix("aten::")

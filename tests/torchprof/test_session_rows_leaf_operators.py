@@ -3,7 +3,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsysprof.torchprof.leaf_operators import Operator, select_leaves
+from nsysprof.torchprof.session_rows import Operator, select_leaves
 
 
 def op(name, start, duration, tid=1):
