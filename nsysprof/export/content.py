@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from nsysprof.files.json_file import json_value
+from nsysprof.files.written_by import VERSION
 from nsysprof.results.analysis import Analysis, TraceRows
 from nsysprof.results.event_rows import CallRows, WorkRows
 from nsysprof.trace.gpu_metrics_schema import MetricSeries
@@ -57,8 +58,6 @@ class Content:
 
     def provenance(self) -> dict[str, Any]:
         """Return the origin of the numbers and the notes about them, for the header of a file."""
-        from nsysprof.files.written_by import VERSION
-
         trace = self.analysis.trace
         return {
             "nsysprof_version": VERSION,
