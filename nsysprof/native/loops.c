@@ -947,7 +947,7 @@ i64 order_work(const numbers *launch_, const numbers *start_, const numbers *dur
     return total;
 }
 
-/* --- Launches, for nsysprof/trace/table_readers/match_launches.py ------------------------------------------------- */
+/* --- Launches, for nsysprof/trace/table_readers/calls.py ---------------------------------------------------------- */
 
 /* Write for each wanted id its place in `ids`, or -1, into `found`; 0 is not an id. Return 0, or -1 where `ids` do not
    rise from each to the next. Both count up together, so the next one is sought from where the last one was. */

@@ -11,19 +11,22 @@ import pandas as pd
 from nsysprof.errors import TraceForeignError
 from nsysprof.native.load import native_problem
 from nsysprof.notes import make_note
-from nsysprof.trace.columns import read_rows, read_with_texts
+from nsysprof.trace.columns import read_integers, read_rows, read_with_texts
 from nsysprof.trace.inline_executor import InlineExecutor
 from nsysprof.trace.open import Trace
 from nsysprof.trace.schema import KERNEL, NULL, PID_MASK, Calls, Int64s, Tables, Work
-from nsysprof.trace.table_readers.calls import read_calls
+from nsysprof.trace.table_readers.calls import (
+    match_launches,
+    match_table,
+    read_calls,
+    read_graph_nodes,
+    read_overheads,
+    read_syncs,
+)
 from nsysprof.trace.table_readers.collective_payloads import read_collective_payloads
-from nsysprof.trace.table_readers.devices import read_gpus
+from nsysprof.trace.table_readers.devices import Gpus, read_gpus
 from nsysprof.trace.table_readers.gpu_metrics import read_gpu_metrics
-from nsysprof.trace.table_readers.graph_nodes import read_graph_nodes
 from nsysprof.trace.table_readers.long_names import LONGEST_RANGE_NAME, cut_name
-from nsysprof.trace.table_readers.match_launches import match_launches, match_table
-from nsysprof.trace.table_readers.memory import read_memory
-from nsysprof.trace.table_readers.waits import read_overheads, read_syncs
 from nsysprof.trace.table_readers.work import read_work
 
 # NVIDIA's largest machine that shares one memory has 576.
@@ -31,6 +34,16 @@ MOST_DEVICES = 1024
 _RANGE_TYPES = {59: "PushPop", 60: "StartEnd", 70: "PushPop", 71: "StartEnd"}
 _DOMAIN_TYPE = 75
 _CUDA_BEGAN, _CUPTI_COUNTED = "CUDA injection initialized", "Number of CUPTI events produced"
+_MEMORY_EVENTS = {"start": "time_ns", "address": "address", "bytes": "bytes", "memoryOperationType": "operation"}
+_MEMORY_DETAILS = {
+    "globalPid": "global_pid", "deviceId": "device_id", "memKind": "kind", "localMemoryPoolAddress": "pool",
+    "localMemoryPoolSize": "pool_bytes", "importedMemoryPoolAddress": "imported",
+}  # fmt: skip
+_POOL_EVENTS = {"start": "time_ns", "address": "pool", "operationType": "pool_operation"}
+_POOL_DETAILS = {"globalPid": "global_pid", "deviceId": "device_id", "localMemoryPoolSize": "pool_bytes"}
+_POOL_DESTROYED = 2
+_POOL_RESIZED = 2
+_DEVICE_KIND = 2
 
 
 def read_tables(trace: Trace, progress: Callable[[str], None] | None = None) -> Tables:
@@ -227,3 +240,23 @@ def _users_of_cuda(calls: Calls | None, work: Work) -> set[int]:
 
 def _int(value: object) -> int | None:
     return value if isinstance(value, int) else None
+
+
+def read_memory(trace: Trace, gpus: Gpus) -> pd.DataFrame | None:
+    """Return the rows of CUDA_GPU_MEMORY_USAGE_EVENTS, with the pools of CUDA_GPU_MEMORY_POOL_EVENTS.
+
+    Return None where the first table has no rows. A full export has it even when memory was not traced (without
+    --cuda-memory-usage=true), and every CUDA program allocates some.
+    """
+    table = read_integers(trace, "CUDA_GPU_MEMORY_USAGE_EVENTS", _MEMORY_EVENTS, _MEMORY_DETAILS)
+    if table is None or len(table) == 0:
+        return None
+    pools = read_integers(trace, "CUDA_GPU_MEMORY_POOL_EVENTS", _POOL_EVENTS, _POOL_DETAILS)
+    if pools is not None and len(pools):
+        pools.loc[pools.pop("pool_operation") == _POOL_DESTROYED, "pool_bytes"] = 0
+        blank = {"address": NULL, "bytes": 0, "operation": _POOL_RESIZED, "kind": _DEVICE_KIND, "imported": NULL}
+        table = pd.concat([table, pools.assign(**blank)[table.columns]], ignore_index=True)
+    table["device_id"] = gpus.numbers(
+        *(table[column].to_numpy(dtype=np.int64) for column in ("global_pid", "device_id"))
+    )
+    return table

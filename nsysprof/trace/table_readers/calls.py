@@ -1,13 +1,15 @@
-"""Read CUDA API calls, runtime and driver, into arrays."""
+"""Read what the threads of a program did: calls, waits, nodes of graphs. Find the call that launched each GPU work."""
 
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 
-from nsysprof.trace.columns import Batch, find_columns, grow_columns
+from nsysprof.native.load import loop
+from nsysprof.trace.columns import Batch, find_columns, grow_columns, read_integers
 from nsysprof.trace.event_columns import CALLS, read_events
 from nsysprof.trace.open import Trace
-from nsysprof.trace.schema import NULL, Calls, CorrelationIds
+from nsysprof.trace.schema import NULL, PID_MASK, Calls, CorrelationIds, Rows, Work
 from nsysprof.trace.table_readers.work import narrow_correlation, narrow_duration, possible_times
 from nsysprof.trace.tuple_encoder import TupleEncoder
 
@@ -16,6 +18,17 @@ _DTYPES: dict[str, type] = {
 }  # fmt: skip
 # The event class of RUNTIME rows that are not calls: CUDABACKTRACE repeats a call's correlation id.
 _BACKTRACE = 67
+_BLOCK = 1 << 20
+# A table of all ids between the first and the last wanted one is made where it has at most this many entries for each
+# wanted id. The rows after the kernels are few, and their ids span the whole trace.
+_ENTRIES_PER_ID = 8
+# The rows of the second table are nodes up to schema 3.7.2, and graphs in later versions.
+_NODE_TABLES = ("CUDA_GRAPH_NODE_EVENTS", "CUDA_GRAPH_EVENTS")
+_PLACE = {
+    "deviceId": "device_id", "contextId": "context_id", "streamId": "stream_id", "correlationId": "correlation_id",
+    "globalPid": "global_pid", "eventId": "event_id", "eventSyncId": "event_sync_id",
+}  # fmt: skip
+_OVERHEADS = ("PROFILER_OVERHEAD", "CUPTI_ACTIVITY_KIND_OVERHEAD")
 
 
 def read_calls(trace: Trace) -> tuple[Calls, CorrelationIds] | tuple[None, None]:
@@ -64,3 +77,119 @@ def read_calls(trace: Trace) -> tuple[Calls, CorrelationIds] | tuple[None, None]
         return None, None  # a full export has the table whether calls were traced or not
     ids = columns.pop("correlation_id")
     return Calls(**columns, variants=variants.rows, dropped=dropped), ids
+
+
+def match_launches(work: Work, work_ids: CorrelationIds, calls: Calls | None, call_ids: CorrelationIds | None) -> Rows:
+    """Return for each row of `work` the row of `calls` with the same process and correlation id, or -1."""
+    launch = np.full(len(work), -1, dtype=np.int32)
+    if calls is None or call_ids is None or len(calls) == 0 or len(work) == 0:
+        return launch
+    pids = calls.tid_of & PID_MASK
+    for pid in np.unique(pids):
+        of_work, of_calls = work.pid_of == pid, pids == pid
+        if not of_work.any():
+            continue
+        mine = slice(None) if of_work.all() else np.flatnonzero(of_work[work.variant])
+        rows = None if of_calls.all() else np.flatnonzero(of_calls[calls.variant]).astype(np.int32)
+        launch[mine] = _match(work_ids[mine], calls, call_ids, rows)
+    return launch
+
+
+def match_table(
+    table: pd.DataFrame | None, calls: Calls | None, call_ids: CorrelationIds | None
+) -> pd.DataFrame | None:
+    """Return a table with the column `call` added: the row of `calls` by global_pid and correlation_id, or -1."""
+    if table is None:
+        return None
+    call_rows = np.full(len(table), -1, dtype=np.int32)
+    if calls is None or call_ids is None or len(calls) == 0 or len(table) == 0:
+        return table.assign(call=call_rows)
+    ids = table["correlation_id"].to_numpy(dtype=np.int64)
+    ids = np.where((ids < 0) | (ids >= 2**32), 0, ids).astype(np.uint32)
+    owner, pids = table["global_pid"].to_numpy(dtype=np.int64), calls.tid_of & PID_MASK
+    for pid in np.unique(owner[np.isin(owner, pids)]):
+        mine, of_calls = np.flatnonzero(owner == pid), pids == pid
+        rows = None if of_calls.all() else np.flatnonzero(of_calls[calls.variant]).astype(np.int32)
+        call_rows[mine] = _match(ids[mine], calls, call_ids, rows)
+    return table.assign(call=call_rows)
+
+
+def _match(wanted: CorrelationIds, calls: Calls, call_ids: CorrelationIds, rows: Rows | None) -> Rows:
+    """Return for each wanted correlation id the earliest of the calls `rows` (None: all) that has it, or -1."""
+    ids = call_ids if rows is None else call_ids[rows]
+    run = loop("match_ids")
+    positions = np.empty(len(wanted), dtype=np.int32)
+    if run is not None and run(ids, wanted, positions) == 0:
+        return _of_rows(positions, rows)
+    if not bool((ids[1:] > ids[:-1]).all()):
+        # Ids are not in order, or not unique: the first of equal ones in this order is the earliest.
+        start = calls.start_ns if rows is None else calls.start_ns[rows]
+        order = np.lexsort((start, ids)).astype(np.int32)
+        ids = ids[order]
+        rows = order if rows is None else rows[order]
+    for low in range(0, len(wanted), _BLOCK):
+        positions[low : low + _BLOCK] = _positions(ids, wanted[low : low + _BLOCK])
+    return _of_rows(positions, rows)
+
+
+def _of_rows(positions: Rows, rows: Rows | None) -> Rows:
+    """Return the rows at these places of `rows` (None: all); -1 stays."""
+    return positions if rows is None else np.where(positions >= 0, rows[positions], -1).astype(np.int32)
+
+
+def _positions(ids: CorrelationIds, wanted: CorrelationIds) -> Rows:
+    """Return for each wanted id its first position in the sorted `ids`, or -1; 0 is not an id."""
+    least, most = int(wanted.min()), int(wanted.max())
+    low, high = np.searchsorted(ids, np.array([least, most], dtype=np.uint32)) + np.array([0, 1])
+    span = most - least + 1
+    if span > _ENTRIES_PER_ID * len(wanted) or len(ids) == 0:
+        at = np.searchsorted(ids, wanted)
+        hit = ids[np.minimum(at, len(ids) - 1)] == wanted if len(ids) else np.zeros(len(wanted), dtype=bool)
+        return np.where(hit & (wanted != 0), at, -1).astype(np.int32)
+    # Ids count up, so a table of all ids between the first and the last is the fastest index. It is filled in reverse,
+    # so that the first of equal ids is written last and stays.
+    index = np.full(span, -1, dtype=np.int32)
+    near = slice(low, min(high, len(ids)))
+    inside = ids[near] <= most
+    index[(ids[near][inside] - np.uint32(least))[::-1]] = np.arange(low, low + int(inside.sum()), dtype=np.int32)[::-1]
+    positions: Rows = index[wanted - np.uint32(least)]
+    if least == 0:
+        positions[wanted == 0] = -1
+    return positions
+
+
+def read_graph_nodes(trace: Trace) -> pd.DataFrame | None:
+    """Return time_ns, global_tid, node_id and original_id (NULL: not a copy) in file order; None: not recorded."""
+    for table in _NODE_TABLES:
+        stored_table = trace.find(table)
+        if stored_table is None or "graphnodeid" not in {name.lower() for name in trace.columns[stored_table]}:
+            continue
+        required = {"start": "time_ns", "globalTid": "global_tid", "graphNodeId": "node_id"}
+        rows = read_integers(trace, table, required, {"originalGraphNodeId": "original_id"})
+        if rows is not None:
+            kept: pd.DataFrame = rows[rows["node_id"] > 0].reset_index(drop=True)
+            return kept if len(kept) else None
+    return None
+
+
+def read_syncs(trace: Trace) -> pd.DataFrame | None:
+    """Return CUPTI_ACTIVITY_KIND_SYNCHRONIZATION: which stream, event or context each synchronising call waited for."""
+    times = {"start": "start_ns", "end": "end_ns", "syncType": "sync_type"}
+    return read_integers(trace, "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", times, _PLACE)
+
+
+def read_overheads(trace: Trace) -> pd.DataFrame:
+    """Return when the profiler delayed a thread: start_ns, end_ns, global_tid (NULL: not recorded), name_id."""
+    tables = []
+    for table in _OVERHEADS:
+        rows = read_integers(
+            trace, table, {"start": "start_ns", "end": "end_ns"}, {"globalTid": "global_tid", "nameId": "name_id"}
+        )
+        if rows is not None and len(rows):
+            tables.append(rows)
+    if not tables:
+        return pd.DataFrame(columns=["start_ns", "end_ns", "global_tid", "name_id"], dtype="int64")
+    rows = pd.concat(tables, ignore_index=True)
+    possible = (rows["start_ns"] != NULL) & (rows["end_ns"] > rows["start_ns"])
+    kept: pd.DataFrame = rows[possible].reset_index(drop=True)
+    return kept

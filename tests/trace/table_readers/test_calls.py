@@ -6,7 +6,7 @@ import pytest
 from nsysprof.native import load
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.schema import Calls
-from nsysprof.trace.table_readers import match_launches
+from nsysprof.trace.table_readers import calls as reader
 from nsysprof.trace.tables import read_tables
 from tests.builders.build_trace import OTHER_PID, TID, TraceBuilder
 
@@ -64,7 +64,7 @@ def test_compiled_code_finds_the_same_calls(monkeypatch, seed):
     rows = None if seed < 3 else np.flatnonzero(chance.random(len(ids)) < 0.7).astype(np.int32)
     found = []
     for run in (load.loop("match_ids"), None):
-        monkeypatch.setattr(match_launches, "loop", lambda _name, run=run: run)
-        found.append(match_launches._match(wanted, calls, ids, rows))
+        monkeypatch.setattr(reader, "loop", lambda _name, run=run: run)
+        found.append(reader._match(wanted, calls, ids, rows))
     assert found[0].tolist() == found[1].tolist()
     assert found[0].max() > 0
