@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from nsysprof.capture.self_check.gpu_watch import NsysTools, name_of
-from nsysprof.capture.self_check.marked_processes import MarkedProcesses
+from nsysprof.capture.self_check.gpu_watch import MarkedProcesses, NsysTools, name_of
 
 # Both the capture and its nsys inherit this variable.
 _MARK = "NSYSPROF_OVERFLOW"

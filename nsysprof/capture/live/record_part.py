@@ -19,7 +19,7 @@ from nsysprof.capture.live.range_windows import Moments, RangeSwitch, RangeWindo
 from nsysprof.capture.live.step_sources import ProgramStep, StepCounter
 from nsysprof.capture.manifest import NSYS_TRACE, Manifest, program_manifest, write_manifest
 from nsysprof.capture.measured_process import LOGS
-from nsysprof.capture.self_check.marked_processes import MarkedProcesses
+from nsysprof.capture.self_check.gpu_watch import MarkedProcesses
 from nsysprof.capture.self_check.size_watch import SizeWatch, StopReason
 from nsysprof.errors import NsysprofError, ToolFailedError
 from nsysprof.notes import Loss, Remarks, make_note

@@ -14,7 +14,7 @@ from nsysprof.capture.folder import RANKS
 from nsysprof.capture.manifest import NSYS_TRACE
 from nsysprof.capture.measured_process import LOGS, WORK, tail
 from nsysprof.capture.self_check.reduction import SHORT_S, Reduction
-from nsysprof.capture.user_program.attention_record import HOOK_FILES
+from nsysprof.capture.user_program.program_hook import HOOK_FILES
 from nsysprof.capture.user_program.program_plan import ProgramPlan
 from nsysprof.capture.user_program.program_run import CapturedProgram, ProgramRun
 from nsysprof.capture.user_program.record_program import program_environment, record_program

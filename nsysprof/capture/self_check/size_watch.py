@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterator
 from enum import StrEnum
 from pathlib import Path
 
-from nsysprof.capture.self_check.gpu_watch import NsysTools, name_of
-from nsysprof.capture.self_check.marked_processes import PROC, MarkedProcesses
+from nsysprof.capture.self_check.gpu_watch import PROC, MarkedProcesses, NsysTools, name_of
 
 MARK = "NSYSPROF_RECORDING"
 _EVERY_S = 0.5

@@ -17,8 +17,7 @@ from nsysprof.capture.rank import RankIdentity
 from nsysprof.capture.self_check.gpu_watch import GpuWatch
 from nsysprof.capture.self_check.size_watch import MARK as RECORDING
 from nsysprof.capture.self_check.size_watch import StopReason
-from nsysprof.capture.user_program.export_recording import export_recording
-from nsysprof.capture.user_program.program_run import CapturedProgram, ProgramRun
+from nsysprof.capture.user_program.program_run import CapturedProgram, ProgramRun, export_recording
 from nsysprof.capture.user_program.rank_launch import VARIABLE, RankJob, write_launcher
 from nsysprof.capture.user_program.rank_record import (
     RankRecord,

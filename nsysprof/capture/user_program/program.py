@@ -27,10 +27,9 @@ from nsysprof.capture.self_check.record_again import (
 )
 from nsysprof.capture.self_check.reduction import reductions
 from nsysprof.capture.self_check.size_watch import StopReason
-from nsysprof.capture.user_program.export_recording import export_recording
 from nsysprof.capture.user_program.launched_ranks import run_launcher, run_rank
 from nsysprof.capture.user_program.program_plan import ProgramPlan
-from nsysprof.capture.user_program.program_run import CapturedProgram, Compare, Inspect, ProgramRun
+from nsysprof.capture.user_program.program_run import CapturedProgram, Compare, Inspect, ProgramRun, export_recording
 from nsysprof.capture.user_program.rank_record import has_all_ranks
 from nsysprof.capture.user_program.record_program import (
     Say,

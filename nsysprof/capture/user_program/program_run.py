@@ -16,7 +16,9 @@ from nsysprof.capture.user_program.rank_record import RankRecord, merge_manifest
 from nsysprof.capture.user_program.record_program import Say, Watchers
 from nsysprof.capture.user_program.streamed import Ended
 from nsysprof.errors import NsysprofError
-from nsysprof.notes import Loss, Note
+from nsysprof.notes import Loss, Note, split_losses
+from nsysprof.nsight.nsys import run_export
+from nsysprof.nsight.run_tool import Step
 from nsysprof.results.checks import CudaProcess, RecordingCheck, WatchedGpu
 
 Inspect = Callable[[Path, WatchedGpu], RecordingCheck]
@@ -81,3 +83,21 @@ class ProgramRun:
         (own / MANIFEST).replace(self.folder / MANIFEST)
         shutil.rmtree(own, ignore_errors=True)
         return manifest
+
+
+def export_recording(
+    run: ProgramRun, report: Path, trace: Path, log: Path, watched: WatchedGpu
+) -> tuple[Step, NsysprofError | None, RecordingCheck]:
+    """Export a report; return the step, the failure (None: it succeeded), and what the trace lost.
+
+    watched: what was observed of the program while it ran.
+    """
+    run.say(f"export {report.name}")
+    step, refused = run_export(run.nsys, report, trace, log=log, say=run.say)
+    nothing = RecordingCheck(split_losses(()))
+    if refused is not None:
+        return step, refused, nothing
+    try:
+        return step, None, run.inspect(trace, watched)
+    except NsysprofError as error:
+        return step, error, nothing

@@ -16,10 +16,9 @@ from typing import IO
 from nsysprof.capture.measured_process import tail
 from nsysprof.capture.self_check.gpu_watch import NsysTools
 from nsysprof.capture.self_check.size_watch import SizeWatch, StopReason
-from nsysprof.capture.user_program.left_running import WAIT_S, LeftRunning
 from nsysprof.capture.user_program.program_hook import collect_recorded, hook_environment
 from nsysprof.capture.user_program.program_plan import NO_RANGE, ProgramPlan
-from nsysprof.capture.user_program.streamed import Ended, Streams, run_streamed
+from nsysprof.capture.user_program.streamed import WAIT_S, Ended, LeftRunning, Streams, run_streamed
 from nsysprof.errors import OutputError, ToolFailedError
 from nsysprof.notes import Note, make_note
 from nsysprof.nsight.nsys import explain_profile_failure, import_again, profile_argv, recording_of

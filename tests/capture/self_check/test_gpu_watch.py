@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nsysprof.capture.self_check.gpu_watch import GpuWatch
-from nsysprof.capture.self_check.marked_processes import MarkedProcesses
+from nsysprof.capture.self_check.gpu_watch import GpuWatch, MarkedProcesses
 from nsysprof.results.checks import CudaProcess
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")

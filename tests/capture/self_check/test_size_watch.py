@@ -7,7 +7,7 @@ import time
 import pytest
 
 from nsysprof.capture.self_check import size_watch
-from nsysprof.capture.self_check.marked_processes import MarkedProcesses
+from nsysprof.capture.self_check.gpu_watch import MarkedProcesses
 from nsysprof.capture.self_check.size_watch import SizeWatch, StopReason
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")

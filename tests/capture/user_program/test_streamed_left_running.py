@@ -2,8 +2,8 @@ import itertools
 
 import pytest
 
-from nsysprof.capture.user_program import left_running as module
-from nsysprof.capture.user_program.left_running import LeftRunning
+from nsysprof.capture.user_program import streamed as module
+from nsysprof.capture.user_program.streamed import LeftRunning
 
 
 @pytest.fixture

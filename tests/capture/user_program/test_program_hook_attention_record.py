@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from nsysprof.capture.user_program.attention_record import attention_notes
+from nsysprof.capture.user_program.program_hook import attention_notes
 
 
 def file(folder: Path, name: str, **changes: object) -> Path:
