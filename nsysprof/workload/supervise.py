@@ -17,6 +17,7 @@ from nsysprof.attention.case import Case
 from nsysprof.environment import read_clocks
 from nsysprof.files.written_by import VERSION
 from nsysprof.workload.job import TIMED, TRACED, EventReader, Job, append_event
+from nsysprof.workload.recording.nvtx_ranges import annotate
 from nsysprof.workload.worker import REPLACE_ME
 
 _POLL_S = 0.05
@@ -47,8 +48,6 @@ def main(arguments: list[str]) -> int:
 
 def _announce() -> None:
     """Put a short range that names this tool at the start of the trace."""
-    from nsysprof.workload.recording.nvtx_ranges import annotate
-
     with annotate(f"nsysprof {VERSION}"):
         time.sleep(0.001)
 

@@ -20,6 +20,8 @@ from typing import Any
 from nsysprof.attention.case import Case
 from nsysprof.attention.range_name import format_range
 from nsysprof.workload.job import TIMED, TRACED, Job, append_event
+from nsysprof.workload.recording.nvtx_ranges import annotate
+from nsysprof.workload.refusal import IneligibleError, UnusableBackendError, WrongResultError
 
 REPLACE_ME = 75  # EX_TEMPFAIL
 
@@ -89,7 +91,6 @@ class _Recorder:
         """Record one case; return the number of calls inside its range, and how long others took that were timed."""
         from nsysprof.workload.measuring.measure import run_traced
         from nsysprof.workload.measuring.memory import release_memory
-        from nsysprof.workload.recording.nvtx_ranges import annotate
 
         name = format_range(case, self._job.range_keys)
         mark = annotate(name) if self._trace is None else self._trace.annotate(name)
@@ -137,8 +138,6 @@ def _run_case(job: Job, case: Case, recorder: _Recorder, checks: dict[Case, Any]
 
 def _judge(error: Exception) -> dict[str, Any]:
     import torch
-
-    from nsysprof.workload.refusal import IneligibleError, UnusableBackendError, WrongResultError
 
     for kind, status in ((IneligibleError, "ineligible"), (WrongResultError, "wrong"), (UnusableBackendError, "error")):
         if isinstance(error, kind):

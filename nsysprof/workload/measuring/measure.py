@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import math
+import statistics
 import time
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import cache
 from typing import Any, NamedTuple
 
 import torch
 
 from nsysprof.attention.case import Case
+from nsysprof.environment import read_clocks
 from nsysprof.results.device_limits import CAPTURED_SHARE
 from nsysprof.workload.job import TRACED, Job
+from nsysprof.workload.loaded_libraries import collect_torch
 from nsysprof.workload.measuring.memory import PeakMemory, release_memory
 from nsysprof.workload.measuring.prepared_call import prepared
-from nsysprof.workload.measuring.sustained_load import sustain
 from nsysprof.workload.measuring.timing import (
     Call,
     WarmUp,
@@ -33,6 +37,11 @@ _SHORT_WARMUP_S = 0.05
 _OTHER_SAMPLES = 6
 # How many calls are timed under the profiler, outside their range, and for how long at most (s).
 _LEAST_TIMED, _MOST_TIMED, _TIMED_S = 6, 20, 0.5
+# How many readings of the SM clock must agree, and how closely: a step of a GPU's clock is about 15 MHz.
+_EVERY_S, _READINGS, _TOLERANCE = 0.1, 10, 0.01
+_LEAST_S, _MOST_S = 2.0, 20.0
+_CALLS_S = 0.02
+ReadClock = Callable[[], int | None]
 
 
 class TracedCalls(NamedTuple):
@@ -160,3 +169,51 @@ def _time_graph(
     except RuntimeError as error:
         reason = (str(error).splitlines() or [""])[0]
         return (), f"it cannot be captured: {reason[:200]}"
+
+
+def sustain(call: Call, device: str, read: ReadClock | None = None) -> tuple[WarmUp, int | None]:
+    """Call back to back until the SM clock has settled, for 2 to 20 s; return how it ended and the clock (MHz).
+
+    Without readings of the clock it takes 2 s, and the clock is None.
+
+    read: returns the SM clock (MHz); None asks NVML.
+    """
+    read = read or _reader(device)
+    begin = last = time.perf_counter()
+    window = run_calls(call, device, 1)
+    calls, seen = 1, [read()]
+    while True:
+        window = run_calls(call, device, max(1, int(_CALLS_S / max(window.call_s, 1e-9))))
+        calls += window.calls
+        now = time.perf_counter()
+        if now - last >= _EVERY_S:
+            last = now
+            seen.append(read())
+        settled = has_settled(seen)
+        if now - begin >= _MOST_S or (now - begin >= _LEAST_S and (settled or seen[-1] is None)):
+            known = [clock for clock in seen[-_READINGS:] if clock is not None]
+            return window._replace(calls=calls, stable=settled), round(statistics.median(known)) if known else None
+
+
+def has_settled(clocks: Sequence[int | None]) -> bool:
+    """Return whether the last ten readings are known and within 1 % of their median."""
+    last = [clock for clock in clocks[-_READINGS:] if clock is not None]
+    if len(last) < _READINGS:
+        return False
+    middle = statistics.median(last)
+    return max(abs(clock - middle) for clock in last) <= _TOLERANCE * middle
+
+
+def _reader(device: str) -> ReadClock:
+    uuid = _uuid(device)
+
+    def read() -> int | None:
+        clocks = read_clocks(uuid) if uuid else None
+        return None if clocks is None else int(clocks["sm_clock_mhz"])
+
+    return read
+
+
+@cache
+def _uuid(device: str) -> str:
+    return str(collect_torch(device)["gpu_uuid"] or "")

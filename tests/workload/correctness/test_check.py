@@ -8,8 +8,14 @@ torch = pytest.importorskip("torch", reason="needs the extra [torch]")
 
 from nsysprof.attention.case import Case  # noqa: E402
 from nsysprof.workload.backends import load_attention  # noqa: E402
-from nsysprof.workload.correctness.check import FACTOR, check_attention, choose_rows, rounding_of  # noqa: E402
-from nsysprof.workload.correctness.reference import Inputs, reference_pieces  # noqa: E402
+from nsysprof.workload.correctness.check import (  # noqa: E402
+    FACTOR,
+    Inputs,
+    check_attention,
+    choose_rows,
+    reference_pieces,
+    rounding_of,
+)
 from nsysprof.workload.refusal import IneligibleError, WrongResultError, eligibility  # noqa: E402
 from tests.workload import wrong_kernels  # noqa: E402
 

@@ -13,8 +13,7 @@ from nsysprof.attention.eligibility import EligibilityAnswer, EligibilityQuestio
 from nsysprof.files.json_file import decode_json, encode_json  # noqa: E402
 from nsysprof.workload.eligibility import torch_checks  # noqa: E402
 from nsysprof.workload.eligibility.attention_inputs import NoMemoryError, make_inputs  # noqa: E402
-from nsysprof.workload.eligibility.run_once import _naive, _sdpa  # noqa: E402
-from nsysprof.workload.eligibility.torch_checks import answer, collect_facts  # noqa: E402
+from nsysprof.workload.eligibility.torch_checks import _naive, _sdpa, answer, collect_facts  # noqa: E402
 
 CALL = AttentionCall(seq=16, kv_seq=16, heads=4, kv_heads=4, head_dim=8, dtype="fp32")
 WAYS = [

@@ -5,16 +5,16 @@ import pytest
 
 pytest.importorskip("torch", reason="needs the extra [torch]")
 
-from nsysprof.workload.measuring import sustained_load
-from nsysprof.workload.measuring.sustained_load import has_settled, sustain
+from nsysprof.workload.measuring import measure
+from nsysprof.workload.measuring.measure import has_settled, sustain
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    monkeypatch.setattr(sustained_load, "_EVERY_S", 0.001)
-    monkeypatch.setattr(sustained_load, "_CALLS_S", 0.001)
-    monkeypatch.setattr(sustained_load, "_LEAST_S", 0.05)
-    monkeypatch.setattr(sustained_load, "_MOST_S", 60.0)
+    monkeypatch.setattr(measure, "_EVERY_S", 0.001)
+    monkeypatch.setattr(measure, "_CALLS_S", 0.001)
+    monkeypatch.setattr(measure, "_LEAST_S", 0.05)
+    monkeypatch.setattr(measure, "_MOST_S", 60.0)
 
 
 def call():
@@ -30,7 +30,7 @@ def test_it_goes_on_until_the_clock_has_settled():
 
 
 def test_a_clock_that_never_settles_ends_by_its_time_and_says_so(monkeypatch):
-    monkeypatch.setattr(sustained_load, "_MOST_S", 0.5)
+    monkeypatch.setattr(measure, "_MOST_S", 0.5)
     jumping = itertools.cycle((1980, 1500))
     begin = time.perf_counter()
     ended, clock = sustain(call, "cpu", lambda: next(jumping))
