@@ -70,8 +70,13 @@ def _inside(folder: Path, top: Path) -> Iterator[Path]:
 
 
 def _kind_of(folder: Path, top: Path) -> TraceKind | None:
-    """Return what a folder is as a whole; None for one that only contains other things."""
+    """Return what a folder is as a whole; None for one that only contains other things, or from which a link leads out.
+
+    Whoever reads a folder follows its links: to a trace, a manifest, a snapshot.
+    """
     try:
+        if any(not path.resolve().is_relative_to(top) for path in folder.rglob("*")):
+            return None
         files = [path for path in _inside(folder, top) if path.is_file()]
         if own_trace(folder) is not None or any(path.suffix == ".parquet" for path in files):
             return TraceKind.TRACE
@@ -87,5 +92,4 @@ def _kind_of(folder: Path, top: Path) -> TraceKind | None:
 
 
 def _is_trace_file(path: Path) -> bool:
-
     return path.is_file() and (is_trace(path) or is_bundle(path))

@@ -68,6 +68,19 @@ def test_traces_of_the_folder_alone_are_listed(folder: Path) -> None:
     assert [row["trace"] for row in found["traces"]] == ["free.sqlite", "sub/waiting.sqlite"]
 
 
+@pytest.mark.parametrize("name", ["nsys.sqlite", "x.parquet", "manifest.json", "deep/nsys.memory-1.pickle"])
+def test_a_folder_from_which_a_link_leads_out_is_not_listed(folder: Path, tmp_path: Path, name: str) -> None:
+    served = tmp_path / "served"
+    capture = served / "cap"
+    (capture / name).parent.mkdir(parents=True)
+    (capture / "nsys.sqlite").write_bytes((folder / "free.sqlite").read_bytes())
+    assert "cap" in [row["trace"] for row in answer(served, "list_traces")["traces"]]
+    (capture / name).unlink(missing_ok=True)
+    (capture / name).symlink_to(folder.parent / "outside.sqlite")
+    assert "cap" not in [row["trace"] for row in answer(served, "list_traces")["traces"]]
+    assert ask(served, "summarize", trace="cap").is_error
+
+
 def test_findings_and_what_a_change_would_give(folder: Path) -> None:
     found = answer(folder, "findings", trace="sub/waiting.sqlite")
     assert found["findings"][0]["code"] in ("sync", "host-bound")
