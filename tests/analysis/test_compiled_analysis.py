@@ -52,7 +52,7 @@ def compare_facts(path: Path) -> dict[tuple[str, str], RangeFacts]:
     with open_trace(path) as trace:
         tables, handed = read_tables(trace), []
         analysis = summarize(tables, when_attributed=lambda *found: handed.append(found))
-        found = collect_range_facts(tables, analysis, {}, found=handed.pop())
+        found = collect_range_facts(tables, analysis, {}, attributed=handed.pop())
         assert found == collect_range_facts(tables, analysis, {})  # without what the analysis has found already
         return found
 

@@ -47,6 +47,8 @@ _GATE_METHOD = (
     "a gate's number of a trace is a regression where every trace of the candidate is beyond the limit of every one of "
     "the baseline"
 )
+# SM clocks that differ by this much while measuring (percent) count as different.
+_CLOCK_GAP_PCT = 2.0
 
 
 def compare_inputs(
@@ -67,8 +69,8 @@ def compare_inputs(
     """
     both = (*baseline, *candidate)
     sides = baseline, candidate
-    old_traces, new_traces = ([each.ranges for each in side if each.ranges is not None] for side in sides)
-    old_cases, new_cases = ([each.cases for each in side if each.cases] for side in sides)
+    old_traces, new_traces = ([source.ranges for source in side if source.ranges is not None] for side in sides)
+    old_cases, new_cases = ([source.cases for source in side if source.cases] for side in sides)
     latency = LatencyComparison()
     if old_cases and new_cases:
         in_turn = measured_in_turn(baseline, candidate)
@@ -82,15 +84,15 @@ def compare_inputs(
     step = None if latency.changes else compare_steps(baseline, candidate)
     step, ranges = judge_steps_and_walls(step, ranges, baseline, candidate, settings)
     judged = any(change.wall_verdict for change in ranges) or (step is not None and step.verdict is not None)
-    if any(WHOLE not in each for each in (*old_traces, *new_traces)):
+    if any(WHOLE not in facts for facts in (*old_traces, *new_traces)):
         ranges = tuple(change for change in ranges if change.range != WHOLE_TRACE)
     _refuse_strangers(baseline, candidate, latency, ranges, force=force)
     lost = _losses(both)
     findings = None
-    if all(any(each.savings is not None for each in side) for side in sides):
-        findings = compare_findings([each.savings for each in baseline], [each.savings for each in candidate])
-    of_memory = compare_memory_findings([each.memory for each in baseline], [each.memory for each in candidate])
-    environments = [each.environment for each in baseline], [each.environment for each in candidate]
+    if all(any(source.savings is not None for source in side) for side in sides):
+        findings = compare_findings([source.savings for source in baseline], [source.savings for source in candidate])
+    of_memory = compare_memory_findings([source.memory for source in baseline], [source.memory for source in candidate])
+    environments = [source.environment for source in baseline], [source.environment for source in candidate]
     latency_method = TURNS_METHOD if latency.unit == UNIT else METHOD
     method = [*(latency_method if latency.changes else METHOD if judged else ()), *(_TRACE_METHOD if ranges else ())]
     method += [*(WALL_METHOD if judged else ()), *(STEP_METHOD if step is not None else ())]
@@ -114,7 +116,7 @@ def compare_inputs(
 
 def _memory(baseline: Sequence[Input], candidate: Sequence[Input]) -> MemoryComparison | None:
     """Return which lines explain the difference of the memory peaks, by each side's first input that knows its own."""
-    sides = [next((each for each in side if each.memory is not None), None) for side in (baseline, candidate)]
+    sides = [next((source for source in side if source.memory is not None), None) for side in (baseline, candidate)]
     old, new = sides
     if old is None or new is None or old.memory is None or new.memory is None:
         return None
@@ -130,9 +132,9 @@ def measured_in_turn(baseline: Sequence[Input], candidate: Sequence[Input]) -> b
 
 def _side(inputs: Sequence[Input]) -> Side:
     return Side(
-        tuple(each.name for each in inputs),
-        tuple(dict.fromkeys(each.kind for each in inputs)),
-        common_environment([each.environment for each in inputs]),
+        tuple(source.name for source in inputs),
+        tuple(dict.fromkeys(source.kind for source in inputs)),
+        common_environment([source.environment for source in inputs]),
     )
 
 
@@ -145,7 +147,7 @@ def _refuse_strangers(
     force: bool,
 ) -> None:
     if not latency.changes and not ranges:
-        kinds = [" and ".join(dict.fromkeys(each.kind for each in side)) for side in (baseline, candidate)]
+        kinds = [" and ".join(dict.fromkeys(source.kind for source in side)) for side in (baseline, candidate)]
         raise NotComparableError(
             f"A {kinds[0]} and a {kinds[1]} have nothing that can be compared.",
             "Compare captures or benches with each other, or traces with traces.",
@@ -183,20 +185,20 @@ def _examples(names: Sequence[str]) -> str:
 def _losses(inputs: Sequence[Input]) -> list[str]:
     """Return which inputs lost data while they were recorded, as one text for each."""
     return [
-        f"the trace of {each.name} is not complete ({code})"
-        for each in inputs
-        for code in dict.fromkeys(loss.note.code for loss in each.losses)
+        f"the trace of {source.name} is not complete ({code})"
+        for source in inputs
+        for code in dict.fromkeys(loss.note.code for loss in source.losses)
     ]
 
 
 def _input_notes(inputs: Sequence[Input]) -> list[Note]:
     """Return warnings and errors of the inputs, each once, with the inputs that it concerns."""
     about: dict[tuple[str, str], tuple[Note, list[str]]] = {}
-    for each in inputs:
-        for note in each.notes:
+    for source in inputs:
+        for note in source.notes:
             if note.severity != Severity.INFO:
                 names = about.setdefault((note.code, note.text), (note, []))[1]
-                names += [each.name] if each.name not in names else []
+                names += [source.name] if source.name not in names else []
     return [replace(note, text=f"{', '.join(names[:3])}: {note.text}") for note, names in about.values()]
 
 
@@ -207,8 +209,8 @@ def _notes(
     ranges: Sequence[RangeChange],
 ) -> list[Note]:
     notes = []
-    old, new = ([each.environment for each in side] for side in (baseline, candidate))
-    same = {each.digest for each in baseline if each.digest} & {each.digest for each in candidate}
+    old, new = ([source.environment for source in side] for side in (baseline, candidate))
+    same = {source.digest for source in baseline if source.digest} & {source.digest for source in candidate}
     if same:
         notes.append(make_note("same-input"))
     unknown = [fact for fact in unknown_facts(old) if fact in unknown_facts(new)] or list(
@@ -229,7 +231,7 @@ def _notes(
     if latency.floor_from == "assumed":
         notes.append(make_note("floor-assumed", floor_pct=latency.floor_pct))
     elif latency.changes and latency.unit == "process":
-        on_cpu = any(each.get("device") == "cpu" for each in (*old, *new))
+        on_cpu = any(environment.get("device") == "cpu" for environment in (*old, *new))
         notes.append(make_note("one-run", severity=Severity.WARNING if on_cpu else Severity.INFO))
     return notes + _range_notes(ranges)
 
@@ -252,8 +254,6 @@ def _range_notes(ranges: Sequence[RangeChange]) -> list[Note]:
 MEASURED_FIELDS = ("latency_method", "trace_tool", "work_kind", "memory_kind")
 # Facts that may differ between what is compared, and that a reader wants to know.
 TOLD_FIELDS = ("git_commit", "python_version", "os", "tf32_matmul", "sdpa_flags", "cudnn_loaded_from")
-# SM clocks that differ by this much while measuring (percent) count as different.
-_CLOCK_GAP_PCT = 2.0
 
 
 def compare_environments(
@@ -263,37 +263,41 @@ def compare_environments(
 
     The inputs of one side must agree among themselves too. A fact that one side does not know is not a difference.
     """
-    found = [
+    differences = [
         difference
         for fact in (*COMPARABLE_FIELDS, *MEASURED_FIELDS)
         if (difference := _differs(fact, baseline, candidate)) is not None
     ]
     clocks = _clocks(baseline), _clocks(candidate)
     if clocks[0] and clocks[1] and _apart(clocks[0], clocks[1]):
-        found.append(Difference("sm_clock_mhz", (_range(clocks[0]),), (_range(clocks[1]),)))
-    return tuple(found)
+        differences.append(Difference("sm_clock_mhz", (_range(clocks[0]),), (_range(clocks[1]),)))
+    return tuple(differences)
 
 
 def noted_differences(
     baseline: Sequence[Mapping[str, Any]], candidate: Sequence[Mapping[str, Any]]
 ) -> tuple[Difference, ...]:
     """Return facts that differ but do not prevent a comparison, such as throttling."""
-    found = [
+    differences = [
         difference
         for fact in (*TOLD_FIELDS, "throttled")
-        if (difference := _differs(fact, *([_with_throttle(each) for each in side] for side in (baseline, candidate))))
+        if (
+            difference := _differs(
+                fact, *([_with_throttle(environment) for environment in side] for side in (baseline, candidate))
+            )
+        )
         is not None
     ]
-    return tuple(found)
+    return tuple(differences)
 
 
 def unknown_facts(environments: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     """Return the COMPARABLE_FIELDS that no input knows."""
     # An untraced measurement has no nsys version, and one on the CPU has no cuDNN version: these are not unknown.
     asked = [fact for fact in COMPARABLE_FIELDS if fact not in ("nsys_version", "clocks_locked")]
-    if any(each.get("device") == "cpu" for each in environments):
+    if any(environment.get("device") == "cpu" for environment in environments):
         asked = ["torch_version", "device", "cpu_model"]
-    return tuple(fact for fact in asked if all(each.get(fact) is None for each in environments))
+    return tuple(fact for fact in asked if all(environment.get(fact) is None for environment in environments))
 
 
 def common_environment(environments: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -314,15 +318,17 @@ def _differs(
 
 def _known(fact: str, environments: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     """Return the distinct known values of a fact, as texts."""
-    return tuple(dict.fromkeys(str(each[fact]) for each in environments if each.get(fact) is not None))
+    return tuple(
+        dict.fromkeys(str(environment[fact]) for environment in environments if environment.get(fact) is not None)
+    )
 
 
 def _clocks(environments: Sequence[Mapping[str, Any]]) -> tuple[float, float] | None:
     """Return the lowest and the highest SM clock while measuring (MHz)."""
-    found = [during for each in environments if (during := _during(each)) is not None]
-    if not found:
+    clocks = [during for environment in environments if (during := _during(environment)) is not None]
+    if not clocks:
         return None
-    return min(d["sm_clock_mhz_min"] for d in found), max(d["sm_clock_mhz_max"] for d in found)
+    return min(d["sm_clock_mhz_min"] for d in clocks), max(d["sm_clock_mhz_max"] for d in clocks)
 
 
 def _during(environment: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -369,7 +375,7 @@ def compare_findings(
         changes.append(FindingChange(code, where, _how(before, after), before, after))
     order = ("appeared", "vanished", "both")
     return tuple(
-        sorted(changes, key=lambda each: (order.index(each.how), -(each.candidate_ns or each.baseline_ns or 0)))
+        sorted(changes, key=lambda change: (order.index(change.how), -(change.candidate_ns or change.baseline_ns or 0)))
     )
 
 
@@ -393,17 +399,17 @@ def _how(before: int | None, after: int | None) -> str:
 
 def _most_bytes(side: Sequence[AllocatorMemory | None]) -> dict[str, int] | None:
     """Return the most bytes that any trace of a side would save, by code; None where none recorded memory."""
-    known = [each for each in side if each is not None]
-    found: dict[str, int] = {}
+    known = [memory for memory in side if memory is not None]
+    most_by_code: dict[str, int] = {}
     for memory in known:
         for finding in memory.findings:
-            found[finding.code] = max(finding.bytes, found.get(finding.code, 0))
-    return found if known else None
+            most_by_code[finding.code] = max(finding.bytes, most_by_code.get(finding.code, 0))
+    return most_by_code if known else None
 
 
 def _most(side: Sequence[Savings | None]) -> Savings:
-    found: Savings = {}
+    most_by_finding: Savings = {}
     for savings in side:
         for key, saving in (savings or {}).items():
-            found[key] = max(saving, found.get(key, 0))
-    return found
+            most_by_finding[key] = max(saving, most_by_finding.get(key, 0))
+    return most_by_finding

@@ -38,6 +38,19 @@ from nsysprof.results.comparison import (
 LEAST_DELTA = 0.33
 # With fewer blocks, no arrangement of the two samples is rarer than 5 %.
 LEAST_BLOCKS = 4
+# How much two processes of the same code may differ where nobody measured it (percent). On an H200, 6 % was seen.
+ASSUMED_FLOOR_PCT = 10.0
+# The resamples of a bootstrap, and the seed with which it repeats itself.
+_RESAMPLES, _SEED = 2_000, 0
+NORMAL_95 = 1.960  # quantile of the absolute value of a standard normal
+MEDIAN_COST = np.sqrt(np.pi / 2)  # the standard deviation of a median relative to a mean's
+# The noise floor of medians of n units, in standard errors of a difference of means. It is a second condition beside
+# the test.
+_FLOOR_ERRORS = NORMAL_95 * float(MEDIAN_COST)
+# With this many degrees of freedom, the t distribution is a normal distribution.
+MOST_FREEDOM = 1e6
+# A measurement of more units than this is not proposed.
+MOST_UNITS = 1000
 
 
 @dataclass(frozen=True)
@@ -60,9 +73,6 @@ def compare_medians(baseline: Floats, candidate: Floats) -> RankSum | None:
     return RankSum(p, 2 * u / (len(baseline) * len(candidate)) - 1)
 
 
-# How much two processes of the same code may differ where nobody measured it (percent). On an H200, 6 % was seen.
-ASSUMED_FLOOR_PCT = 10.0
-_RESAMPLES, _SEED = 2_000, 0
 METHOD = (
     "two sides differ where a t test of the log medians of their processes (of their runs, where a side has several; "
     f"variances moderated over all cases by Smyth's empirical Bayes), against a difference of {LEAST_PCT:g} %, gives "
@@ -107,7 +117,7 @@ def compare_latencies(
     baseline, candidate: one entry per input.
     names: names of cases for people, by key.
     """
-    keys = list(dict.fromkeys(key for each in (*baseline, *candidate) for key in each))
+    keys = list(dict.fromkeys(key for cases in (*baseline, *candidate) for key in cases))
     by_runs = len(baseline) > 1 or len(candidate) > 1
     sides = {key: (describe_side(key, baseline), describe_side(key, candidate)) for key in keys}
     pairs = [
@@ -127,35 +137,35 @@ def compare_latencies(
     changes = []
     for key in keys:
         old, new = sides[key]
-        found = judged.get(key)
-        if found is None:
+        change = judged.get(key)
+        if change is None:
             changes.append(unmeasured_case(names[key], old, new))
         elif _samples(key, baseline) == _samples(key, candidate):
             same = LatencyChange(names[key], LatencyVerdict.SAME, old, new, SAME_SAMPLES, ratio=1.0, low=1.0, high=1.0)
             changes.append(replace(same, margin_pct=settings.margin_pct))
         else:
-            named = replace(found, case=names[key], baseline=old, candidate=new)
+            named = replace(change, case=names[key], baseline=old, candidate=new)
             changes.append(doubt_throttled(named, _throttled(key, baseline), _throttled(key, candidate)))
     return LatencyComparison(tuple(changes), floor, origin, unit)
 
 
 def describe_side(key: Case, inputs: Sequence[Mapping[Case, Measured]]) -> SideOfCase:
     """Return one side of a case over its inputs. Its status is ok when every input that has the case measured it."""
-    mine = [each[key] for each in inputs if key in each]
+    mine = [cases[key] for cases in inputs if key in cases]
     if not mine:
         return SideOfCase("absent")
-    failed = next((each for each in mine if each.status != "ok"), None)
+    failed = next((measured for measured in mine if measured.status != "ok"), None)
     if failed is not None:
         return SideOfCase(failed.status, failed.reason, inputs=len(mine))
-    values = [value for each in mine for process in each.processes for block in process for value in block]
-    peaks = [each.peak_bytes for each in mine if each.peak_bytes is not None]
+    values = [value for measured in mine for process in measured.processes for block in process for value in block]
+    peaks = [measured.peak_bytes for measured in mine if measured.peak_bytes is not None]
     return SideOfCase(
         "ok" if values else "absent",
         "" if values else "no samples",
         float(np.median(values)) if values else None,
         len(values),
-        sum(len(process) for each in mine for process in each.processes),
-        sum(len(each.processes) for each in mine),
+        sum(len(process) for measured in mine for process in measured.processes),
+        sum(len(measured.processes) for measured in mine),
         len(mine),
         max(peaks, default=None),
     )
@@ -163,11 +173,11 @@ def describe_side(key: Case, inputs: Sequence[Mapping[Case, Measured]]) -> SideO
 
 def _throttled(key: Case, inputs: Sequence[Mapping[Case, Measured]]) -> float:
     """Return the mean share of throttled samples over the inputs that measured a case."""
-    return float(np.mean([each[key].throttled for each in inputs if key in each]))
+    return float(np.mean([cases[key].throttled for cases in inputs if key in cases]))
 
 
 def _samples(key: Case, inputs: Sequence[Mapping[Case, Measured]]) -> list[object]:
-    return [each[key].processes for each in inputs if key in each]
+    return [cases[key].processes for cases in inputs if key in cases]
 
 
 def _floor(pairs: Sequence[MeasuredPair], settings: Settings, unit: str) -> tuple[float, str]:
@@ -175,7 +185,7 @@ def _floor(pairs: Sequence[MeasuredPair], settings: Settings, unit: str) -> tupl
     if settings.floor_pct is not None:
         return settings.floor_pct, "given"
     levels = [side.levels for pair in pairs for side in (pair.baseline, pair.candidate)]
-    twice = [(np.exp(old[None]), np.exp(new[None])) for each in levels for old, new in pairwise(each)]
+    twice = [(np.exp(old[None]), np.exp(new[None])) for side_levels in levels for old, new in pairwise(side_levels)]
     floor = noise_floor(twice)
     if floor is None:
         return ASSUMED_FLOOR_PCT, "assumed"
@@ -197,7 +207,7 @@ def _judge(
 
 def _test(pair: MeasuredPair, prior: Prior, floor: float, settings: Settings, unit: str) -> LatencyChange:
     old, new = pair.baseline, pair.candidate
-    found = compare_medians(np.exp(old.flat), np.exp(new.flat))
+    blocks_test = compare_medians(np.exp(old.flat), np.exp(new.flat))
     own = _floor_of(floor, pair)
     error = _error(pair, prior, own)
     low, high = _interval(pair, error)
@@ -209,9 +219,9 @@ def _test(pair: MeasuredPair, prior: Prior, floor: float, settings: Settings, un
         ratio=float(np.exp(np.median(new.flat) - np.median(old.flat))),
         low=low,
         high=high,
-        p_blocks=None if found is None else found.p,
+        p_blocks=None if blocks_test is None else blocks_test.p,
         p_units=_p_of_units(pair, error),
-        delta=None if found is None else found.delta,
+        delta=None if blocks_test is None else blocks_test.delta,
         floor_pct=own,
         margin_pct=settings.margin_pct,
         unit=unit,
@@ -282,33 +292,35 @@ def _resample(side: MeasuredUnits, generator: np.random.Generator) -> Floats:
     return middles
 
 
-def _decide(pair: MeasuredPair, found: LatencyChange, prior: Prior, settings: Settings, tests: int) -> LatencyChange:
-    if found.p is None or found.ratio is None or found.low is None or found.high is None or found.delta is None:
-        return _too_few(pair, found)
-    floor, margin = np.log1p((found.floor_pct or 0) / 100), np.log1p((found.margin_pct or 0) / 100)
-    distance = abs(np.log(found.ratio))
-    is_certain = found.p < ALPHA and (found.p_blocks or 0.0) < ALPHA
-    if is_certain and abs(found.delta) >= LEAST_DELTA and distance > floor:
-        return replace(found, verdict=LatencyVerdict.SLOWER if found.ratio > 1 else LatencyVerdict.FASTER)
-    if -margin <= np.log(found.low) and np.log(found.high) <= margin:
-        return replace(found, verdict=LatencyVerdict.SAME, reason=f"within {found.margin_pct:.2g} %")
-    return _need_more(pair, found, prior, settings, tests)
+def _decide(pair: MeasuredPair, change: LatencyChange, prior: Prior, settings: Settings, tests: int) -> LatencyChange:
+    if change.p is None or change.ratio is None or change.low is None or change.high is None or change.delta is None:
+        return _too_few(pair, change)
+    floor, margin = np.log1p((change.floor_pct or 0) / 100), np.log1p((change.margin_pct or 0) / 100)
+    distance = abs(np.log(change.ratio))
+    is_certain = change.p < ALPHA and (change.p_blocks or 0.0) < ALPHA
+    if is_certain and abs(change.delta) >= LEAST_DELTA and distance > floor:
+        return replace(change, verdict=LatencyVerdict.SLOWER if change.ratio > 1 else LatencyVerdict.FASTER)
+    if -margin <= np.log(change.low) and np.log(change.high) <= margin:
+        return replace(change, verdict=LatencyVerdict.SAME, reason=f"within {change.margin_pct:.2g} %")
+    return _need_more(pair, change, prior, settings, tests)
 
 
-def _need_more(pair: MeasuredPair, found: LatencyChange, prior: Prior, settings: Settings, tests: int) -> LatencyChange:
-    units = "processes" if found.unit == "process" else "runs"
+def _need_more(
+    pair: MeasuredPair, change: LatencyChange, prior: Prior, settings: Settings, tests: int
+) -> LatencyChange:
+    units = "processes" if change.unit == "process" else "runs"
     counts = min(len(pair.baseline.blocks), len(pair.candidate.blocks))
     moderated = prior.moderate(pair.spread, pair.freedom)
     if moderated is None:
         reason = (
-            f"each side was measured in one process, and {found.floor_pct:.3g} % between two of the same code are "
+            f"each side was measured in one process, and {change.floor_pct:.3g} % between two of the same code are "
             f"{'what was given' if settings.floor_pct is not None else 'assumed'}"
         )
         step = f"Give {LEAST_BLOCKS} captures of each side, or benches with several --processes."
-        return replace(found, reason=reason, next_step=step, more=LEAST_BLOCKS - counts)
+        return replace(change, reason=reason, next_step=step, more=LEAST_BLOCKS - counts)
     deviation, between_runs = float(np.sqrt(moderated[0])), _run_error(pair)
     needed = units_needed(deviation, settings.margin_pct, tests, between_runs)
-    reason = f"the interval is wider than ±{found.margin_pct:.2g} %, and the difference is not certain"
+    reason = f"the interval is wider than ±{change.margin_pct:.2g} %, and the difference is not certain"
     if needed > MOST_UNITS and pair.run_floor_pct:
         # More processes of one run do not tell how much runs differ; only more runs do.
         runs = units_needed(float(np.hypot(between_runs / np.sqrt(2), deviation / np.sqrt(counts))),
@@ -316,20 +328,20 @@ def _need_more(pair: MeasuredPair, found: LatencyChange, prior: Prior, settings:
         if runs <= MOST_UNITS:
             reason = f"each side is one run, and {pair.run_floor_pct:g} % between two runs of the same code are assumed"
             step = f"Give about {runs} runs of each side, measured in turn, or --floor; or bench both sides in turn."
-            return replace(found, reason=reason, next_step=step, more=runs - 1)
+            return replace(change, reason=reason, next_step=step, more=runs - 1)
     if needed > MOST_UNITS:
-        return replace(found, reason=reason, next_step="Too noisy for this margin: give a wider --margin.")
+        return replace(change, reason=reason, next_step="Too noisy for this margin: give a wider --margin.")
     needed = max(needed, counts + 1)
     more = needed - counts
     how = "bench --processes" if units == "processes" else "repeat the measurement"
     step = f"About {needed} {units} of each side would tell {settings.margin_pct:g} %: {more} more ({how})."
-    return replace(found, reason=reason, next_step=step, more=more)
+    return replace(change, reason=reason, next_step=step, more=more)
 
 
-def _too_few(pair: MeasuredPair, found: LatencyChange) -> LatencyChange:
+def _too_few(pair: MeasuredPair, change: LatencyChange) -> LatencyChange:
     have = min(len(pair.baseline.flat), len(pair.candidate.flat))
     return replace(
-        found,
+        change,
         reason=f"{have} block{'s' if have != 1 else ''} of a side: too few for a test",
         next_step=f"At least {LEAST_BLOCKS} blocks of each side: several captures, or bench with more --rounds.",
     )
@@ -343,15 +355,6 @@ def unmeasured_case(name: str, old: SideOfCase, new: SideOfCase) -> LatencyChang
         if side.median_ns is None
     ]
     return LatencyChange(name, None, old, new, reason="; ".join(parts))
-
-
-NORMAL_95 = 1.960  # quantile of the absolute value of a standard normal
-MOST_FREEDOM = 1e6
-MEDIAN_COST = np.sqrt(np.pi / 2)  # the standard deviation of a median relative to a mean's
-# The noise floor of medians of n units, in standard errors of a difference of means. It is a second condition beside
-# the test.
-_FLOOR_ERRORS = NORMAL_95 * float(MEDIAN_COST)
-MOST_UNITS = 1000
 
 
 def units_needed(deviation: float, margin_pct: float, tests: int, between_runs: float = 0.0) -> int:

@@ -41,19 +41,19 @@ def _change(owner: str, now: str, before: dict[str, int], after: dict[str, int])
 
 def _moved(gone: list[str], new: list[str]) -> dict[str, str]:
     """Return where owners of one side probably are on the other: the same file and function with as many lines."""
-    found: dict[str, str] = {}
+    new_by_old: dict[str, str] = {}
     sides = [_by_function(owners) for owners in (gone, new)]
     for function, lines in sides[0].items():
         others = sides[1].get(function, [])
         if len(lines) == len(others):
-            found |= dict(zip(lines, others, strict=True))
-    return found
+            new_by_old |= dict(zip(lines, others, strict=True))
+    return new_by_old
 
 
 def _by_function(owners: list[str]) -> dict[tuple[str, str], list[str]]:
-    found: dict[tuple[str, str], list[tuple[int, str]]] = {}
+    lines_by_function: dict[tuple[str, str], list[tuple[int, str]]] = {}
     for owner in owners:
         match = _LINE.fullmatch(owner)
         if match is not None:
-            found.setdefault((match["file"], match["function"]), []).append((int(match["line"]), owner))
-    return {function: [owner for _, owner in sorted(lines)] for function, lines in found.items()}
+            lines_by_function.setdefault((match["file"], match["function"]), []).append((int(match["line"]), owner))
+    return {function: [owner for _, owner in sorted(lines)] for function, lines in lines_by_function.items()}

@@ -56,8 +56,8 @@ def compare_program_runs(runs: Sequence[TimedRun], name: str, settings: Settings
     """
     runs = level_steps(runs)
     sides = {side: {_PROGRAM: _measured(_of(runs, side))} for side in (BASELINE, CANDIDATE)}
-    found = compare_in_turn(sides[BASELINE], sides[CANDIDATE], {_PROGRAM: name}, settings)
-    return found.changes[0]
+    comparison = compare_in_turn(sides[BASELINE], sides[CANDIDATE], {_PROGRAM: name}, settings)
+    return comparison.changes[0]
 
 
 def level_steps(runs: Sequence[TimedRun]) -> list[TimedRun]:
@@ -81,8 +81,8 @@ def level_steps(runs: Sequence[TimedRun]) -> list[TimedRun]:
     levelled = logs - course
     if _spread(levelled) > MOST_LEVELLED_SPREAD * _spread(logs):
         return list(runs)
-    found = iter(np.exp(levelled).round().astype(np.int64).tolist())
-    return [replace(run, times_ns=tuple(next(found))) if run.status == OK else run for run in runs]
+    levelled_times = iter(np.exp(levelled).round().astype(np.int64).tolist())
+    return [replace(run, times_ns=tuple(next(levelled_times))) if run.status == OK else run for run in runs]
 
 
 def _spread(logs: npt.NDArray[np.float64]) -> float:
@@ -117,15 +117,15 @@ def compare_memory(runs: Sequence[TimedRun]) -> tuple[MemoryChange, ...]:
     sides = {side: _of(runs, side) for side in (BASELINE, CANDIDATE)}
     if any(len(mine) < LEAST_RUNS or any(run.status != OK for run in mine) for mine in sides.values()):
         return ()
-    found = []
+    changes = []
     for kind, name in ((MemoryKind.PEAK, "peak_bytes"), (MemoryKind.RESERVED, "reserved_bytes")):
         old, new = (tuple(getattr(run, name) for run in mine) for mine in sides.values())
         if None in (*old, *new):
             continue
         smaller, larger = (new, old) if max(new) < min(old) else (old, new)
         if min(larger) > (1 + LEAST_MEMORY_PCT / 100) * max(smaller):
-            found.append(MemoryChange(kind, old, new))
-    return tuple(found)
+            changes.append(MemoryChange(kind, old, new))
+    return tuple(changes)
 
 
 def compare_values(runs: Sequence[TimedRun], tolerance_pct: float) -> ValueComparison:

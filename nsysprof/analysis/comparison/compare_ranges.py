@@ -27,6 +27,11 @@ NOTABLE_PCT, NOTABLE_SHARE_PCT = 5.0, 1.0
 
 Key = tuple[str, str]
 Ranges = Mapping[Key, RangeFacts]
+# Kernels without a known category are paired only if their names are at least this similar.
+_ALIKE = 0.6
+# Kernels are paired among so many of each side, those with the most time, by so many characters of their names: the
+# time to compare two names grows with both lengths.
+_MOST, _NAME = 100, 200
 
 
 @dataclass(frozen=True)
@@ -38,10 +43,10 @@ class _Counted:
 
     def of_call(self, metric: str) -> float | None:
         """Return a number per call; None is unknown. Integers that divide evenly stay integers."""
-        found = self.facts.metrics[metric]
-        if found is None or not METRICS[metric].per_call:
-            return found
-        return found // self.calls if found % self.calls == 0 else found / self.calls
+        value = self.facts.metrics[metric]
+        if value is None or not METRICS[metric].per_call:
+            return value
+        return value // self.calls if value % self.calls == 0 else value / self.calls
 
 
 def compare_ranges(baseline: Sequence[Ranges], candidate: Sequence[Ranges]) -> tuple[RangeChange, ...]:
@@ -49,7 +54,7 @@ def compare_ranges(baseline: Sequence[Ranges], candidate: Sequence[Ranges]) -> t
 
     baseline, candidate: one entry per trace.
     """
-    keys = dict.fromkeys(key for each in (*baseline, *candidate) for key in each)
+    keys = dict.fromkeys(key for trace in (*baseline, *candidate) for key in trace)
     return tuple(sorted((_compare(key, _of(key, baseline), _of(key, candidate)) for key in keys), key=_place))
 
 
@@ -60,7 +65,7 @@ def _place(change: RangeChange) -> tuple[bool, bool, float]:
 
 
 def _of(key: Key, traces: Sequence[Ranges]) -> list[RangeFacts]:
-    return [each[key] for each in traces if key in each]
+    return [trace[key] for trace in traces if key in trace]
 
 
 def _compare(key: Key, baseline: Sequence[RangeFacts], candidate: Sequence[RangeFacts]) -> RangeChange:
@@ -108,18 +113,21 @@ def _median_trace(traces: Sequence[_Counted]) -> _Counted | None:
     """
     if not traces:
         return None
-    ordered = sorted(traces, key=lambda each: each.of_call("wall") or each.of_call("busy") or 0)
+    ordered = sorted(traces, key=lambda trace: trace.of_call("wall") or trace.of_call("busy") or 0)
     return ordered[(len(ordered) - 1) // 2]
 
 
 def _metric(name: str, old: Sequence[_Counted], new: Sequence[_Counted]) -> MetricChange:
-    before, after = (tuple(each.of_call(name) for each in side) for side in (old, new))
+    before, after = (tuple(counted.of_call(name) for counted in side) for side in (old, new))
     error = 0.0
     if name == "dram":
-        worst = (max((each.facts.dram_error_bytes / each.calls for each in side), default=0.0) for side in (old, new))
+        worst = (
+            max((counted.facts.dram_error_bytes / counted.calls for counted in side), default=0.0)
+            for side in (old, new)
+        )
         error = sum(worst)
-    found = MetricChange(name, before, after, _median(before), _median(after), error)
-    return replace(found, is_within_error=error > 0 and found.change is not None and abs(found.change) <= error)
+    change = MetricChange(name, before, after, _median(before), _median(after), error)
+    return replace(change, is_within_error=error > 0 and change.change is not None and abs(change.change) <= error)
 
 
 def _median(values: Sequence[float | None]) -> float | None:
@@ -163,7 +171,7 @@ def _kernels(old: _Counted, new: _Counted) -> tuple[KernelChange, ...]:
     changes = [_kernel(how, old, old_name, new, new_name) for old_name, new_name, how in pairs]
     total_ns = sum(change.baseline_ns for change in changes)
     changes = [replace(change, is_notable=_is_notable(change, total_ns)) for change in changes]
-    return tuple(sorted(changes, key=lambda each: -abs(each.candidate_ns - each.baseline_ns)))
+    return tuple(sorted(changes, key=lambda change: -abs(change.candidate_ns - change.baseline_ns)))
 
 
 def _is_notable(change: KernelChange, total_ns: float) -> bool:
@@ -196,10 +204,6 @@ def _kernel(how: str, old: _Counted, old_name: str | None, new: _Counted, new_na
 
 
 _BACKWARD = re.compile(r"bwd|backward|dgrad|wgrad|bprop|grad", re.IGNORECASE)
-# Kernels without a known category are paired only if their names are at least this similar.
-_ALIKE = 0.6
-_NAME = 200
-_MOST = 100
 
 
 def kernel_role(name: str, facts: KernelFacts) -> str:

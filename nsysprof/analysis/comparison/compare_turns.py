@@ -43,6 +43,7 @@ METHOD = (
     "how many more: the turns with which that test finds a difference of the margin with a power of 80 %, given the "
     "variance between turns that was seen",
 )
+# A bench of more turns than this is not proposed.
 _MOST_TURNS = 1000
 UNIT = "turn"
 
@@ -59,20 +60,20 @@ def compare_in_turn(
         key: turn_differences(baseline[key], candidate[key]) for key in keys if _both(key, baseline, candidate)
     }
     prior = fit(list(differences.values()))
-    found = {key: estimate(values, prior) for key, values in differences.items()}
+    effects = {key: estimate(values, prior) for key, values in differences.items()}
     least = float(np.log1p(LEAST_PCT / 100))
-    raw = {key: each.p(least) for key, each in found.items() if each is not None}
+    raw = {key: effect.p(least) for key, effect in effects.items() if effect is not None}
     corrected = dict(zip(raw, false_discovery(list(raw.values())), strict=True))
     changes = []
     for key in keys:
         old, new = describe_side(key, [baseline]), describe_side(key, [candidate])
-        if key not in found:
+        if key not in effects:
             changes.append(unmeasured_case(names[key], old, new))
             continue
         change = LatencyChange(
             names[key], LatencyVerdict.INCONCLUSIVE, old, new, unit=UNIT, margin_pct=settings.margin_pct
         )
-        judged = _judge(change, found[key], raw.get(key), corrected.get(key), len(raw), settings.alpha)
+        judged = _judge(change, effects[key], raw.get(key), corrected.get(key), len(raw), settings.alpha)
         changes.append(doubt_throttled(judged, baseline[key].throttled, candidate[key].throttled))
     return LatencyComparison(tuple(changes), None, "", UNIT, settings.alpha)
 
@@ -114,31 +115,31 @@ def _levels(side: Measured) -> dict[int, float]:
 
 
 def _judge(
-    change: LatencyChange, found: Estimate | None, p: float | None, corrected: float | None, tests: int, alpha: float
+    change: LatencyChange, effect: Estimate | None, p: float | None, corrected: float | None, tests: int, alpha: float
 ) -> LatencyChange:
-    if found is None or p is None or corrected is None:
+    if effect is None or p is None or corrected is None:
         reason = "fewer than two turns measured both sides"
         return replace(change, reason=reason, next_step="Give more --processes.")
-    reach, margin = found.reach(1 - alpha), float(np.log1p((change.margin_pct or 0) / 100))
-    low, high = found.value - reach, found.value + reach
+    reach, margin = effect.reach(1 - alpha), float(np.log1p((change.margin_pct or 0) / 100))
+    low, high = effect.value - reach, effect.value + reach
     change = replace(
         change,
-        ratio=float(np.exp(found.value)),
+        ratio=float(np.exp(effect.value)),
         low=float(np.exp(low)),
         high=float(np.exp(high)),
         p_units=p,
         p=corrected,
-        error=found.error,
-        freedom=found.freedom,
+        error=effect.error,
+        freedom=effect.freedom,
     )
     if corrected < alpha:
-        return replace(change, verdict=LatencyVerdict.SLOWER if found.value > 0 else LatencyVerdict.FASTER)
+        return replace(change, verdict=LatencyVerdict.SLOWER if effect.value > 0 else LatencyVerdict.FASTER)
     if -margin <= low and high <= margin:
         return replace(change, verdict=LatencyVerdict.SAME, reason=f"within {change.margin_pct:.2g} %")
     reason = f"the interval is wider than ±{change.margin_pct:.2g} %, and the difference is not certain"
-    needed = turns_needed(found.error * float(np.sqrt(found.processes)), change.margin_pct or 0, tests)
+    needed = turns_needed(effect.error * float(np.sqrt(effect.processes)), change.margin_pct or 0, tests)
     if needed > _MOST_TURNS:
         return replace(change, reason=reason, next_step="Too noisy for this margin: give a wider --margin.")
-    needed = max(needed, found.processes + 1)
+    needed = max(needed, effect.processes + 1)
     step = f"About {needed} turns would tell {change.margin_pct:g} %: bench --processes {needed}."
-    return replace(change, reason=reason, next_step=step, more=needed - found.processes)
+    return replace(change, reason=reason, next_step=step, more=needed - effect.processes)

@@ -46,7 +46,7 @@ def judge_walls(
     changes: what compare_ranges returned for these sides.
     """
     chosen = _chosen(changes)
-    sides = [[_samples(each, chosen) for each in side] for side in (baseline, candidate)]
+    sides = [[_samples(facts, chosen) for facts in side] for side in (baseline, candidate)]
     # The key only has to distinguish ranges.
     old, new = (cast("list[dict[Case, Measured]]", side) for side in sides)
     names = cast("dict[Case, str]", dict(chosen))
@@ -87,21 +87,21 @@ def _chosen(changes: Sequence[RangeChange]) -> dict[Key, str]:
 
 
 def _samples(facts: Mapping[Key, RangeFacts], chosen: Mapping[Key, str]) -> dict[Key, Measured]:
-    found = {}
+    samples = {}
     for key in chosen:
         walls = tuple(wall for wall in facts[key].walls_ns if wall > 0) if key in facts else ()
         if walls:
             stretches = tuple(map(tuple, cut_shortest_stretches(walls, _MOST_STRETCHES)))
-            found[key] = Measured("ok", processes=(stretches,), host_bound=True)
-    return found
+            samples[key] = Measured("ok", processes=(stretches,), host_bound=True)
+    return samples
 
 
 def _order(old: Sequence[Mapping[Case, Measured]], new: Sequence[Mapping[Case, Measured]]) -> list[Key]:
     """Return the keys in the order in which compare_latencies returns their changes."""
-    return cast("list[Key]", list(dict.fromkeys(key for each in (*old, *new) for key in each)))
+    return cast("list[Key]", list(dict.fromkeys(key for cases in (*old, *new) for key in cases)))
 
 
-def _with_verdict(change: RangeChange, found: LatencyChange | None) -> RangeChange:
-    if found is None or found.verdict is None:
+def _with_verdict(change: RangeChange, judged_wall: LatencyChange | None) -> RangeChange:
+    if judged_wall is None or judged_wall.verdict is None:
         return change
-    return replace(change, wall_verdict=found)
+    return replace(change, wall_verdict=judged_wall)

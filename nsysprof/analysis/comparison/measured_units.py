@@ -19,7 +19,9 @@ from nsysprof.results.samples import steady_samples
 # (percent): for times of the GPU, and for times that the CPU determines. On H200s, 1.8 % was seen, and 5 % (once 36 %)
 # in launch-bound cases.
 RUN_FLOOR_PCT, HOST_RUN_FLOOR_PCT = 2.0, 10.0
+# The fewest samples of a stretch of short calls.
 _LEAST_STRETCH = 5
+# The fewest stretches of a short series. With fewer, a test has too little to decide by.
 _FEWEST = 8
 
 
@@ -67,18 +69,18 @@ def units_of(key: Case, inputs: Sequence[Mapping[Case, Measured]], by_runs: bool
     by_runs: whether a unit is a whole input (run) instead of a process.
     """
     units: list[Floats] = []
-    for each in inputs:
-        if key not in each:
+    for cases in inputs:
+        if key not in cases:
             continue
-        found = each[key]
-        blocks = [_blocks(process, found.in_order) for process in found.processes]
+        measured = cases[key]
+        blocks = [_blocks(process, measured.in_order) for process in measured.processes]
         units += [np.concatenate(blocks)] if by_runs else blocks
     return MeasuredUnits(tuple(units))
 
 
 def run_floor(key: Case, inputs: Sequence[Mapping[Case, Measured]]) -> float:
     """Return by how much two runs of the same code are assumed to differ (percent)."""
-    host_bound = any(each[key].host_bound for each in inputs if key in each)
+    host_bound = any(cases[key].host_bound for cases in inputs if key in cases)
     return HOST_RUN_FLOOR_PCT if host_bound else RUN_FLOOR_PCT
 
 

@@ -23,7 +23,7 @@ def ratio_of_medians(old: Sequence[int], new: Sequence[int]) -> tuple[float, flo
     """
     before, after = statistics.median(old), statistics.median(new)
     errors = [_error(values, middle) for values, middle in ((old, before), (new, after))]
-    known = [each for each in errors if each is not None]
+    known = [pair for pair in errors if pair is not None]
     if len(known) < len(errors):
         return after / before, None, None
     total = math.hypot(*(error for error, _ in known))

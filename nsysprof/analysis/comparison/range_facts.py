@@ -27,10 +27,11 @@ from nsysprof.trace.schema import Bools, Int64s, Tables
 
 Key = tuple[str, str]
 # Which range each launch of a trace belongs to, and what ranges caused; None where only launches are wanted.
-Found = tuple[Attribution, CausedWork | None]
+AttributedTrace = tuple[Attribution, CausedWork | None]
 WHOLE: Key = (WHOLE_TRACE, "")
 # The range at the start of our own traces that names this tool.
 _TOOL = re.compile(r"nsysprof \d+\.")
+# So many wall times of a range are kept. A verdict takes at most 200 stretches of them.
 _MOST_SAMPLES = 10_000
 _COLUMNS = {
     "launches": "launch_count", "kernels": "kernel_count", "kernel_time": "kernel_total_ns", "busy": "gpu_busy_ns",
@@ -60,7 +61,7 @@ def collect_range_facts(
     calls: Mapping[str, int],
     *,
     launched_only: bool = False,
-    found: Found | None = None,
+    attributed: AttributedTrace | None = None,
 ) -> dict[Key, RangeFacts]:
     """Return the facts by (range, domain), and of the whole trace under WHOLE.
 
@@ -68,9 +69,9 @@ def collect_range_facts(
 
     calls: how many calls each range name stands for.
     launched_only: whether to leave out what ranges adopted from helper threads or captured into graphs.
-    found: what summarize gave to its `when_attributed`; None to find it again.
+    attributed: what summarize gave to its `when_attributed`; None to find it again.
     """
-    whole, caused = found or _attribute(tables, launched_only=launched_only)
+    whole, caused = attributed or _attribute(tables, launched_only=launched_only)
     steady = _find_steady(tables, whole, caused, calls, launched_only=launched_only)
     table = steady.totals.by_name
     unknown = analysis.ranges["kernel_count"].isna().all() and len(analysis.ranges) > 0
@@ -87,22 +88,27 @@ def collect_range_facts(
         key = row["range"], row["style"], row["domain"]
         rows = by_group[edges[row["number"]] : edges[row["number"] + 1]]
         known = _known(row["gpu_busy_ns"]) is not None and not unknown
-        its = _facts(row, calls.get(row["range"]), kernels.get(key, {}), steady, rows, known=known)
-        facts[row["range"], row["domain"]] = _without_gpu(its) if unknown else its
+        range_facts = _facts(row, calls.get(row["range"]), kernels.get(key, {}), steady, rows, known=known)
+        facts[row["range"], row["domain"]] = _without_gpu(range_facts) if unknown else range_facts
     return facts
 
 
-def _attribute(tables: Tables, *, launched_only: bool) -> Found:
-    found = attribute(tables)
-    settled = settle_steps(tables, found.attributed, find_steps(tables, found.attributed.ranges))
+def _attribute(tables: Tables, *, launched_only: bool) -> AttributedTrace:
+    attribution = attribute(tables)
+    settled = settle_steps(tables, attribution.attributed, find_steps(tables, attribution.attributed.ranges))
     caused = None if launched_only else find_caused(tables, settled.ranges, settled.structure)
-    return replace(found, attributed=settled), caused
+    return replace(attribution, attributed=settled), caused
 
 
 def _find_steady(
-    tables: Tables, found: Attribution, caused: CausedWork | None, calls: Mapping[str, int], *, launched_only: bool
+    tables: Tables,
+    attribution: Attribution,
+    caused: CausedWork | None,
+    calls: Mapping[str, int],
+    *,
+    launched_only: bool,
 ) -> _Steady:
-    whole = found.attributed
+    whole = attribution.attributed
     replays = np.zeros(len(whole.ranges), np.int64)
     if caused is not None:
         replays = caused.replays(len(replays))
@@ -114,7 +120,7 @@ def _find_steady(
     if attributed is not whole and not launched_only:
         caused = find_caused(tables, attributed.ranges, attributed.structure)
     evidence = RangeEvidence(
-        tables, attributed, kernel_names(tables), found.memory, found.replays, found.launch_calls,
+        tables, attributed, kernel_names(tables), attribution.memory, attribution.replays, attribution.launch_calls,
         live_metrics(tables)[0], caused,
     )  # fmt: skip
     totals, count = total_ranges(evidence), len(attributed.ranges)
@@ -130,9 +136,9 @@ def _replays_elsewhere(tables: Tables, ranges: pd.DataFrame, caused: CausedWork,
 
     replays: how often what each instance captured was replayed in all.
     """
-    graph, calls, found = caused.graph, tables.calls, replays.copy()
+    graph, calls, elsewhere = caused.graph, tables.calls, replays.copy()
     if graph is None or calls is None or not replays.any():
-        return found
+        return elsewhere
     columns = ("start_ns", "end_ns", "group", "global_tid")
     start, end, group, thread = (ranges[name].to_numpy(dtype=np.int64) for name in columns)
     by_node = np.argsort(graph.node, kind="stable")
@@ -150,8 +156,8 @@ def _replays_elsewhere(tables: Tables, ranges: pd.DataFrame, caused: CausedWork,
         same = same[np.argsort(start[same], kind="stable")]
         place = np.searchsorted(start[same], at, side="right") - 1
         inside = (place >= 0) & (end[same[np.maximum(place, 0)]] >= at) & (by == thread[owner])
-        found[owner] = max(0, replays[owner] - int(inside.sum()))
-    return found
+        elsewhere[owner] = max(0, replays[owner] - int(inside.sum()))
+    return elsewhere
 
 
 def _ran(tables: Tables, attributed: Attributed, replays: Int64s, caused: CausedWork | None) -> Bools:
@@ -166,15 +172,15 @@ def _ran(tables: Tables, attributed: Attributed, replays: Int64s, caused: Caused
 
 def _kernels(tables: Sequence[pd.DataFrame]) -> dict[tuple[str, str, str], dict[str, KernelFacts]]:
     """Return the kernels of each range by name: those that it launched, adopted and captured together."""
-    found: dict[tuple[str, str, str], dict[str, KernelFacts]] = {}
+    kernels_by_range: dict[tuple[str, str, str], dict[str, KernelFacts]] = {}
     for table in tables:
         for range_, style, domain, name, *cells in zip(
             *(table[column].tolist() for column in _OF_KERNELS), strict=True
         ):
-            own = found.setdefault((range_, style, domain), {})
+            own = kernels_by_range.setdefault((range_, style, domain), {})
             more, before = KernelFacts(*cells), own.get(name)
             own[name] = more if before is None else _together(before, more)
-    return found
+    return kernels_by_range
 
 
 def _together(one: KernelFacts, more: KernelFacts) -> KernelFacts:

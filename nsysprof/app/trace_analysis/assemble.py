@@ -131,6 +131,6 @@ def summarize_opened(
     from nsysprof.analysis.comparison.range_facts import collect_range_facts
 
     facts = collect_range_facts(
-        tables, analysis, options.calls_by_range, launched_only=options.launched_only, found=attributed.pop()
+        tables, analysis, options.calls_by_range, launched_only=options.launched_only, attributed=attributed.pop()
     )
     return analysis, facts

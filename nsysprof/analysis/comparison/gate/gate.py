@@ -94,19 +94,19 @@ def _judge_step(rule: GateRule, step: StepChange | None, lost: Sequence[str]) ->
     """Return the judgement of the time of a step, as of a case's latency: by its verdict and its interval."""
     if step is None:
         text = "the time of a step is unknown, or the two sides have steps of different ranges"
-        advice = "Give traces of a program that repeats the same range, such as step, on both sides."
-        return GateResult(rule.text, Outcome.INCONCLUSIVE, 0, (GateFinding("", Outcome.INCONCLUSIVE, text, advice),))
-    told = f"{format_ns(step.baseline_ns)} to {format_ns(step.candidate_ns)}"
+        next_step = "Give traces of a program that repeats the same range, such as step, on both sides."
+        return GateResult(rule.text, Outcome.INCONCLUSIVE, 0, (GateFinding("", Outcome.INCONCLUSIVE, text, next_step),))
+    times = f"{format_ns(step.baseline_ns)} to {format_ns(step.candidate_ns)}"
     if step.verdict is None:
-        text = f"{told}; there are too few steps for a verdict"
-        found = GateFinding(step.per, Outcome.INCONCLUSIVE, text, _MORE_STEPS)
+        text = f"{times}; there are too few steps for a verdict"
+        finding = GateFinding(step.per, Outcome.INCONCLUSIVE, text, _MORE_STEPS)
     else:
         percent = rule.limit if rule.percent else 100 * rule.limit / step.baseline_ns
         slower = GateRule(rule.text, "slower", percent, True)
-        ((_, found),) = _judge_latencies(slower, LatencyComparison((step.verdict,)))
-        found = replace(found, where=step.per, text=f"{told}; the median step takes {found.text}")
-    found = _doubt(found, lost)
-    return GateResult(rule.text, found.outcome, 1, () if found.outcome is Outcome.PASS else (found,))
+        ((_, finding),) = _judge_latencies(slower, LatencyComparison((step.verdict,)))
+        finding = replace(finding, where=step.per, text=f"{times}; the median step takes {finding.text}")
+    finding = _doubt(finding, lost)
+    return GateResult(rule.text, finding.outcome, 1, () if finding.outcome is Outcome.PASS else (finding,))
 
 
 def _judge_rule(
@@ -116,13 +116,15 @@ def _judge_rule(
         checked = list(_judge_latencies(rule, latency))
     else:
         checked = list(_judge_metrics(rule, latency, ranges, lost))
-    findings = tuple(found for _, found in checked if found.outcome is not Outcome.PASS)
+    findings = tuple(finding for _, finding in checked if finding.outcome is not Outcome.PASS)
     if not checked:
         step = "Give captures or benches." if rule.metric in LATENCY_METRICS else "Give captures or traces."
         text = f"nothing here has a number for {rule.metric}"
         findings = (GateFinding("", Outcome.INCONCLUSIVE, text, step),)
-    outcomes = {found.outcome for found in findings}
-    worst = next((each for each in (Outcome.REGRESSION, Outcome.INCONCLUSIVE) if each in outcomes), Outcome.PASS)
+    outcomes = {finding.outcome for finding in findings}
+    worst = next(
+        (outcome for outcome in (Outcome.REGRESSION, Outcome.INCONCLUSIVE) if outcome in outcomes), Outcome.PASS
+    )
     return GateResult(rule.text, worst, len(checked), findings)
 
 
@@ -246,8 +248,8 @@ def _judge_metric(rule: GateRule, where: str, metric: MetricChange, unit: str) -
     old = max(value for value in metric.baselines if value is not None)
     new = min(value for value in metric.candidates if value is not None)
     percent = metric.change_pct
-    told = "" if percent is None or change == 0 else f", {'+' if change > 0 else ''}{format_percent(percent)}"
-    text = f"{rule.metric} {render(metric.baseline)} to {render(metric.candidate)}{told}"
+    percent_text = "" if percent is None or change == 0 else f", {'+' if change > 0 else ''}{format_percent(percent)}"
+    text = f"{rule.metric} {render(metric.baseline)} to {render(metric.candidate)}{percent_text}"
     if _reaches(rule, old, new - old - metric.error):
         return GateFinding(where, Outcome.REGRESSION, text)
     if _reaches(rule, metric.baseline, change + metric.error):
