@@ -22,6 +22,9 @@ MOST_SHAPES = 24
 # Where more shapes than this differ only in their lengths, they are grouped, and only the ends of each group are tuned.
 _MOST_LENGTHS = 6
 _SIZES = ("batch", "heads", "kv_heads", "seq_q", "seq_kv", "head_dim")
+# A shape that has had this many times the smallest time for its share waits for the others.
+_AHEAD = 2.0
+_NS = 1e-9
 
 
 @dataclass(frozen=True)
@@ -60,20 +63,20 @@ def choose_shapes(uses: Sequence[CapturedUse]) -> ChosenShapes:
     The pass of a shape that has a backward pass is forward and backward together.
     """
     refusals: dict[str, Counter[str]] = {}
-    found = []
+    tunable = []
     for use in uses:
         why = why_not(use.row)
         if why:
             refusals.setdefault(why, Counter())[str(use.row["pass"])] += use.calls
         else:
-            found.append(use)
+            tunable.append(use)
     # A backward pass is part of its call.
     refused = {why: max(per_pass.values()) for why, per_pass in refusals.items()}
     chosen: list[ShapeUse] = []
-    grouped = _group_lengths(_weigh(_merge(found)))
+    grouped = _group_lengths(_weigh(_merge(tunable)))
     left = []
     for shape in grouped:
-        known = sum(each.weight for each in chosen)
+        known = sum(use.weight for use in chosen)
         if len(chosen) < MOST_SHAPES and known < _ENOUGH:
             chosen.append(shape)
         else:
@@ -162,7 +165,7 @@ def _merge(uses: Iterable[CapturedUse]) -> list[_Merged]:
     for members in by_key.values():
         known = [time for _, _, time in members if time is not None]
         time = sum(known) if len(known) == len(members) else None
-        merged.append((max(members, key=lambda each: each[1])[0], sum(each[1] for each in members), time))
+        merged.append((max(members, key=lambda member: member[1])[0], sum(member[1] for member in members), time))
     return merged
 
 
@@ -184,17 +187,17 @@ def _group_lengths(uses: list[ShapeUse]) -> list[ShapeUse]:
         shape = use.shape
         sizes = (shape.batch, shape.heads, shape.kv_heads, shape.head_dim, shape.dtype, shape.seq == 1)
         families.setdefault((*sizes, shape.pass_, shape.mask, shape.causal), []).append(use)
-    found = []
+    grouped = []
     for members in families.values():
         if len(members) <= _MOST_LENGTHS:
-            found += members
+            grouped += members
             continue
         ordered = sorted(members, key=lambda use: (use.shape.kv_seq, use.shape.seq))
         while ordered:
             group = [use for use in ordered if use.shape.kv_seq < 2 * ordered[0].shape.kv_seq]
             ordered = ordered[len(group) :]
-            found += _ends(group)
-    return sorted(found, key=lambda use: -use.weight)
+            grouped += _ends(group)
+    return sorted(grouped, key=lambda use: -use.weight)
 
 
 def _ends(group: list[ShapeUse]) -> list[ShapeUse]:
@@ -212,11 +215,6 @@ def _ends(group: list[ShapeUse]) -> list[ShapeUse]:
         tuple(use.shape for use in group[:-1]),
     )
     return [first, carried]
-
-
-# A shape that has had this many times the smallest time for its share waits for the others.
-_AHEAD = 2.0
-_NS = 1e-9
 
 
 def cells_by_share(

@@ -5,17 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from nsysprof.analysis.attention_tuning.choose_shapes import known_shape, why_not
-from nsysprof.results.findings import TRACE
+from nsysprof.results.analysis import Analysis
+from nsysprof.results.findings import TRACE, Findings
 from nsysprof.results.optimization import AttentionUse, PredictedGain, known_cells
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from nsysprof.results.analysis import Analysis
-    from nsysprof.results.findings import Findings
 
 _PLAIN_FP32 = re.compile(r"sgemm|f32f32_f32f32|simt_sgemm|_ffma_", re.IGNORECASE)
 
@@ -51,17 +48,17 @@ def read_program(analysis: Analysis) -> ProgramFacts:
     )
 
 
-def _savings(found: Findings) -> dict[str, PredictedGain | None]:
+def _savings(findings: Findings) -> dict[str, PredictedGain | None]:
     """Return what the findings of each kind save together (percent of a step)."""
-    per = "recorded part" if found.per == TRACE else "step"
-    if not found.replayed_ns:
-        return dict.fromkeys((item.code for item in found.items), None)
+    per = "recorded part" if findings.per == TRACE else "step"
+    if not findings.replayed_ns:
+        return dict.fromkeys((item.code for item in findings.items), None)
     saved: dict[str, list[float]] = {}
-    for item in found.items:
+    for item in findings.items:
         times = saved.setdefault(item.code, [0.0, 0.0, 0.0])
         for place, value in enumerate((item.saving_ns, item.saving_low_ns, item.saving_high_ns)):
             times[place] += value
-    part = 100.0 / found.replayed_ns
+    part = 100.0 / findings.replayed_ns
     return {
         code: PredictedGain(part * best, part * low, part * high, per, f"the finding {code}")
         for code, (best, low, high) in saved.items()
@@ -85,14 +82,14 @@ def _use(group: list[dict[Any, Any]]) -> list[AttentionUse]:
     shares = [share for row in group if (share := _number(row["share_pct"])) is not None]
     forward = next((row for row in group if row["pass"] == "fwd"), first)
     ran = forward["backend_ran"]
-    found = []
+    uses = []
     kinds = [("fwdbwd", calls["bwd"]), ("fwd", calls["fwd"] - calls["bwd"])]
     for pass_, count in kinds:
         if count <= 0:
             continue
         shape = known_shape(first, pass_)
         part = count / max(1, *calls.values())
-        found.append(
+        uses.append(
             AttentionUse(
                 site,
                 shape,
@@ -103,7 +100,7 @@ def _use(group: list[dict[Any, Any]]) -> list[AttentionUse]:
                 why_not(first) if shape is not None else _why_no_shape(first),
             )
         )
-    return found
+    return uses
 
 
 def _why_no_shape(row: dict[Any, Any]) -> str:

@@ -6,14 +6,18 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pandas as pd
+
+from nsysprof.analysis.attention_tuning.choose_shapes import ChosenShapes
 from nsysprof.attention.policy_file import AUTO
 from nsysprof.attention.shape import Shape, shape_of_row
 from nsysprof.results.comparison import LatencyVerdict
 from nsysprof.results.optimization import (
     UNDECIDED,
     UNFUSED_ATTENTION,
+    CapturedAttention,
     ChangingSite,
     Optimization,
     OptimizationAnswer,
@@ -22,14 +26,10 @@ from nsysprof.results.optimization import (
 )
 from nsysprof.units import format_ns
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from nsysprof.analysis.attention_tuning.choose_shapes import ChosenShapes
-    from nsysprof.results.optimization import CapturedAttention
-
 # What an undecided shape needs once it has all samples of a search.
 MORE_SAMPLES = "more samples than a search takes (--blocks)"
+# A line with more shapes than this is taken to change them from step to step.
+_MANY_SHAPES = 8
 
 
 def compute_gain(
@@ -54,7 +54,7 @@ def compute_gain(
     }
     spent = saved = low = high = 0.0
     faster, known = 0, bool(chosen.chosen)
-    found: list[ShapeRatio] = []
+    shape_ratios: list[ShapeRatio] = []
     for use in chosen.chosen:
         backend = choices.get(use.shape, AUTO)
         known &= use.kernel_total_ns is not None
@@ -64,13 +64,13 @@ def compute_gain(
             continue
         faster += 1
         # The bounds are the smallest and the largest saving.
-        found += [ShapeRatio(shape, ratios[0], ratios[2], ratios[1]) for shape in (use.shape, *use.between)]
+        shape_ratios += [ShapeRatio(shape, ratios[0], ratios[2], ratios[1]) for shape in (use.shape, *use.between)]
         parts = [(use.kernel_total_ns or 0) * max(0.0, 1 - ratio) for ratio in ratios]
         saved, low, high = saved + parts[0], low + parts[1], high + parts[2]
     steps, whole = captured.steps or 1, _kernel_time(captured)
     pct = 100 * saved / whole if known and whole else None
     per = "step" if captured.steps else "recorded part"
-    figures = [each / steps if known else None for each in (spent, saved, low, high)]
+    figures = [figure / steps if known else None for figure in (spent, saved, low, high)]
     measured = len(chosen.chosen) - len(failed)
     needed = MORE_SAMPLES if search_ended else "a longer --budget"
     noun = "measured shape needs" if measured == 1 else "measured shapes need"
@@ -87,14 +87,14 @@ def compute_gain(
         shapes=len(chosen.chosen),
         text=_say(faster, measured, open_shapes, figures, per, pct, captured.share_pct),
         refused=(
-            *(f"{each.calls:,} calls are not tuned: {each.reason}." for each in chosen.refused),
+            *(f"{refusal.calls:,} calls are not tuned: {refusal.reason}." for refusal in chosen.refused),
             *(
                 f"{use.calls:,} calls are left to torch: {failed[use.shape]}"
                 for use in chosen.chosen
                 if use.shape in failed
             ),
         ),
-        ratios=tuple(found),
+        ratios=tuple(shape_ratios),
     )
 
 
@@ -103,7 +103,7 @@ def _ratios(auto: Mapping[Any, Any] | None, best: Mapping[Any, Any] | None) -> t
     if auto is None or best is None:
         return None
     values = [[row[f"{part}_ns"] for part in ("median", "low", "high")] for row in (auto, best)]
-    if any(value is None or value != value or value <= 0 for each in values for value in each):  # noqa: PLR0124 - NaN
+    if any(value is None or value != value or value <= 0 for triple in values for value in triple):  # noqa: PLR0124 - NaN
         return None
     (auto_mid, auto_low, auto_high), (mid, low, high) = values
     return mid / auto_mid, high / auto_low, low / auto_high
@@ -144,34 +144,30 @@ def _say(
     )
 
 
-# A line with more shapes than this is taken to change them from step to step.
-_MANY_SHAPES = 8
-
-
-def judge_optimization(found: Optimization) -> Optimization:
+def judge_optimization(optimization: Optimization) -> Optimization:
     """Return the optimization with its answer, and with the lines whose shapes change from call to call."""
-    counts = Counter(use.site for use in found.uses)
+    counts = Counter(use.site for use in optimization.uses)
     changing = tuple(ChangingSite(site, count) for site, count in counts.items() if count > _MANY_SHAPES)
-    return replace(found, answer=_answer(found), changing_sites=changing)
+    return replace(optimization, answer=_answer(optimization), changing_sites=changing)
 
 
-def _answer(found: Optimization) -> OptimizationAnswer:
-    if found.best is not None:
+def _answer(optimization: Optimization) -> OptimizationAnswer:
+    if optimization.best is not None:
         return OptimizationAnswer.FASTER
-    if found.failure:
+    if optimization.failure:
         return OptimizationAnswer.FAILED
-    if found.smallest is not None:
+    if optimization.smallest is not None:
         return OptimizationAnswer.LESS_MEMORY
-    if any(each.comparison.change.verdict is LatencyVerdict.INCONCLUSIVE for each in found.attempts):
+    if any(attempt.comparison.change.verdict is LatencyVerdict.INCONCLUSIVE for attempt in optimization.attempts):
         return OptimizationAnswer.UNDECIDED_ATTEMPTS
-    return _answer_without_a_gain(found)
+    return _answer_without_a_gain(optimization)
 
 
-def _answer_without_a_gain(found: Optimization) -> OptimizationAnswer:
-    if any(each.code == UNFUSED_ATTENTION for each in found.suggestions):
+def _answer_without_a_gain(optimization: Optimization) -> OptimizationAnswer:
+    if any(suggestion.code == UNFUSED_ATTENTION for suggestion in optimization.suggestions):
         return OptimizationAnswer.FUSE_FIRST
-    if any(use.why == UNDECIDED for use in found.tuned):
+    if any(use.why == UNDECIDED for use in optimization.tuned):
         return OptimizationAnswer.UNDECIDED_SHAPES
-    if found.tuned:
+    if optimization.tuned:
         return OptimizationAnswer.NO_OTHER_BACKEND
-    return OptimizationAnswer.NOT_TUNED if found.uses else OptimizationAnswer.NOTHING
+    return OptimizationAnswer.NOT_TUNED if optimization.uses else OptimizationAnswer.NOTHING

@@ -5,21 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 import msgspec
+import pandas as pd
+from msgspec.structs import replace as changed
 
-from nsysprof.analysis.attention_tuning.choose_shapes import shape_of_use, why_not
+from nsysprof.analysis.attention_tuning.choose_shapes import ChosenShapes, shape_of_use, why_not
 from nsysprof.analysis.sampling.tune import OPEN, Choice
 from nsysprof.attention.policy_file import AUTO, PolicyFile, PolicyRule
 from nsysprof.attention.shape import Shape, shape_of_row
-from nsysprof.results.optimization import BETWEEN, AttentionUse, TunedUse
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from nsysprof.analysis.attention_tuning.choose_shapes import ChosenShapes
-    from nsysprof.results.optimization import CapturedAttention
+from nsysprof.results.optimization import BETWEEN, AttentionUse, CapturedAttention, TunedUse
 
 _WINS = ("winner", BETWEEN)
 
@@ -28,15 +23,15 @@ def name_untuned(
     uses: Sequence[AttentionUse], rules: Mapping[Shape, PolicyRule], failed: Mapping[Shape, str] = MappingProxyType({})
 ) -> tuple[AttentionUse, ...]:
     """Return the uses, with a reason for each one that has no rule. failed: why nothing could be measured."""
-    found = []
+    named_uses = []
     for use in uses:
         key = None if use.shape is None else use.shape.key_without_layout()
         if use.not_tuned or (key is not None and key in rules):
-            found.append(use)
+            named_uses.append(use)
         else:
             why = failed.get(key) if key is not None else None
-            found.append(replace(use, not_tuned=why or "it was not tuned"))
-    return tuple(found)
+            named_uses.append(replace(use, not_tuned=why or "it was not tuned"))
+    return tuple(named_uses)
 
 
 def join_rules(
@@ -50,18 +45,18 @@ def join_rules(
 
     launch_shares: as of TunedUse, by shape without its layout.
     """
-    found = []
+    tuned = []
     for use in uses:
         key = None if use.shape is None else use.shape.key_without_layout()
         rule = None if key is None else rules.get(key)
         if rule is not None and key is not None and use.shape is not None and not use.not_tuned:
-            found.append(
+            tuned.append(
                 TunedUse(
                     use.site, use.shape, rule.backend, rule.why, rule.over_auto, use.share_pct, has_won(rule),
                     search_ended, launch_shares.get(key),
                 )
             )  # fmt: skip
-    return found
+    return tuned
 
 
 def has_won(rule: PolicyRule) -> bool:
@@ -81,7 +76,6 @@ def keep_winners(policy: PolicyFile) -> PolicyFile | None:
 
 
 def _left_to_torch(rule: PolicyRule) -> PolicyRule:
-    from msgspec.structs import replace as changed
 
     return changed(rule, backend=AUTO, median_ns=None, over_auto=None)
 
@@ -93,13 +87,13 @@ OWN = "own choice"
 def fill_groups(chosen: ChosenShapes, choices: Sequence[Choice]) -> list[Choice]:
     """Return the choices, with shapes between two tuned ones added where both have the same backend."""
     by_shape: dict[Shape, Choice] = {choice.shape: choice for choice in choices}
-    found = list(choices)
+    filled = list(choices)
     for use in chosen.chosen:
         last, first = by_shape.get(use.shape), by_shape.get(use.between[0]) if use.between else None
         if last is None or first is None or last.backend != first.backend:
             continue
-        found += [Choice(shape, last.backend, "between", None, None) for shape in use.between if shape not in by_shape]
-    return found
+        filled += [Choice(shape, last.backend, "between", None, None) for shape in use.between if shape not in by_shape]
+    return filled
 
 
 def settle_own_choices(captured: CapturedAttention, choices: Sequence[Choice], winners: pd.DataFrame) -> list[Choice]:

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from nsysprof.analysis.attention_tuning.program_attention import ProgramFacts
 from nsysprof.attention.shape import has_learned_mask
 from nsysprof.results.optimization import UNFUSED_ATTENTION, AttentionUse, PredictedGain, Suggestion
-
-if TYPE_CHECKING:
-    from nsysprof.analysis.attention_tuning.program_attention import ProgramFacts
 
 # From this share of all kernels' time (percent) on, matrix products in fp32 are worth trying with TF32.
 _LEAST_FP32_PCT = 5.0
@@ -35,19 +31,19 @@ def wants_sdpa(facts: ProgramFacts) -> bool:
 
 def list_suggestions(facts: ProgramFacts) -> tuple[Suggestion, ...]:
     """Return what findings suggest that cannot be tried without changing the program."""
-    found = []
+    suggestions = []
     is_refused = any(
         (_is_learned(use) or _has_strided_mask(use, facts)) and (use.share_pct or 0.0) >= _LEAST_REFUSED_PCT
         for use in facts.uses
     )
     if is_refused or (UNFUSED_ATTENTION in facts.findings and not wants_sdpa(facts)):
         text = _why_unfused(facts) + _worth(facts.findings.get(UNFUSED_ATTENTION))
-        found.append(Suggestion(UNFUSED_ATTENTION, text))
+        suggestions.append(Suggestion(UNFUSED_ATTENTION, text))
     if _OPTIMIZER in facts.findings:
         worth = _worth(facts.findings[_OPTIMIZER])
         text = f"The optimizer launches many small kernels (unfused-optimizer): give it fused=True.{worth}"
-        found.append(Suggestion(_OPTIMIZER, text))
-    return tuple(found)
+        suggestions.append(Suggestion(_OPTIMIZER, text))
+    return tuple(suggestions)
 
 
 def _why_unfused(facts: ProgramFacts) -> str:

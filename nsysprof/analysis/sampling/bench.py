@@ -30,6 +30,7 @@ from nsysprof.results.roof import MOST_PCT
 from nsysprof.results.samples import LEAST_BLOCKS, OK, Block, dropped_samples, named_times
 
 _TOP_STATUS = ("wrong", "ineligible", "out_of_memory", "timeout", "crashed", "error")
+# A noise floor from fewer pairs than this is told to be a rough one.
 _FEW_PAIRS = 5
 FAR_BEHIND_VERDICT = "far behind"
 
@@ -71,7 +72,7 @@ def summarize_bench(
     floor = noise_floor(pairs)
     peak = find_peak(environment.get("gpu_name"))
     turns = [turns_of(own) for own in by_cell]
-    prior = fit([process_levels(each) for each in turns])
+    prior = fit([process_levels(cell_turns) for cell_turns in turns])
     rows = [
         _row(case, name, own, ceilings, peak, prior) | named_times(_good(own), flush=flush)
         for case, name, own in zip(cells, names, by_cell, strict=True)
@@ -106,14 +107,16 @@ class SelfCheck:
 def check_self(blocks: Sequence[Block], cells: int, copies: int) -> SelfCheck:
     """Return how often copies of a case are found to differ."""
     own = [[block for block in blocks if block.cell == cell] for cell in range(cells)]
-    turns = [turns_of(each) for each in own]
+    turns = [turns_of(cell_blocks) for cell_blocks in own]
     firsts = [first for case in range(0, cells, copies) for first in range(case, case + copies - 1, 2)]
     shapes = [{"one": turns[first], "other": turns[first + 1]} for first in firsts]
     prior = fit_differences(shapes)
-    found = [pair.verdict() for shape in shapes for key, pair in compare_shape(shape, prior).items() if key[0] == "one"]
-    floor = noise_floor(same_code([block_medians(each) for each in own], copies))
-    alarms = sum(verdict in (CaseVerdict.FASTER, CaseVerdict.SLOWER) for verdict in found)
-    return SelfCheck(len(found), alarms, found.count(CaseVerdict.SAME), floor)
+    verdicts = [
+        pair.verdict() for shape in shapes for key, pair in compare_shape(shape, prior).items() if key[0] == "one"
+    ]
+    floor = noise_floor(same_code([block_medians(cell_blocks) for cell_blocks in own], copies))
+    alarms = sum(verdict in (CaseVerdict.FASTER, CaseVerdict.SLOWER) for verdict in verdicts)
+    return SelfCheck(len(verdicts), alarms, verdicts.count(CaseVerdict.SAME), floor)
 
 
 def _row(
@@ -221,12 +224,12 @@ def _rank(rows: list[dict[str, Any]], turns: Sequence[Turns], medians: Sequence[
         best, pairs = members[0], compare_shape(shape, prior)
         rows[best]["rank"], rows[best]["verdict"] = 1, "fastest" if len(members) > 1 else "alone"
         for place, index in enumerate(members[1:], start=2):
-            found = pairs.get((str(best), str(index)))
+            difference = pairs.get((str(best), str(index)))
             rows[index]["rank"] = place
             rows[index]["against_best"] = rows[index]["median_ns"] / rows[best]["median_ns"]
-            if found is not None:
-                rows[index]["against_best_low"], rows[index]["against_best_high"] = found.low, found.high
-            verdict = _verdict(found, medians[best], medians[index])
+            if difference is not None:
+                rows[index]["against_best_low"], rows[index]["against_best_high"] = difference.low, difference.high
+            verdict = _verdict(difference, medians[best], medians[index])
             rows[index]["verdict"] = _doubted(verdict, rows[best], rows[index])
 
 
@@ -244,14 +247,14 @@ def _doubted(verdict: str, best: Mapping[str, Any], other: Mapping[str, Any]) ->
     return CaseVerdict.INCONCLUSIVE.value if abs(gap) > THROTTLE_GAP and verdict in unsound else verdict
 
 
-def _verdict(found: PairDifference | None, best: Floats, other: Floats) -> str:
+def _verdict(difference: PairDifference | None, best: Floats, other: Floats) -> str:
     """Return the verdict of a cell against the fastest one."""
-    if found is None:
+    if difference is None:
         # There are too few processes for a test, but no block comes near those of a best cell that has enough: a tuner
         # drops such cells early.
         is_far = len(best) >= LEAST_BLOCKS and is_far_behind(best, other)
         return FAR_BEHIND_VERDICT if is_far else CaseVerdict.UNKNOWN.value
-    verdict = found.verdict()
+    verdict = difference.verdict()
     # The median of all samples orders the cells. Where the paired test shows the opposite order, no order is shown.
     return (CaseVerdict.INCONCLUSIVE if verdict is CaseVerdict.FASTER else verdict).value
 

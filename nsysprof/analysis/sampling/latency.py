@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from nsysprof.analysis.comparison.median_ratio import ratio_with_interval
 from nsysprof.analysis.sampling.process_model import estimate, process_levels, turns_of
@@ -24,9 +24,6 @@ from nsysprof.notes import Note, make_note
 from nsysprof.results.recorded_part import LatencyWindow, LatencyWindows, Ratio
 from nsysprof.results.samples import OK, Block, median_interval, steady_samples
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 METHOD = (
     "median of all samples but the first of each block; its 95 % interval is a t interval of the processes' log "
     "levels, whose variance is drawn towards the variance of all cases, and covers other processes of this run; "
@@ -35,9 +32,13 @@ METHOD = (
     "outliers lie over 3 interquartile ranges outside the quartiles and are kept; drift is the Theil-Sen slope of the "
     "blocks' medians over the run, with Kendall's p"
 )
+# With fewer blocks, the interval of one process comes from its samples.
 _LEAST_BLOCKS = 3
 # With fewer samples than this, no sample lies beyond the percentile.
 _LEAST_FOR_P95, _LEAST_FOR_P99 = 20, 100
+# A median is uncertain if its interval extends further than this to either side (percent). At most this many cases are
+# named.
+_LEAST_NOISE_PCT, _MOST_NAMED = 10, 4
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,9 @@ def summarize_latency(blocks: Sequence[Block], prior: Prior = NO_PRIOR, *, graph
     graph: whether to use the replays as a CUDA graph.
     """
     good = [block for block in blocks if block.status == OK and (block.graph_ns if graph else block.values_ns)]
-    groups = [np.asarray(steady_samples(each.graph_ns if graph else each.values_ns), dtype=np.float64) for each in good]
+    groups = [
+        np.asarray(steady_samples(block.graph_ns if graph else block.values_ns), dtype=np.float64) for block in good
+    ]
     if not groups:
         return None
     values = np.concatenate(groups)
@@ -126,8 +129,8 @@ def interval_of_process(groups: Sequence[Floats], middle: float) -> tuple[float 
         error = float(levels.std(ddof=1)) / np.sqrt(len(levels))
         reach = float(np.exp(error * t_isf(0.025, len(levels) - 1)))
         return middle / reach, middle * reach, "blocks"
-    found = median_interval([round(value) for group in groups for value in group.tolist()])
-    return (None, None, "") if found is None else (float(found[0]), float(found[1]), "samples")
+    bounds = median_interval([round(value) for group in groups for value in group.tolist()])
+    return (None, None, "") if bounds is None else (float(bounds[0]), float(bounds[1]), "samples")
 
 
 def _count_outliers(values: Floats) -> int:
@@ -192,11 +195,6 @@ def _quantile(values: Sequence[int], share: float) -> int | None:
     place = (len(values) - 1) * share
     low, high = values[math.floor(place)], values[math.ceil(place)]
     return round(low + (high - low) * (place - math.floor(place)))
-
-
-# A median is uncertain if its interval extends further than this to either side (percent). At most this many cases are
-# named.
-_LEAST_NOISE_PCT, _MOST_NAMED = 10, 4
 
 
 def noise_notes(results: pd.DataFrame) -> list[Note]:

@@ -60,12 +60,12 @@ def turns_of(blocks: Sequence[Block], *, graph: bool = False) -> dict[tuple[int,
 
     graph: whether to use the replays as a CUDA graph.
     """
-    found: dict[tuple[int, int], float] = {}
+    turns: dict[tuple[int, int], float] = {}
     for block in blocks:
         values = block.graph_ns if graph else block.values_ns
         if block.status == OK and values:
-            found[block.process, block.round] = math.log(max(1.0, statistics.median(steady_samples(values))))
-    return found
+            turns[block.process, block.round] = math.log(max(1.0, statistics.median(steady_samples(values))))
+    return turns
 
 
 def process_levels(turns: Turns) -> Floats:
@@ -100,7 +100,7 @@ def fit(values: Sequence[Floats]) -> Prior:
 
     values: for each case, one value per process.
     """
-    return fit_prior([(_variance(each), len(each) - 1) for each in values if len(each)])
+    return fit_prior([(_variance(levels), len(levels) - 1) for levels in values if len(levels)])
 
 
 def estimate(values: Floats, prior: Prior) -> Estimate | None:

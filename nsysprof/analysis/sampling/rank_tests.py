@@ -53,7 +53,7 @@ def kendall_p(first: Floats, second: Floats) -> float:
         fewer = (pairs - abs(balance)) // 2
         if count <= _EXACT_TREND or fewer <= 1:
             return 1.0 if balance == 0 else min(1.0, 2 * _share_of_orders(count, fewer))
-    once, twice, thrice = zip(*(_tie_sums(each) for each in ties), strict=True)
+    once, twice, thrice = zip(*(_tie_sums(counts) for counts in ties), strict=True)
     ordered = count * (count - 1)
     variance = (ordered * (2 * count + 5) - sum(thrice)) / 18 + 2 * once[0] * once[1] / ordered
     variance += twice[0] * twice[1] / (9 * ordered * (count - 2))
@@ -88,8 +88,8 @@ def _share_of_arrangements(small: int, large: int, least: int) -> float:
         shift = ways.shape[1] - rank
         if shift > 0:
             ways[1:, rank:] += ways[:-1, :shift].copy()
-    found = ways[small, base:]
-    return float(found[least:].sum() / found.sum())
+    arrangements = ways[small, base:]
+    return float(arrangements[least:].sum() / arrangements.sum())
 
 
 def _share_of_orders(count: int, most: int) -> float:

@@ -42,7 +42,7 @@ def ratio_within_run(
     fitted = [_fit(logs, is_during, float(rho)) for rho in _CORRELATIONS]
     if min(variance for variance, _ in fitted) <= 0:  # no value differs from another
         return ratio_of_medians(others, during)
-    variances, likely = (np.array(each) for each in zip(*fitted, strict=True))
+    variances, likely = (np.array(column) for column in zip(*fitted, strict=True))
     weights = np.exp(likely - likely.max()) * np.gradient(_CORRELATIONS)
     errors = np.sqrt(variances * _spread_of_contrast(len(before), len(during), len(after)))
     reach = _reach(errors, weights / weights.sum(), len(logs) - 2)
@@ -84,8 +84,8 @@ def _spread_of_contrast(before: int, during: int, after: int) -> Floats:
     mean = (within(before) + within(after) + 2 * between(before, during, after)) / others**2
     mean += within(during) / during**2
     mean -= 2 * (between(before, 0, during) + between(during, 0, after)) / (others * during)
-    found: Floats = mean + (math.pi / 2 - 1) * np.minimum(1 - rho, 1.0) * (1 / during + 1 / others)
-    return found
+    variance: Floats = mean + (math.pi / 2 - 1) * np.minimum(1 - rho, 1.0) * (1 / during + 1 / others)
+    return variance
 
 
 def _reach(errors: Floats, weights: Floats, freedom: int) -> float:

@@ -37,8 +37,9 @@ METHOD = (
     f"p < {ALPHA:g}; a tie is shown by the whole 95 % interval of the ratio lying within ±{MARGIN_PCT:g} %; everything "
     "else is inconclusive, and so is a backend that was throttled in over 10 % more of its samples than the fastest"
 )
-_FLOOR_QUANTILE = 0.95
-_LEAST_PAIRS = 20
+# The quantile of differences between measurements of the same code that is the noise floor. With fewer pairs, it would
+# be the largest difference.
+_FLOOR_QUANTILE, _LEAST_PAIRS = 0.95, 20
 _NORMAL_95, _NORMAL_50 = 1.960, 0.6745  # quantiles of the absolute value of a standard normal
 
 
@@ -80,18 +81,18 @@ def fit_differences(shapes: Sequence[Mapping[str, Turns]]) -> Prior:
 
 def compare_shape(shape: Mapping[str, Turns], prior: Prior) -> dict[tuple[str, str], PairDifference]:
     """Return every ordered pair (baseline, candidate) of one shape that at least two processes measured."""
-    found: dict[tuple[str, str], Estimate] = {}
+    effects: dict[tuple[str, str], Estimate] = {}
     for one, other in combinations(shape, 2):
         difference = estimate(process_differences(shape[one], shape[other]), prior)
         if difference is not None:
-            found[one, other] = difference
-    raw = [each.p(float(np.log1p(LEAST_PCT / 100))) for each in found.values()]
+            effects[one, other] = difference
+    raw = [effect.p(float(np.log1p(LEAST_PCT / 100))) for effect in effects.values()]
     pairs = {}
-    for ((one, other), each), p, corrected in zip(found.items(), raw, holm(raw), strict=True):
+    for ((one, other), effect), p, corrected in zip(effects.items(), raw, holm(raw), strict=True):
         for key, sign in (((one, other), 1.0), ((other, one), -1.0)):
-            middle, reach = sign * each.value, each.reach()
+            middle, reach = sign * effect.value, effect.reach()
             low, high = float(np.exp(middle - reach)), float(np.exp(middle + reach))
-            pairs[key] = PairDifference(float(np.exp(middle)), low, high, p, corrected, each.processes)
+            pairs[key] = PairDifference(float(np.exp(middle)), low, high, p, corrected, effect.processes)
     return pairs
 
 
@@ -113,8 +114,8 @@ def false_discovery(p_values: Sequence[float]) -> list[float]:
     scaled = values[order] * len(values) / np.arange(len(values), 0, -1)
     corrected = np.empty(len(values))
     corrected[order] = np.minimum(np.minimum.accumulate(scaled), 1.0)
-    found: list[float] = corrected.tolist()
-    return found
+    corrected_values: list[float] = corrected.tolist()
+    return corrected_values
 
 
 def noise_floor(pairs: Sequence[tuple[Floats, Floats]]) -> float | None:
@@ -137,23 +138,27 @@ def halves(medians: Floats) -> tuple[Floats, Floats]:
     return medians[0::2], medians[1::2]
 
 
-def is_better(found: ProgramComparison) -> bool:
+def is_better(comparison: ProgramComparison) -> bool:
     """Return whether the candidate is certainly faster and prints the same values."""
-    return found.change.verdict is LatencyVerdict.FASTER and not _has_other_values(found)
+    return comparison.change.verdict is LatencyVerdict.FASTER and not _has_other_values(comparison)
 
 
-def saves_memory(found: ProgramComparison) -> bool:
+def saves_memory(comparison: ProgramComparison) -> bool:
     """Return whether the candidate needs less memory in every run, prints the same values and is not certainly slower.
 
     Where it needs less of one kind and more of another, it does not.
     """
-    if not found.memory or not all(each.is_lower for each in found.memory) or _has_other_values(found):
+    if (
+        not comparison.memory
+        or not all(change.is_lower for change in comparison.memory)
+        or _has_other_values(comparison)
+    ):
         return False
-    return found.change.verdict in (LatencyVerdict.FASTER, LatencyVerdict.SAME, LatencyVerdict.INCONCLUSIVE)
+    return comparison.change.verdict in (LatencyVerdict.FASTER, LatencyVerdict.SAME, LatencyVerdict.INCONCLUSIVE)
 
 
-def _has_other_values(found: ProgramComparison) -> bool:
-    return found.values is not None and found.values.verdict is Sameness.DIFFERENT
+def _has_other_values(comparison: ProgramComparison) -> bool:
+    return comparison.values is not None and comparison.values.verdict is Sameness.DIFFERENT
 
 
 def check_prediction(expected: PredictedGain | None, change: LatencyChange) -> Prediction | None:

@@ -74,7 +74,7 @@ def nct_sf(t: float, freedom: float, shift: float) -> float:
     root = low + (high - low) * (nodes + 1) / 2
     half = freedom / 2
     density = np.exp(log(2) + half * log(half) - lgamma(half) + (freedom - 1) * np.log(root) - half * root**2)
-    beyond = np.array([normal_sf(t * each - shift) for each in root.tolist()])
+    beyond = np.array([normal_sf(t * divisor - shift) for divisor in root.tolist()])
     return float((density * beyond * weights).sum() * (high - low) / 2)
 
 

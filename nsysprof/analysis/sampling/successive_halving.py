@@ -16,9 +16,9 @@ from nsysprof.arrays import Floats
 # A backend that is this many times slower in every block is dropped: more samples would not change that. Dropping takes
 # a larger ratio than calling it far behind, because the best backend's later blocks may be slower than its first.
 _DROPPED, FAR_BEHIND = 2.0, 1.5
-MOST_BLOCKS = 12
-_KEPT = 2
-_LEAST_ALONE = 4
+# The blocks of each backend that stays to the end, how many always stay, and the blocks of a backend without a rival,
+# which give it its interval.
+MOST_BLOCKS, _KEPT, _LEAST_ALONE = 12, 2, 4
 METHOD = (
     "Search: successive halving by shape. After each process a backend is dropped when every block of it is more than "
     f"{_DROPPED:g} times the best's, or the test calls it slower; the best {_KEPT} stay to the end. A shape has a "

@@ -29,7 +29,7 @@ def cells_to_measure(cells: Sequence[Case], blocks: Sequence[Block], most: int) 
     own: list[list[Block]] = [[] for _ in cells]
     for block in blocks:
         own[block.cell].append(block)
-    medians = [block_medians(each) for each in own]
+    medians = [block_medians(cell_blocks) for cell_blocks in own]
     failed = {block.cell for block in blocks if block.status != OK}
     groups: dict[Shape, dict[str, int]] = {}
     for cell, case in enumerate(cells):
@@ -68,13 +68,13 @@ def cells_to_confirm(cells: Sequence[Case], table: pd.DataFrame) -> list[int]:
     for cell, rank in enumerate(table["rank"]):
         if pd.notna(rank):
             ranks.setdefault(cells[cell].shape, []).append((int(rank), cell))
-    found = []
+    cells_again = []
     for choice in choose_backends(find_winners(table)):
         ranked = [cell for _, cell in sorted(ranks[choice.shape])]
         auto = [cell for cell in ranked if cells[cell].backend == AUTO]
         if len(ranked) > 1 and (choice.why == WINNER or (auto and choice.backend != AUTO)):
-            found += [*ranked[:2], *(cell for cell in auto if cell not in ranked[:2])]
-    return sorted(found)
+            cells_again += [*ranked[:2], *(cell for cell in auto if cell not in ranked[:2])]
+    return sorted(cells_again)
 
 
 def replace_by_again(table: pd.DataFrame, again: pd.DataFrame) -> tuple[pd.DataFrame, frozenset[Shape]]:
@@ -99,7 +99,7 @@ def replace_by_again(table: pd.DataFrame, again: pd.DataFrame) -> tuple[pd.DataF
             if number not in confirmed and pd.notna(row["rank"]) and shape_of_row(row) == shape
         ]
         best = min(rows[number]["median_ns"] for number in confirmed)
-        for place, number in enumerate(sorted(others, key=lambda each: int(rows[each]["rank"])), len(confirmed) + 1):
+        for place, number in enumerate(sorted(others, key=lambda index: int(rows[index]["rank"])), len(confirmed) + 1):
             rows[number] |= {"rank": place, "against_best": rows[number]["median_ns"] / best,
                              "against_best_low": None, "against_best_high": None}  # fmt: skip
     return pd.DataFrame(rows, columns=list(table.columns)), frozenset(shapes)
@@ -161,13 +161,13 @@ def failed_shapes(table: pd.DataFrame) -> dict[Shape, str]:
     groups: dict[Shape, list[dict[Any, Any]]] = {}
     for row in table.to_dict("records"):
         groups.setdefault(shape_of_row(row), []).append(row)
-    found = {}
+    reasons = {}
     for shape, rows in groups.items():
         if all(pd.isna(row["rank"]) and row["status"] not in (OK, NOT_RUN) for row in rows):
             first = next((row for row in rows if row["backend"] == AUTO), rows[0])
             words, reason = str(first["status"]).replace("_", " "), str(first["reason"] or "")
-            found[shape] = f"{words}: {reason}" if reason else words
-    return found
+            reasons[shape] = f"{words}: {reason}" if reason else words
+    return reasons
 
 
 def launch_shares(table: pd.DataFrame) -> dict[Shape, float]:

@@ -16,6 +16,8 @@ import numpy as np
 # Fewer cases say little about how much variances differ between cases.
 _LEAST_CASES = 3
 _SMALLEST = 1e-12  # stands for a variance of zero, which a clock as coarse as the times causes
+# From this argument on, the asymptotic series has 15 digits.
+_LARGE = 12.0
 
 
 @dataclass(frozen=True)
@@ -38,26 +40,22 @@ class Prior:
 NO_PRIOR = Prior(0.0, 0.0)
 
 
-def fit_prior(found: Sequence[tuple[float, int]]) -> Prior:
+def fit_prior(variances: Sequence[tuple[float, int]]) -> Prior:
     """Return the prior that fits the (variance, degrees of freedom) of every case."""
-    known = [(max(variance, _SMALLEST), freedom) for variance, freedom in found if freedom > 0]
+    known = [(max(variance, _SMALLEST), freedom) for variance, freedom in variances if freedom > 0]
     if len(known) < _LEAST_CASES:
         return NO_PRIOR
     variance, freedom = np.array(known, dtype=np.float64).T
-    halves = [each / 2 for each in freedom.tolist()]
-    logs = np.log(variance) - [digamma(each) - log(each) for each in halves]
+    halves = [degrees / 2 for degrees in freedom.tolist()]
+    logs = np.log(variance) - [digamma(half) - log(half) for half in halves]
     middle = float(logs.mean())
-    excess = float(logs.var(ddof=1) - np.mean([trigamma(each) for each in halves]))
+    excess = float(logs.var(ddof=1) - np.mean([trigamma(half) for half in halves]))
     if excess <= 0:
         # The variances are more alike than chance would make them: all repetitions share one variance. A case's own
         # repetitions are added later.
         return Prior(float(freedom.sum() - freedom.mean()), float(np.average(variance, weights=freedom)))
     half = inverse_trigamma(excess)
     return Prior(2 * half, float(np.exp(middle + digamma(half) - np.log(half))))
-
-
-# From this argument on, the asymptotic series has 15 digits.
-_LARGE = 12.0
 
 
 def digamma(x: float) -> float:

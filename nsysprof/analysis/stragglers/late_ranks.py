@@ -35,6 +35,8 @@ _FAR_MORE = 3
 # The error of a cost is read from so many of the slowest waves of the parts. Fewer hold for deviations that last
 # longer, and have wider intervals.
 _WAVES = 4
+# The most ranges that are named for a late rank. Each has at least this share of the largest excess.
+_RANGES_EACH, _LEAST_SHARE = 3, 0.1
 
 
 @dataclass(frozen=True)
@@ -124,7 +126,7 @@ def measure_waits(begin_ns: Int64s, duration_ns: Int64s, exposed_ns: Int64s, wei
     # The first collective waits for whichever rank started last, which says nothing about the work.
     first = np.argmin(begin_ns.min(axis=0))
     weight = np.where(np.arange(count) == first, 0, weight)
-    wait, bare = (np.sort(each, axis=0)[ranks // 2] * weight for each in (waits, exposed))
+    wait, bare = (np.sort(times_ns, axis=0)[ranks // 2] * weight for times_ns in (waits, exposed))
     later = begin_ns.min(axis=0)[np.arange(count) != first].min(initial=begin_ns.max())
     waited_for = np.bincount(last, weights=wait, minlength=ranks).astype(float)
     return Waits(waits, last, wait, bare, waited_for, max(1, int(begin_ns.max() - later)))
@@ -156,8 +158,8 @@ def judged_parts(count: int, period: int = 1, begins: Sequence[int] = ()) -> Int
     if period == 1 or steps < _LEAST_PARTS or len(begins):
         edges = np.linspace(0, last, min(_PARTS, last) + 1).astype(np.int64)[1:]
     else:
-        each = -(-steps // (_PARTS - 1))
-        edges = last - period * each * np.arange(steps // each, -1, -1, dtype=np.int64)
+        steps_per_part = -(-steps // (_PARTS - 1))
+        edges = last - period * steps_per_part * np.arange(steps // steps_per_part, -1, -1, dtype=np.int64)
     return np.stack((edges[:-1], edges[1:]), axis=1)
 
 
@@ -204,14 +206,14 @@ def typical_pairs(like: Int64s) -> Int64s:
     ranks = len(like)
     if not 2 < ranks <= _MOST_JITTERED:
         return np.empty((ranks, 0, ranks), dtype=np.int64)
-    found = np.repeat(like[:, None, :], ranks - 1, axis=1)
+    jobs = np.repeat(like[:, None, :], ranks - 1, axis=1)
     for rank in range(ranks):
         others = np.delete(np.arange(ranks), rank)
         for row, other in enumerate(others):
             usual = like[rank, rank]
             chosen = usual if usual != other else others[others != other][0]
-            found[rank, row, rank] = found[rank, row, other] = chosen
-    return found
+            jobs[rank, row, rank] = jobs[rank, row, other] = chosen
+    return jobs
 
 
 def add_jitter(gains: Floats, of_pairs: Floats) -> Floats:
@@ -234,8 +236,8 @@ def add_jitter(gains: Floats, of_pairs: Floats) -> Floats:
     is_like_others = total <= _FAR_MORE * np.maximum(usual, 0)
     is_like_others[np.arange(len(gains)), np.argmin(total, axis=1)] = True
     weight = is_like_others / is_like_others.sum(axis=1, keepdims=True)
-    found: Floats = gains - (others - 1) / others * (weight[:, :, None] * more).sum(axis=1)
-    return found
+    with_jitter: Floats = gains - (others - 1) / others * (weight[:, :, None] * more).sum(axis=1)
+    return with_jitter
 
 
 def judge_gains(ranks: Sequence[int], waits: Waits, replayed: Sequence[int], gains: Gains) -> list[Late]:
@@ -244,7 +246,7 @@ def judge_gains(ranks: Sequence[int], waits: Waits, replayed: Sequence[int], gai
     ranks: all ranks of the job.
     replayed: the positions in `ranks` to which the rows of gains.of_rank belong.
     """
-    found = []
+    late_ranks = []
     for number, (rank, gain) in enumerate(zip(replayed, gains.of_rank, strict=True)):
         others = np.median(np.delete(gains.of_rank, number, axis=0), axis=0)
         share = 100 * gain.sum() / gains.recorded_ns
@@ -262,8 +264,8 @@ def judge_gains(ranks: Sequence[int], waits: Waits, replayed: Sequence[int], gai
                 one, cost_ns=round(cost), cost_low_ns=round(max(0.0, cost - error)), cost_high_ns=round(cost + error),
                 cost_pct=float(share),
             )  # fmt: skip
-        found.append(one)
-    return sorted(found, key=lambda each: -(each.about_ns or 0))
+        late_ranks.append(one)
+    return sorted(late_ranks, key=lambda straggler: -(straggler.about_ns or 0))
 
 
 def _persists(more: Floats, ranks: int) -> bool:
@@ -298,16 +300,14 @@ def late_by_work(rows: Sequence[RankRow]) -> list[Late]:
     """Return the ranks that compute for much longer than is typical, worst first."""
     known = {row.rank: row.compute_ns for row in rows if row.rank is not None and row.compute_ns is not None}
     usual = typical(list(known.values()))
-    found = [
+    late_ranks = [
         Late(rank, OWN_WORK, int(own - usual), 100 * (own - usual) / usual, None, None, None, None)
         for rank, own in known.items()
         if usual and 100 * (own - usual) / usual >= STRAGGLER_EXCESS_PCT
     ]
-    return sorted(found, key=lambda each: -each.late_ns)
+    return sorted(late_ranks, key=lambda straggler: -straggler.late_ns)
 
 
-_RANGES_EACH = 3
-_LEAST_SHARE = 0.1
 OUTSIDE = "(no range)"
 
 
@@ -336,16 +336,16 @@ def name_ranges(late: Sequence[Late], rank_ranges: pd.DataFrame) -> pd.DataFrame
     rank_ranges: one row per (rank, range).
     """
     rows: list[dict[str, object]] = []
-    for each in late:
-        on_gpu = _excess(each.rank, rank_ranges, "compute_ns")
-        on_host = _excess(each.rank, rank_ranges[rank_ranges["comm_ns"] == 0], "host_ns")
-        where, found = "GPU", on_gpu
-        if each.about_ns is not None and on_gpu["excess_ns"].sum() < 0.5 * each.about_ns:
+    for straggler in late:
+        on_gpu = _excess(straggler.rank, rank_ranges, "compute_ns")
+        on_host = _excess(straggler.rank, rank_ranges[rank_ranges["comm_ns"] == 0], "host_ns")
+        where, excess = "GPU", on_gpu
+        if straggler.about_ns is not None and on_gpu["excess_ns"].sum() < 0.5 * straggler.about_ns:
             more = on_host["excess_ns"].sum() > on_gpu["excess_ns"].sum()
-            where, found = ("host", on_host) if more else (where, found)
-        worst = found["excess_ns"].max() if len(found) else 0
-        named = found[found["excess_ns"] >= _LEAST_SHARE * worst].head(_RANGES_EACH)
-        facts = asdict(each)
+            where, excess = ("host", on_host) if more else (where, excess)
+        worst = excess["excess_ns"].max() if len(excess) else 0
+        named = excess[excess["excess_ns"] >= _LEAST_SHARE * worst].head(_RANGES_EACH)
+        facts = asdict(straggler)
         if named.empty:
             rows.append({**facts, "range": OUTSIDE, "style": "", "domain": "", "where": ""})
         rows += [facts | {"where": where} | {str(k): v for k, v in line.items()} for line in named.to_dict("records")]
@@ -382,7 +382,7 @@ def find_outliers(rows: Sequence[RankRow]) -> dict[int, str]:
     among the quantities, and the difference must also be large enough to matter. Fewer than five ranks have no usual
     value, so none of them is judged.
     """
-    found: dict[int, list[str]] = {}
+    texts_by_rank: dict[int, list[str]] = {}
     for name, title in _COMPARED.items():
         known = {
             row.rank: getattr(row, name) for row in rows if row.rank is not None and getattr(row, name) is not None
@@ -394,8 +394,8 @@ def find_outliers(rows: Sequence[RankRow]) -> dict[int, str]:
         for number in _deviant(values, OUTLIER_ALPHA / len(_COMPARED)):
             apart = values[number] - middle
             if middle > 0 and abs(apart) > OUTLIER_PCT / 100 * middle:
-                found.setdefault(list(known)[number], []).append(f"{title} {100 * apart / middle:+.0f} %")
-    return {rank: ", ".join(texts) for rank, texts in found.items()}
+                texts_by_rank.setdefault(list(known)[number], []).append(f"{title} {100 * apart / middle:+.0f} %")
+    return {rank: ", ".join(texts) for rank, texts in texts_by_rank.items()}
 
 
 def _deviant(values: Floats, alpha: float) -> list[int]:
