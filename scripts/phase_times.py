@@ -49,15 +49,16 @@ _PHASES = (
     ("nsysprof.analysis.overview.summarize", "keep_ledger"),
     ("nsysprof.analysis.overview.summarize", "find_steps"),
     ("nsysprof.analysis.overview.summarize", "build_graph"),
-    ("nsysprof.analysis.overview.summarize", "find_causes"),
+    ("nsysprof.analysis.overview.summarize", "list_findings"),
     ("nsysprof.analysis.overview.summarize", "time_steps"),
     ("nsysprof.analysis.overview.summarize", "make_timeline"),
     ("nsysprof.analysis.overview.summarize", "list_attention"),
     ("nsysprof.report.write", "_write_tables"),
     ("nsysprof.report.write", "write_report"),
 )
-# The phases that only findings need: the replayed steps, why the GPU was idle, and what to change.
-_OF_FINDINGS = ("keep_ledger", "find_steps", "build_graph", "find_causes", "time_steps")
+# The phases that only findings need: the replayed steps, why the GPU was idle, and what to change. Older measurements
+# call list_findings find_causes.
+_OF_FINDINGS = ("keep_ledger", "find_steps", "build_graph", "list_findings", "find_causes", "time_steps")
 
 
 def findings_ratio(found: dict[str, Any]) -> float:

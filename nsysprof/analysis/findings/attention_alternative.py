@@ -76,7 +76,7 @@ def _of_recorded_calls(
     All kernels of a shape are shortened by one factor, so that a call takes the time measured for the policy.
     """
     graph = situation.graph
-    found: dict[tuple[str, str], list[_Faster]] = {}
+    faster_by_change: dict[tuple[str, str], list[_Faster]] = {}
     by_shape: dict[Shape, list[int]] = {}
     for place, call in enumerate(calls):
         if call is not None and call.recorded_pass is not None:
@@ -92,8 +92,10 @@ def _of_recorded_calls(
             continue
         each_ns = float(graph.duration_ns[rows].sum()) / main_calls
         if rule.median_ns < (1 - _LEAST_GAIN) * each_ns:
-            found.setdefault((ran, rule.backend), []).append(_Faster(rows, rows[is_main], each_ns, rule.median_ns))
-    for (old, new), parts in found.items():
+            faster_by_change.setdefault((ran, rule.backend), []).append(
+                _Faster(rows, rows[is_main], each_ns, rule.median_ns)
+            )
+    for (old, new), parts in faster_by_change.items():
         yield _recorded_candidate(situation, old, new, parts)
 
 
@@ -145,8 +147,8 @@ def _step(backend: str) -> str:
 
 
 def _family_of(name: str) -> str:
-    found = kernel_family([name]) or ""
-    return found if found in _FUSED else ""
+    family = kernel_family([name]) or ""
+    return family if family in _FUSED else ""
 
 
 def _rule_for(rules: dict[Shape, PolicyRule], call: CallInTrace, causal: bool | None, ran: str) -> PolicyRule | None:
@@ -157,14 +159,14 @@ def _rule_for(rules: dict[Shape, PolicyRule], call: CallInTrace, causal: bool | 
     if causal is None and "causal" not in call.unknown:
         causal = shape.causal
     dtypes = _HALF if "dtype" in call.unknown else (shape.dtype,)
-    found = []
+    measured_rules = []
     for mask in (True, False) if causal is None else (causal,):
         variants = (structs.replace(shape, causal=mask, dtype=dtype) for dtype in dtypes)
         of_mask = [rule for variant in variants if (rule := rules.get(variant)) is not None]
         if not of_mask or any(rule.median_ns is None or rule.backend in (ran, AUTO, "math") for rule in of_mask):
             return None
-        found += of_mask
-    return max(found, key=lambda rule: rule.median_ns or 0.0)
+        measured_rules += of_mask
+    return max(measured_rules, key=lambda rule: rule.median_ns or 0.0)
 
 
 def _candidates(situation: Situation, work: Int64s, ran: Texts, better: list[PolicyRule | None]) -> Iterator[Candidate]:
@@ -273,8 +275,8 @@ def calls_at(ranges: pd.DataFrame, tid: Int64s, time: Int64s) -> list[CallInTrac
 
 def causal_of(kernels: Iterable[str]) -> list[bool | None]:
     """Return whether each kernel applies a causal mask; None where its name does not say."""
-    found = (_CAUSAL.search(name) for name in kernels)
-    return [None if match is None else match[1] == "1" for match in found]
+    matches = (_CAUSAL.search(name) for name in kernels)
+    return [None if match is None else match[1] == "1" for match in matches]
 
 
 def _call_of(name: str, sizes: str) -> CallInTrace | None:

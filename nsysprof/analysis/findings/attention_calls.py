@@ -110,18 +110,18 @@ def _unfused(tables: Tables, names: Names, kinds: NameKinds, is_softmax: Bools) 
     work = tables.work
     _, streams = np.unique(work.streams_of, axis=0, return_inverse=True)
     stream = streams.reshape(-1)
-    found = [(np.zeros(0, dtype=np.int32),) * 2]
-    for each in np.unique(stream[is_softmax]).tolist():
-        mine = find_rows(stream == each, work.variant[: work.kernels])
+    by_stream = [(np.zeros(0, dtype=np.int32),) * 2]
+    for stream_number in np.unique(stream[is_softmax]).tolist():
+        mine = find_rows(stream == stream_number, work.variant[: work.kernels])
         if not _is_sorted(work, mine):
             mine = mine[np.argsort(work.start_ns[mine], kind="stable")]
         pieces = find_pieces(names.of_variant[work.variant[mine]], kinds)
         inside = (pieces.marks & (GEMM | BETWEEN)) != 0
-        found.append((mine[pieces.place[inside]], mine[pieces.softmax[inside]]))
-    if len(found) == 2:  # one stream, whose rows may be most of the trace
-        return found[1]
-    rows, softmax = (np.concatenate(parts) for parts in zip(*found, strict=True))
-    if len(found) > 2:
+        by_stream.append((mine[pieces.place[inside]], mine[pieces.softmax[inside]]))
+    if len(by_stream) == 2:  # one stream, whose rows may be most of the trace
+        return by_stream[1]
+    rows, softmax = (np.concatenate(parts) for parts in zip(*by_stream, strict=True))
+    if len(by_stream) > 2:
         order = np.lexsort((rows, work.start_ns[rows]))
         rows, softmax = rows[order], softmax[order]
     return rows, softmax

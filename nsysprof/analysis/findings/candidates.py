@@ -22,10 +22,11 @@ from nsysprof.units import format_bytes, format_ns
 
 # Host time between two calls counts as real work from this length on (ns); below it, it is the cost of issuing.
 LONG_GAP_NS = 200_000
-_SMALL_COPY_BYTES = 64 << 10
 # Where a trace has no steps, what happens at least this often is in a loop.
 LEAST_REPEATS = 8
-_LEAST_SMALL_COPIES, _MANY_SMALL_COPIES = 8, 64
+# Copies of fewer bytes are small. From so many a step on, copies from pinned memory count too; fewer than so many are
+# no finding.
+_SMALL_COPY_BYTES, _MANY_SMALL_COPIES, _LEAST_SMALL_COPIES = 64 << 10, 64, 8
 # The time that it takes to issue an asynchronous copy (ns).
 _ISSUE_NS = 5_000
 # The rate of pinned copies over PCIe (bytes/s) where the trace has none: for generation 5, and for older ones.
@@ -49,7 +50,7 @@ class Candidate:
     count: int
     text: str
     next_step: str
-    # Candidates with a lower order are replayed first. A general remedy gets only what particular ones leave.
+    # Candidates with a lower order are replayed first. A general one gets only what particular ones leave.
     order: int = 0
     # Whether the host's own time before each call is part of it.
     gaps: Bools | None = None
@@ -78,9 +79,9 @@ def list_candidates(situation: Situation) -> Iterator[Candidate]:
         _pageable_copies, _small_copies, _synchronisations, _allocations,
     )  # fmt: skip
     for search in searches:
-        found = search(situation)
-        if found is not None:
-            yield found
+        candidate = search(situation)
+        if candidate is not None:
+            yield candidate
 
 
 def without_work(
@@ -114,8 +115,8 @@ def _following_waits(situation: Situation, copies: Bools) -> Bools:
     """Return the waits that belong to blocking copies: the next wait on the same thread."""
     waits = situation.is_blocking_copy & (situation.call_class == WAIT)
     follows = situation.graph.follows
-    found: Bools = waits & (follows >= 0) & copies[np.maximum(follows, 0)]
-    return found
+    copy_waits: Bools = waits & (follows >= 0) & copies[np.maximum(follows, 0)]
+    return copy_waits
 
 
 def _large_blocking(situation: Situation) -> tuple[Bools, Bools]:
@@ -193,10 +194,10 @@ def _small_copies(situation: Situation) -> Candidate | None:
 
 def _waited_for(situation: Situation) -> Bools:
     """Return which calls are followed by a wait on the same thread."""
-    found = np.zeros(len(situation.call_ns), dtype=np.bool_)
+    is_waited_for = np.zeros(len(situation.call_ns), dtype=np.bool_)
     follows = situation.graph.follows[situation.call_class == WAIT]
-    found[follows[follows >= 0]] = True
-    return found
+    is_waited_for[follows[follows >= 0]] = True
+    return is_waited_for
 
 
 def _synchronisations(situation: Situation) -> Candidate | None:
@@ -235,17 +236,17 @@ def _reads(situation: Situation, waits: Bools) -> Bools:
     """Return which waits are for a value: copies to the host, and waits that follow one on the same thread."""
     to_host = situation.calls_of(situation.is_copy & (situation.copy_kind == DEVICE_TO_HOST))
     follows = situation.graph.follows
-    found: Bools = waits & (to_host | ((follows >= 0) & to_host[np.maximum(follows, 0)]))
-    return found
+    value_waits: Bools = waits & (to_host | ((follows >= 0) & to_host[np.maximum(follows, 0)]))
+    return value_waits
 
 
 def _kinds(situation: Situation, calls: Bools) -> str:
     """Return the most frequent names of these calls, with how often they occur in a step."""
     codes, listed = pd.factorize(situation.call_name)
     names = np.array([str(name).partition("_v")[0] for name in listed], dtype=object)[codes]
-    each = {name: in_calls(situation, calls & (names == name)) for name in Counter(names[calls].tolist())}
-    most = sorted((name for name in each if each[name]), key=lambda name: -each[name])[:3]
-    parts = [f"{number_text(each[name])} {name}" for name in most] or ["calls of the first step"]
+    count_by_name = {name: in_calls(situation, calls & (names == name)) for name in Counter(names[calls].tolist())}
+    most = sorted((name for name in count_by_name if count_by_name[name]), key=lambda name: -count_by_name[name])[:3]
+    parts = [f"{number_text(count_by_name[name])} {name}" for name in most] or ["calls of the first step"]
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 

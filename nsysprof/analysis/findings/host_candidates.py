@@ -44,8 +44,8 @@ def _compiled(situation: Situation) -> Bools:
     """Return which calls load a module that the host had compiled or built just before."""
     code, names = pd.factorize(situation.call_name)
     loads = np.array([bool(_LOADS.search(str(name))) for name in names], dtype=bool)[code]
-    found: Bools = loads & (situation.call_class == MODULE) & situation.in_loop
-    return found & (situation.graph.gap_ns >= LONG_GAP_NS)
+    loading: Bools = loads & (situation.call_class == MODULE) & situation.in_loop
+    return loading & (situation.graph.gap_ns >= LONG_GAP_NS)
 
 
 def _module_loads(situation: Situation, compiled: Bools) -> Candidate | None:
@@ -146,10 +146,10 @@ def _repeated(situation: Situation, calls: Bools) -> Bools:
     chosen = np.flatnonzero(calls)
     before = pd.Series(graph.gap_ns[chosen]).groupby(code[following[chosen]])
     count, typical = before.transform("size").to_numpy(), before.transform("median").to_numpy()
-    found = np.zeros(len(calls), dtype=np.bool_)
+    is_repeated = np.zeros(len(calls), dtype=np.bool_)
     regular = (count >= LEAST_REPEATS) & (2 * count >= often[code[following[chosen]]])
-    found[chosen] = regular & (graph.gap_ns[chosen] <= 10 * typical)
-    return found
+    is_repeated[chosen] = regular & (graph.gap_ns[chosen] <= 10 * typical)
+    return is_repeated
 
 
 def _launches(situation: Situation) -> Iterator[Candidate]:
@@ -174,7 +174,7 @@ def _small_pieces(situation: Situation) -> Bools:
     """Return which kernels are in a long row of the same few kernels in one stream."""
     graph = situation.graph
     code = situation.kernel_number
-    found = np.zeros(len(code), dtype=np.bool_)
+    is_piece = np.zeros(len(code), dtype=np.bool_)
     for number in np.unique(graph.stream).tolist():
         mine = np.flatnonzero(graph.stream == number)
         for length in range(1, _LONGEST_PATTERN + 1):
@@ -183,9 +183,9 @@ def _small_pieces(situation: Situation) -> Bools:
             edges = np.flatnonzero(np.diff(same.astype(np.int8))) + 1
             for part in np.split(np.arange(len(mine)), edges):
                 if len(part) >= _STORM and same[part[0]]:
-                    found[mine[part[0] - length : part[-1] + 1]] = True
-    found &= code >= 0
-    return found
+                    is_piece[mine[part[0] - length : part[-1] + 1]] = True
+    is_piece &= code >= 0
+    return is_piece
 
 
 def _issued_faster(situation: Situation, calls: Bools, part: float) -> ReplayChange:

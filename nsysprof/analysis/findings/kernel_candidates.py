@@ -29,9 +29,29 @@ _MULTI_TENSOR = re.compile(r"multi_tensor|FusedAdam|FusedOptimizer|fused_adam", 
 _FUSED_PART, _FUSED_PART_MOST, _FUSED_PART_LEAST = 0.33, 0.5, 0.2
 # The time of a kernel that has nothing to do (ns).
 _EMPTY_KERNEL_NS = 1_500
+# A collective that takes this many times as long as most of its kind in every step waits in every step.
 _MUCH_LONGER = 10
 # Ranks never take exactly the same time. Waiting below this share of a step is not a problem.
 _LEAST_COLLECTIVE = 0.05
+
+
+@dataclass(frozen=True)
+class FusedTime:
+    """How long a fused kernel takes, as a share of the time of the products that it replaces, and the bounds."""
+
+    usual: float
+    least: float
+    most: float
+
+
+# What torch's choice took on an H200 (analysis/h200-tune and h200-optimize: bf16 and fp16, heads of 40 to 128, causal
+# and not), as a share of the time in which the memory moves the operands of the two products of a forward pass, and of
+# the four of a backward pass. A causal mask, which leaves out half of the work, has the lower half of these shares.
+FORWARD, BACKWARD = FusedTime(0.45, 0.28, 0.8), FusedTime(0.7, 0.45, 1.4)
+# torch's math backend computes in fp32 on the CUDA cores what a fused kernel does on tensor cores: it took as little as
+# this share of that time (analysis/h200-roofline).
+LEAST_OF_FP32 = 0.05
+_FP32 = re.compile(r"sgemm|ffma|_simt_|f32f32_f32f32|gemm[^<]*<float, *float", re.IGNORECASE)
 
 
 def list_kernel_candidates(situation: Situation) -> Iterator[Candidate]:
@@ -40,9 +60,9 @@ def list_kernel_candidates(situation: Situation) -> Iterator[Candidate]:
         attention_candidate, _optimizer, _collectives, _streams,
     )  # fmt: skip
     for search in searches:
-        found = search(situation)
-        if found is not None:
-            yield found
+        candidate = search(situation)
+        if candidate is not None:
+            yield candidate
 
 
 def _optimizer(situation: Situation) -> Candidate | None:
@@ -99,8 +119,8 @@ def _calls_inside(situation: Situation, storm: Bools) -> Bools:
     inside = np.zeros(len(calls) + 1, dtype=np.int64)
     np.add.at(inside, np.append(positions[0], positions[breaks + 1]) + 1, 1)
     np.add.at(inside, np.append(positions[breaks], positions[-1]) + 1, -1)
-    found: Bools = (np.cumsum(inside)[:-1] > 0) & (graph.gap_ns < LONG_GAP_NS) & (graph.waits_for < 0)
-    return found
+    in_runs: Bools = (np.cumsum(inside)[:-1] > 0) & (graph.gap_ns < LONG_GAP_NS) & (graph.waits_for < 0)
+    return in_runs
 
 
 def _storms(situation: Situation) -> tuple[Bools, int]:
@@ -138,7 +158,6 @@ def _collectives(situation: Situation) -> Candidate | None:
         if len(mine) % graph.steps == 0 and graph.steps > 1:
             shaped = graph.duration_ns[mine].reshape(graph.steps, -1)
             least[mine] = np.tile(shaped.min(axis=0), graph.steps)
-        # A kernel that takes ten times as long as most of its kind in every step waits in every step.
         typical = int(np.median(graph.duration_ns[mine]))
         least[mine] = np.where(least[mine] > _MUCH_LONGER * typical, typical, least[mine])
     change = replace(base, duration_ns=np.where(collective, least, graph.duration_ns))
@@ -168,8 +187,8 @@ def _of_collectives(situation: Situation, collective: Bools) -> Bools:
     other = np.maximum(graph.other, 0)
     linked = (graph.other >= 0) & (collective | collective[other])
     streams = np.unique(np.concatenate((graph.stream[linked], graph.stream[other[linked]], graph.stream[collective])))
-    found: Bools = np.isin(graph.stream, streams)
-    return found
+    in_streams: Bools = np.isin(graph.stream, streams)
+    return in_streams
 
 
 def _streams(situation: Situation) -> Candidate | None:
@@ -196,38 +215,19 @@ def _streams(situation: Situation) -> Candidate | None:
     )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class FusedTime:
-    """How long a fused kernel takes, as a share of the time of the products that it replaces, and the bounds."""
-
-    usual: float
-    least: float
-    most: float
-
-
-# What torch's choice took on an H200 (analysis/h200-tune and h200-optimize: bf16 and fp16, heads of 40 to 128, causal
-# and not), as a share of the time in which the memory moves the operands of the two products of a forward pass, and of
-# the four of a backward pass. A causal mask, which leaves out half of the work, has the lower half of these shares.
-FORWARD, BACKWARD = FusedTime(0.45, 0.28, 0.8), FusedTime(0.7, 0.45, 1.4)
-# torch's math backend computes in fp32 on the CUDA cores what a fused kernel does on tensor cores: it took as little as
-# this share of that time (analysis/h200-roofline).
-LEAST_OF_FP32 = 0.05
-_FP32 = re.compile(r"sgemm|ffma|_simt_|f32f32_f32f32|gemm[^<]*<float, *float", re.IGNORECASE)
-
-
 def attention_candidate(situation: Situation) -> Candidate | None:
     """Return the finding that attention runs in pieces, or None where it does not."""
-    found = _pieces_of_attention(situation)
-    if found is None:
+    attention = _pieces_of_attention(situation)
+    if attention is None:
         return None
     duration = situation.graph.duration_ns
     between, gemms, around = (
-        int(in_work(situation, each, duration)) for each in (found.between, found.gemms, found.around)
+        int(in_work(situation, kind, duration)) for kind in (attention.between, attention.gemms, attention.around)
     )
-    usual = fused_durations(duration, found, FORWARD.usual, BACKWARD.usual)
-    fused = int(in_work(situation, found.gemms & ~found.second_gemms, usual))
+    usual = fused_durations(duration, attention, FORWARD.usual, BACKWARD.usual)
+    fused = int(in_work(situation, attention.gemms & ~attention.second_gemms, usual))
     beside = f", copies and sums beside them {format_ns(around)}" if around else ""
-    softmax = found.softmax == np.arange(len(duration))
+    softmax = attention.softmax == np.arange(len(duration))
     text = (
         f"Attention runs in pieces, in {counted(in_work(situation, softmax), 'call')}: softmax, mask and scaling "
         f"between matrix products take {format_ns(between)}, the products {format_ns(gemms)}{beside}; fused kernels "
@@ -237,17 +237,17 @@ def attention_candidate(situation: Situation) -> Candidate | None:
         "Use torch.nn.functional.scaled_dot_product_attention(q, k, v) (flash, cuDNN or efficient), with "
         "is_causal=True instead of a causal mask."
     )
-    changes = _changes(situation, found)
+    changes = _changes(situation, attention)
     if changes.given_back:
         text += f" It allocates {100 * changes.given_back:.0f} % of the memory given back."
-    calls = situation.calls_of(found.between | found.gemms | found.around)
+    calls = situation.calls_of(attention.between | attention.gemms | attention.around)
     # The code that can be changed is that of the forward pass, if it is in the trace.
-    of_backward = np.unique(found.softmax[found.backward_gemms])
-    forward = softmax & ~np.isin(found.softmax, of_backward)
+    of_backward = np.unique(attention.softmax[attention.backward_gemms])
+    forward = softmax & ~np.isin(attention.softmax, of_backward)
     # What is around the softmax is also done elsewhere.
     named_by = situation.calls_of(softmax)
     return Candidate(
-        "unfused-attention", changes.usual, changes.low, changes.high, calls, found.calls, text, step,
+        "unfused-attention", changes.usual, changes.low, changes.high, calls, attention.calls, text, step,
         named_by=named_by, most_range=situation.range_most(situation.calls_of(forward if forward.any() else softmax)),
         spent_ns=between, meanwhile="while the host issues other work anyway",
         still_slowed=changes.still_slowed if changes.given_back else None,
@@ -268,7 +268,7 @@ class _Changes:
     given_back: float
 
 
-def _changes(situation: Situation, found: UnfusedAttention) -> _Changes:
+def _changes(situation: Situation, attention: UnfusedAttention) -> _Changes:
     """Return the changes to fused kernels.
 
     Memory that is allocated in each step directly before such a kernel is its result's, which a fused kernel does not
@@ -278,13 +278,13 @@ def _changes(situation: Situation, found: UnfusedAttention) -> _Changes:
     """
     duration = situation.graph.duration_ns
     # A fused forward pass is one kernel. The parts of a backward pass are as many as its products.
-    inside = found.between | found.second_gemms
-    whole = inside | found.around | _workspaces(situation, found)
+    inside = attention.between | attention.second_gemms
+    whole = inside | attention.around | _workspaces(situation, attention)
     names = [*map(str, situation.names.texts), ""]
     is_fp32 = np.array([_FP32.search(name) is not None for name in names], dtype=bool)[situation.kernel_number]
-    least = [LEAST_OF_FP32] * 2 if (found.gemms & is_fp32).any() else [FORWARD.least, BACKWARD.least]
+    least = [LEAST_OF_FP32] * 2 if (attention.gemms & is_fp32).any() else [FORWARD.least, BACKWARD.least]
     still_slowed, low, shortest = (
-        without_work(situation, gone, fused_durations(duration, found, *shares), with_allocations=is_all)
+        without_work(situation, gone, fused_durations(duration, attention, *shares), with_allocations=is_all)
         for gone, shares, is_all in (
             (whole, (FORWARD.usual, BACKWARD.usual), True),
             (inside, (FORWARD.most, BACKWARD.most), False),
@@ -299,22 +299,22 @@ def _changes(situation: Situation, found: UnfusedAttention) -> _Changes:
     return _Changes(combine(still_slowed, less_slowed(situation, share)), low, shortest, still_slowed, share)
 
 
-def fused_durations(duration: Int64s, found: UnfusedAttention, forward: float, backward: float) -> Int64s:
+def fused_durations(duration: Int64s, attention: UnfusedAttention, forward: float, backward: float) -> Int64s:
     """Return the durations (ns) with fused kernels in place of the first product of each pass.
 
     forward, backward: how long a fused pass takes, as a share of the time of its products.
     """
-    of_forward = found.gemms & ~found.backward_gemms
-    kept = of_forward & ~found.second_gemms
-    both, first = (float(duration[each].sum()) for each in (of_forward, kept))
+    of_forward = attention.gemms & ~attention.backward_gemms
+    kept = of_forward & ~attention.second_gemms
+    both, first = (float(duration[products].sum()) for products in (of_forward, kept))
     factor = np.ones(len(duration))
     factor[kept] = forward * both / first if first else 1.0
-    factor[found.backward_gemms] = backward
+    factor[attention.backward_gemms] = backward
     changed = (duration * factor).astype(np.int64)
-    return np.where(found.second_gemms, 0, changed)
+    return np.where(attention.second_gemms, 0, changed)
 
 
-def _workspaces(situation: Situation, found: UnfusedAttention) -> Bools:
+def _workspaces(situation: Situation, attention: UnfusedAttention) -> Bools:
     """Return which fills clear the workspace of a product: those directly before it."""
     others = np.flatnonzero(~situation.is_fill)
     fills = np.flatnonzero(situation.is_fill)
@@ -323,7 +323,7 @@ def _workspaces(situation: Situation, found: UnfusedAttention) -> Bools:
     inside = place < len(others)
     fills, following = fills[inside], others[place[inside]]
     stream = situation.graph.stream
-    chosen[fills] = found.gemms[following] & (stream[following] == stream[fills])
+    chosen[fills] = attention.gemms[following] & (stream[following] == stream[fills])
     return chosen
 
 
@@ -331,23 +331,23 @@ def _pieces_of_attention(situation: Situation) -> UnfusedAttention | None:
     """Return the unfused attention. Fills are ignored, because cuBLAS clears its workspace before some products."""
     others = np.flatnonzero(~situation.is_fill)
     stream = situation.graph.stream[others]
-    found = find_unfused_attention(situation.kernel_number[others], situation.names, stream)
-    if found is None:
+    pieces = find_unfused_attention(situation.kernel_number[others], situation.names, stream)
+    if pieces is None:
         return None
     softmax = np.full(len(situation.is_fill), -1, dtype=np.int64)
-    softmax[others] = np.where(found.softmax >= 0, others[np.maximum(found.softmax, 0)], -1)
+    softmax[others] = np.where(pieces.softmax >= 0, others[np.maximum(pieces.softmax, 0)], -1)
 
     def of_all(values: Bools) -> Bools:
-        each = np.zeros(len(situation.is_fill), dtype=np.bool_)
-        each[others] = values
-        return each
+        marks = np.zeros(len(situation.is_fill), dtype=np.bool_)
+        marks[others] = values
+        return marks
 
     return UnfusedAttention(
-        of_all(found.gemms),
-        of_all(found.between),
-        of_all(found.backward_gemms),
-        of_all(found.second_gemms),
-        of_all(found.around),
+        of_all(pieces.gemms),
+        of_all(pieces.between),
+        of_all(pieces.backward_gemms),
+        of_all(pieces.second_gemms),
+        of_all(pieces.around),
         softmax,
-        found.calls,
+        pieces.calls,
     )

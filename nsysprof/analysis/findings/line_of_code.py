@@ -92,13 +92,13 @@ class Locator:
         start = situation.call_start_ns[chosen]
         thread = self._tid[chosen] & THREAD_BITS
         low, high = start - before, start + situation.call_ns[chosen]
-        found = np.zeros(len(samples.line), dtype=np.bool_)
+        is_inside = np.zeros(len(samples.line), dtype=np.bool_)
         for number in np.unique(thread).tolist():
-            mine, its = thread == number, np.flatnonzero(samples.thread == number)
+            mine, rows = thread == number, np.flatnonzero(samples.thread == number)
             _, begin, end = union_of_groups(np.zeros(int(mine.sum()), dtype=np.int64), low[mine], high[mine])
-            at = np.searchsorted(begin, samples.time_ns[its], "right") - 1
-            found[its[(at >= 0) & (samples.time_ns[its] < end[np.maximum(at, 0)])]] = True
-        return found
+            at = np.searchsorted(begin, samples.time_ns[rows], "right") - 1
+            is_inside[rows[(at >= 0) & (samples.time_ns[rows] < end[np.maximum(at, 0)])]] = True
+        return is_inside
 
     def _elsewhere(self, calls: Bools) -> Bools:
         """Return the samples in calls of the same name that issue the same kernel in the same range, in any step."""
@@ -112,17 +112,17 @@ class Locator:
         wanted = set(
             zip(situation.call_name[has_work].tolist(), kernel, situation.range_of[has_work].tolist(), strict=True)
         )
-        found = np.zeros(len(self._samples.line), dtype=np.bool_)
-        found[seen.sample] = [key in wanted for key in seen.keys]
-        return found
+        is_alike = np.zeros(len(self._samples.line), dtype=np.bool_)
+        is_alike[seen.sample] = [key in wanted for key in seen.keys]
+        return is_alike
 
     def _marked(self, calls: Bools) -> Bools:
         """Return the stacks taken in the last wait of a stream that each of these calls' threads asked for before."""
         waits, situation = self._samples.waits, self._situation
-        found = np.zeros(0 if waits is None else len(waits.line), dtype=np.bool_)
+        is_marked = np.zeros(0 if waits is None else len(waits.line), dtype=np.bool_)
         if waits is None:
-            return found
-        for number, its in rows_by_key(pd.Series(waits.thread)):
+            return is_marked
+        for number, rows in rows_by_key(pd.Series(waits.thread)):
             mine = np.flatnonzero((self._tid & THREAD_BITS) == number)
             position = np.flatnonzero(situation.is_stream_wait[mine])
             if len(position) == 0:
@@ -130,12 +130,12 @@ class Locator:
             last = np.searchsorted(position, np.flatnonzero(calls[mine]), "right") - 1
             wanted = np.zeros(len(position), dtype=np.bool_)
             wanted[last[last >= 0]] = True
-            time, start = waits.time_ns[its], situation.call_start_ns[mine[position]]
+            time, start = waits.time_ns[rows], situation.call_start_ns[mine[position]]
             after = np.minimum(np.searchsorted(start, time), len(start) - 1)
             before = np.maximum(after - 1, 0)
             nearest = np.where(np.abs(start[before] - time) < np.abs(start[after] - time), before, after)
-            found[its] = wanted[nearest] & (np.abs(start[nearest] - time) <= _MARKED_WITHIN_NS)
-        return found
+            is_marked[rows] = wanted[nearest] & (np.abs(start[nearest] - time) <= _MARKED_WITHIN_NS)
+        return is_marked
 
 
 @dataclass(frozen=True)
@@ -154,26 +154,26 @@ def _find_calls(samples: StackSamples, tables: Tables, classes: CallClasses, ran
     issues = np.zeros(len(calls), dtype=np.bool_)
     issues[launch[launch >= 0]] = True
     sample, row = [], []
-    for number, its in rows_by_key(pd.Series(samples.thread)):
+    for number, sampled in rows_by_key(pd.Series(samples.thread)):
         mine = np.flatnonzero(((calls.tid_of & THREAD_BITS) == number)[calls.variant])
         mine = mine[np.lexsort((-calls.ends_ns(mine), calls.start_ns[mine]))]
         mine = mine[outermost(calls.start_ns[mine], calls.ends_ns(mine))]
         target = _calls_led_to(calls.start_ns[mine], calls.ends_ns(mine), issues[mine], classes.is_wait(mine))
-        time, ends = samples.time_ns[its], np.append(-1, calls.ends_ns(mine))
+        time, ends = samples.time_ns[sampled], np.append(-1, calls.ends_ns(mine))
         at = np.searchsorted(calls.start_ns[mine], time, "right")
         is_inside = time < ends[at]
         starts = np.append(calls.start_ns[mine], np.iinfo(np.int64).max)
         reached = np.where(is_inside | (starts[at] - time < LONG_GAP_NS), target[at - is_inside], -1)
-        sample.append(np.asarray(its, dtype=np.int64)[reached >= 0])
+        sample.append(np.asarray(sampled, dtype=np.int64)[reached >= 0])
         row.append(mine[reached[reached >= 0]])
-    samples_of, rows = (np.concatenate([np.zeros(0, dtype=np.int64), *each]) for each in (sample, row))
+    samples_of, rows = (np.concatenate([np.zeros(0, dtype=np.int64), *parts]) for parts in (sample, row))
     issued = np.flatnonzero(np.isin(launch, rows))[::-1]
     kernels = kernel_names(tables).of_variant[work.variant[issued]].tolist()
     kernel_of = dict(zip(launch[issued].tolist(), kernels, strict=True))
     tid, start = calls.tid_of[calls.variant[rows]].astype(np.int64), calls.start_ns[rows].astype(np.int64)
     where, texts = innermost_ranges(ranges, tid, start).tolist(), call_texts(tables)
     name = [texts[variant] for variant in calls.variant[rows].tolist()]
-    kernel = [kernel_of[each] for each in rows.tolist()]
+    kernel = [kernel_of[call] for call in rows.tolist()]
     return _SeenCalls(samples_of, list(zip(name, kernel, where, strict=True)))
 
 
@@ -195,8 +195,8 @@ def _most(samples: StackSamples | None, chosen: Bools, least: int, share: float)
     """Return the line that most of these samples show, if enough of them do; else _NOWHERE."""
     if samples is None or len(samples.lines) == 0:
         return _NOWHERE
-    found = np.bincount(samples.line[chosen] % (len(samples.lines) + 1), minlength=len(samples.lines) + 1)
-    total, known = int(found.sum()), found[:-1]
+    counts = np.bincount(samples.line[chosen] % (len(samples.lines) + 1), minlength=len(samples.lines) + 1)
+    total, known = int(counts.sum()), counts[:-1]
     if known.max() < max(least, share * total):
         return _NOWHERE
     return LocatedLine(samples.lines[int(np.argmax(known))], round(100 * int(known.max()) / total, 1))

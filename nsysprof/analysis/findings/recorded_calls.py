@@ -86,8 +86,8 @@ def _kinds(tables: Tables) -> Int64s:
     texts = [str(text) for text in names.texts]
     places = np.array([_kind_of(text) for text in texts], dtype=np.int64)
     work = tables.work
-    found: Int64s = places[names.of_variant[work.variant[: work.kernels]]] if texts else np.zeros(0, dtype=np.int64)
-    return found
+    kinds: Int64s = places[names.of_variant[work.variant[: work.kernels]]] if texts else np.zeros(0, dtype=np.int64)
+    return kinds
 
 
 def _kind_of(text: str) -> int:
@@ -104,8 +104,8 @@ def _sum_up(tables: Tables, own: pd.DataFrame, instance: Int64s, kind: Int64s) -
     np.add.at(count, instance[rows], 1)
     np.add.at(total, instance[rows], tables.work.duration_ns[rows].astype(np.int64))
     backend[backend > _MATH] = -1
-    each = pd.DataFrame({"name": own["name"], "backend": backend, "kernel_count": count, "kernel_total_ns": total})
-    table = each.groupby(["name", "backend"], sort=False).agg(
+    calls = pd.DataFrame({"name": own["name"], "backend": backend, "kernel_count": count, "kernel_total_ns": total})
+    table = calls.groupby(["name", "backend"], sort=False).agg(
         calls=("kernel_count", "size"), kernel_count=("kernel_count", "sum"), kernel_total_ns=("kernel_total_ns", "sum")
     )
     table = table.reset_index()

@@ -21,6 +21,8 @@ from nsysprof.analysis.steps.find_steps import Steps
 from nsysprof.trace.schema import COPY, FILL, MIGRATION, PID_MASK, Bools, Int64s, Tables
 
 HOST_TO_DEVICE, DEVICE_TO_HOST = 1, 2
+# What the trace says of an event of memory: that it was freed, and that it is device memory, or an array in it.
+_FREED, _DEVICE_KINDS = 1, (2, 3)
 _MAPS_MEMORY = re.compile(r"cuMem(Address|Create|Map|Unmap|Release|SetAccess|Export|Import)")
 
 
@@ -81,31 +83,31 @@ class Situation:
     @property
     def is_slowed(self) -> Bools:
         """Return which work the trace shows to be slowed by memory that was given back."""
-        found: Bools = self.unslowed_ns < self.graph.duration_ns
-        return found
+        slowed: Bools = self.unslowed_ns < self.graph.duration_ns
+        return slowed
 
     @property
     def is_stream_wait(self) -> Bools:
         """Return which calls make a stream wait for an event."""
         code, names = pd.factorize(self.call_name)
-        found: Bools = np.array(["StreamWaitEvent" in str(name) for name in names], dtype=bool)[code]
-        return found
+        waits: Bools = np.array(["StreamWaitEvent" in str(name) for name in names], dtype=bool)[code]
+        return waits
 
     def range_most(self, calls: Bools) -> str:
         """Return the range that contains most of the calls."""
-        found = Counter(self.range_of[calls].tolist())
-        return str(found.most_common(1)[0][0]) if found else ""
+        count_by_range = Counter(self.range_of[calls].tolist())
+        return str(count_by_range.most_common(1)[0][0]) if count_by_range else ""
 
     def work_of(self, calls: Bools) -> Bools:
         """Return which work these calls issued."""
-        found: Bools = calls[self.call]
-        return found
+        issued: Bools = calls[self.call]
+        return issued
 
     def calls_of(self, work: Bools) -> Bools:
         """Return which calls issued any of this work."""
-        found = np.zeros(len(self.call_ns), dtype=np.bool_)
-        found[self.call[work]] = True
-        return found
+        issuing = np.zeros(len(self.call_ns), dtype=np.bool_)
+        issuing[self.call[work]] = True
+        return issuing
 
     def leading_to(self, calls: Bools) -> Bools:
         """Return these calls, and before each of them the calls without work since the last call with work."""
@@ -115,8 +117,8 @@ class Situation:
             return calls
         following = np.searchsorted(positions, np.arange(len(calls)), "left")
         target = positions[np.minimum(following, len(positions) - 1)]
-        found: Bools = (following < len(positions)) & calls[target]
-        return found
+        leading: Bools = (following < len(positions)) & calls[target]
+        return leading
 
 
 def describe_steps(situation: Situation, steps: Steps) -> dict[str, Any]:
@@ -160,7 +162,7 @@ def look_at(
         return otherwise if len(values) == 0 else np.where(is_kernel, otherwise, values[other])
 
     device = work.device_of[work.variant[graph.work_row[0]]]
-    board = next((each.name for each in tables.devices if each.device_id == device), "")
+    board = next((gpu.name for gpu in tables.devices if gpu.device_id == device), "")
     tid = calls.tid_of[calls.variant[graph.row]]
     start = calls.start_ns[graph.row]
     loop = steps.loop_ns or (0, 0)
@@ -204,43 +206,43 @@ def look_at(
 
 def _made_by_nccl(tables: Tables, ranges: pd.DataFrame, tid: Int64s, start: Int64s, name: Texts) -> Bools:
     """Return which calls set up NCCL's communication, which it does once, at the first collective of a kind."""
-    found = np.zeros(len(tid), dtype=np.bool_)
+    setting_up = np.zeros(len(tid), dtype=np.bool_)
     own = ranges[(ranges["domain"] == "NCCL").to_numpy(dtype=bool)] if len(ranges) else ranges
     if len(own) == 0 or tables.calls is None:
-        return found
-    found |= open_ranges(own, tid, start.astype(np.int64)) >= 0
+        return setting_up
+    setting_up |= open_ranges(own, tid, start.astype(np.int64)) >= 0
     issuing = tables.calls.tid_of[np.unique(tables.calls.variant[tables.launch[tables.launch >= 0]])]
     code, names = pd.factorize(name)
-    maps = np.array([_MAPS_MEMORY.match(str(each)) is not None for each in names], dtype=bool)[code]
-    return found | (maps & ~np.isin(tid, issuing))
+    maps = np.array([_MAPS_MEMORY.match(str(text)) is not None for text in names], dtype=bool)[code]
+    return setting_up | (maps & ~np.isin(tid, issuing))
 
 
 def _profiler_before(tables: Tables, tid: Int64s, start: Int64s, gap: Int64s) -> Int64s:
     """Return how much of the host time before each call (ns) the profiler held up its thread."""
-    found = np.zeros(len(start), dtype=np.int64)
+    held_ns = np.zeros(len(start), dtype=np.int64)
     overheads = tables.overheads
     if overheads is None or len(overheads) == 0:
-        return found
+        return held_ns
     begun, ended, owner = (overheads[name].to_numpy(np.int64) for name in ("start_ns", "end_ns", "global_tid"))
     for thread in np.unique(tid).tolist():
-        its = owner == thread
-        if its.any():
+        own = owner == thread
+        if own.any():
             mine = tid == thread
-            _, low, high = union_of_groups(np.zeros(int(its.sum()), dtype=np.int64), begun[its], ended[its])
-            found[mine] = measure(low, high, start[mine] - np.maximum(gap[mine], 0), start[mine])[0]
-    return found
+            _, low, high = union_of_groups(np.zeros(int(own.sum()), dtype=np.int64), begun[own], ended[own])
+            held_ns[mine] = measure(low, high, start[mine] - np.maximum(gap[mine], 0), start[mine])[0]
+    return held_ns
 
 
 def _pinned_rates(tables: Tables) -> dict[int, float]:
     """Return the rate (bytes/s) of copies of at least a megabyte between pinned memory and a device, by direction."""
     work = tables.work
     duration = work.duration_ns[work.kernels :].astype(np.int64)
-    found = {}
+    rates = {}
     for kind in (HOST_TO_DEVICE, DEVICE_TO_HOST):
         chosen = (work.copy_kind == kind) & (work.host_kind == 1) & (work.bytes >= 1 << 20) & (duration > 0)
         if chosen.any():
-            found[kind] = float(np.median(1e9 * work.bytes[chosen] / duration[chosen]))
-    return found
+            rates[kind] = float(np.median(1e9 * work.bytes[chosen] / duration[chosen]))
+    return rates
 
 
 def _fastest_copies(tables: Tables) -> dict[tuple[int, int, int], int]:
@@ -248,16 +250,11 @@ def _fastest_copies(tables: Tables) -> dict[tuple[int, int, int], int]:
     work = tables.work
     large = np.isin(work.copy_kind, (HOST_TO_DEVICE, DEVICE_TO_HOST)) & (work.bytes >= LARGE_COPY_BYTES)
     duration = work.duration_ns[work.kernels :]
-    found: dict[tuple[int, int, int], int] = {}
+    shortest: dict[tuple[int, int, int], int] = {}
     for at in np.flatnonzero(large & (duration > 0)).tolist():
         key = (int(work.copy_kind[at]), int(work.host_kind[at]), int(work.bytes[at]))
-        found[key] = min(found.get(key, int(duration[at])), int(duration[at]))
-    return found
-
-
-_FREED = 1
-# Device memory, and arrays in it.
-_DEVICE_KINDS = (2, 3)
+        shortest[key] = min(shortest.get(key, int(duration[at])), int(duration[at]))
+    return shortest
 
 
 @dataclass(frozen=True)
@@ -276,9 +273,9 @@ class GivenBack:
 
     def freeing_of(self, allocating: Bools) -> Bools:
         """Return which calls give back what these calls allocated."""
-        found = np.zeros(len(allocating), dtype=np.bool_)
-        found[self.freeing[allocating[self.allocating]]] = True
-        return found
+        is_freeing = np.zeros(len(allocating), dtype=np.bool_)
+        is_freeing[self.freeing[allocating[self.allocating]]] = True
+        return is_freeing
 
 
 def find_given_back(tables: Tables, rows: Int64s, pid: int, device: int) -> GivenBack:
@@ -294,15 +291,15 @@ def find_given_back(tables: Tables, rows: Int64s, pid: int, device: int) -> Give
     calls, memory = tables.calls, tables.memory
     if calls is None or memory is None or len(memory) == 0 or len(rows) == 0:
         return GivenBack(none, none, none)
-    its = (memory["device_id"] == device) & ((memory["global_pid"] & PID_MASK) == pid)
-    memory = memory[its & np.isin(memory["kind"], _DEVICE_KINDS)]
+    of_device = (memory["device_id"] == device) & ((memory["global_pid"] & PID_MASK) == pid)
+    memory = memory[of_device & np.isin(memory["kind"], _DEVICE_KINDS)]
     address, time, size = (memory[name].to_numpy(dtype=np.int64) for name in ("address", "time_ns", "bytes"))
     order = np.lexsort((time, address))
     is_freed = memory["operation"].to_numpy()[order] == _FREED
     address, time, size = address[order], time[order], size[order]
     at = np.flatnonzero((address[1:] == address[:-1]) & is_freed[1:] & ~is_freed[:-1])
     start, end = calls.start_ns[rows], calls.ends_ns(rows)
-    allocating, freeing = (_calls_at(start, end, each) for each in (time[at], time[at + 1]))
+    allocating, freeing = (_calls_at(start, end, event_ns) for event_ns in (time[at], time[at + 1]))
     known = (allocating >= 0) & (freeing >= 0)
     return GivenBack(allocating[known], freeing[known], size[at][known])
 

@@ -40,7 +40,7 @@ def unslowed_durations(tables: Tables, pid: int, device: int) -> Ints:
     large = np.flatnonzero((work.copy_kind > 0) & (work.bytes >= LARGE_COPY_BYTES) & mine[others]) + work.kernels
     if len(large) <= _LEAST_SLOWED or len(frees) == 0:
         return work.duration_ns
-    found = work.duration_ns.copy()
+    unslowed = work.duration_ns.copy()
     other = large - work.kernels
     keys = np.stack([work.copy_kind[other], work.host_kind[other].astype(np.int64), work.bytes[other]], axis=1)
     listed, code = np.unique(keys, axis=0, return_inverse=True)
@@ -48,14 +48,14 @@ def unslowed_durations(tables: Tables, pid: int, device: int) -> Ints:
         same = large[code.reshape(-1) == number]
         same = same[np.argsort(work.start_ns[same], kind="stable")]
         slowed = _behind(frees, work.start_ns[same])
-        time = found[same]
+        time = unslowed[same]
         if int(slowed.sum()) >= _LEAST_SLOWED and time[slowed].min() >= _LEAST_SLOWDOWN * time[~slowed].max():
-            found[same[slowed]] = time[~slowed].max()
-    return found
+            unslowed[same[slowed]] = time[~slowed].max()
+    return unslowed
 
 
 def _behind(frees: Int64s, start: Int64s) -> Bools:
     """Return before which of the copies, in order, memory was given back since the copy before. The first has none."""
     before = np.searchsorted(frees, start)
-    found: Bools = np.diff(before, prepend=before[:1]) > 0
-    return found
+    is_behind: Bools = np.diff(before, prepend=before[:1]) > 0
+    return is_behind

@@ -35,12 +35,12 @@ def _each_step(situation: Situation, chosen: Bools, values: Int64s | None, since
     return float(total / situation.periods)
 
 
-def number_text(each: float) -> str:
+def number_text(per_step: float) -> str:
     """Return how often something happens in a step, as text: "3,999", "2", "2.5"."""
-    return f"{each:,.0f}" if each >= 10 or each == int(each) else f"{each:.1f}"
+    return f"{per_step:,.0f}" if per_step >= 10 or per_step == int(per_step) else f"{per_step:.1f}"
 
 
-def counted(each: float, one: str, many: str = "") -> str:
+def counted(per_step: float, one: str, many: str = "") -> str:
     """Return how often something happens in a step, with its noun: "1 copy", "2.5 copies"."""
-    number = number_text(each)
+    number = number_text(per_step)
     return f"{number} {one if number == '1' else many or one + 's'}"

@@ -16,6 +16,7 @@ from nsysprof.analysis.replay.replay import ReplayChange
 
 # An ordinary untraced launch takes about this long (ns); the rest is the profiler's.
 _ORDINARY_NS = 2_500
+# At most this much of a launch (ns) is taken for the profiler's.
 _MOST_NS = 5_000
 # A profiler also works before and behind each call that it records, which looks like the program's own time: 2 us a
 # call in the middle of nine trainings (traces/h200-programs), up to 5 us, by their steps without a profiler. The host

@@ -86,7 +86,7 @@ def kinds_of(names: Names) -> NameKinds:
         return np.array([pattern.search(text) is not None for text in texts], dtype=bool)
 
     is_loss = matching(_LOSS) | np.array([is_log_softmax(text) for text in texts], dtype=bool)
-    each = (
+    kinds = (
         (category == "softmax") & ~is_loss,
         matching(_BACKWARD),
         category == "gemm",
@@ -95,7 +95,7 @@ def kinds_of(names: Names) -> NameKinds:
         matching(_PLAIN_COPY) & ~matching(_CONVERTS),
         matching(_SUM),
     )
-    return NameKinds(*(np.append(one, False).astype(bool) for one in each))
+    return NameKinds(*(np.append(one, False).astype(bool) for one in kinds))
 
 
 @dataclass(frozen=True)
@@ -124,14 +124,14 @@ def find_unfused_attention(number: Ints, names: Names, stream: Int64s) -> Unfuse
     calls = 0
     for stream_number in np.unique(stream[kinds.is_softmax[number]]).tolist():
         mine = np.flatnonzero(stream == stream_number)
-        found = find_pieces(number[mine], kinds)
-        place = mine[found.place]
-        marks[place], owner[place] = found.marks, mine[found.softmax]
-        calls += found.calls
+        pieces = find_pieces(number[mine], kinds)
+        place = mine[pieces.place]
+        marks[place], owner[place] = pieces.marks, mine[pieces.softmax]
+        calls += pieces.calls
     if not calls:
         return None
     gemms, between, backward, second, around = (
-        (marks & each) != 0 for each in (GEMM, BETWEEN, _BACKWARD_GEMM, _SECOND_GEMM, _AROUND)
+        (marks & bit) != 0 for bit in (GEMM, BETWEEN, _BACKWARD_GEMM, _SECOND_GEMM, _AROUND)
     )
     return UnfusedAttention(gemms, between, backward, second, around, owner, calls)
 
@@ -190,8 +190,8 @@ class _Stream:
     def is_of(self, kind: Bools, at: Rows) -> Bools:
         """Return which of these positions are in the stream and have a name of a kind."""
         inside = (at >= 0) & (at < len(self.number))
-        found: Bools = inside & kind[self.number[np.where(inside, at, 0)]]
-        return found
+        is_kind: Bools = inside & kind[self.number[np.where(inside, at, 0)]]
+        return is_kind
 
     def first_of_product(self, at: Rows) -> Rows:
         """Return the first kernel of the products at these positions."""
@@ -217,15 +217,15 @@ class _Stream:
 
         step: in which direction, 1 or -1.
         """
-        found = np.full(len(at), -1, dtype=np.int32)
+        nearest = np.full(len(at), -1, dtype=np.int32)
         going, place = np.arange(len(at)), at
         for _ in range(2 * _REACH - 1):
             place = place + step
             product = self.is_of(self.kinds.is_gemm, place)
-            found[going[product]] = place[product]
+            nearest[going[product]] = place[product]
             goes_on = self.is_of(self.kinds.is_between, place)
             going, place = going[goes_on], place[goes_on]
-        return found
+        return nearest
 
 
 def _calls_of(stream: _Stream, at: Rows) -> _Calls:

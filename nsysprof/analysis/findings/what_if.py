@@ -25,7 +25,7 @@ from nsysprof.results.findings import WhatIf, WhatIfAnswer, WhatIfQuestion
 from nsysprof.trace.schema import Bools, Tables
 
 _MOST_NAMED = 500  # letters
-_ADVICE = {
+_NEXT_STEPS = {
     "attention-backend": "The policy must be for the trace's GPU, and contain a faster backend for a shape of it: "
     "record with capture --attention, and tune --from that capture."
 }
@@ -54,10 +54,10 @@ def ask(
     situation = look_at(tables, graph, classes, ranges, steps)
     known: dict[str, list[Candidate]] = {}
     others = find_attention_alternative(situation, threads_of_calls(tables, graph), ranges, policy)
-    for each in (
+    for candidate in (
         *list_candidates(situation), *list_host_candidates(situation), *list_kernel_candidates(situation), *others,
     ):  # fmt: skip
-        known.setdefault(each.code, []).append(each)
+        known.setdefault(candidate.code, []).append(candidate)
     answers, all_of = [], [no_change(graph)] * 3
     # Factors last, because a combination takes the shorter of two times.
     for question in sorted(questions, key=_has_factor):
@@ -66,11 +66,14 @@ def ask(
         elif question.code in known:
             changes = [
                 _within(graph, reduce(combine, parts), question, situation)
-                for parts in zip(*((each.change, each.low, each.high) for each in known[question.code]), strict=True)
+                for parts in zip(
+                    *((candidate.change, candidate.low, candidate.high) for candidate in known[question.code]),
+                    strict=True,
+                )
             ]
         else:
-            advice = _ADVICE.get(question.code, "Leave it out.")
-            raise UsageError(f"{question.option} would change nothing in the steps of this trace.", advice)
+            next_step = _NEXT_STEPS.get(question.code, "Leave it out.")
+            raise UsageError(f"{question.option} would change nothing in the steps of this trace.", next_step)
         if _has_factor(question):  # these may become slower
             all_of = _scaled(situation, all_of, question)
         else:
@@ -94,8 +97,8 @@ def _answer(option: str, changes: list[ReplayChange], situation: Situation) -> W
     base = no_change(graph)
     traced = replay(graph)
     bare = replay(graph, without_tracing(situation, base, tracing_ns))
-    times = [traced - bare + replay(graph, without_tracing(situation, each, tracing_ns)) for each in changes]
-    best, *bounds = (int(each / situation.periods) for each in (*times, replay(graph, changes[0])))
+    times = [traced - bare + replay(graph, without_tracing(situation, change, tracing_ns)) for change in changes]
+    best, *bounds = (int(time_ns / situation.periods) for time_ns in (*times, replay(graph, changes[0])))
     return WhatIfAnswer(option, best, min(best, *bounds), max(best, *bounds))
 
 

@@ -14,7 +14,7 @@ from nsysprof.analysis.attribution.caused_work import CausedWork, find_caused
 from nsysprof.analysis.attribution.duration_statistics import summarize_durations
 from nsysprof.analysis.attribution.gpu_time import kernels_and_graphs
 from nsysprof.analysis.findings.attention_calls import list_attention
-from nsysprof.analysis.findings.find_causes import find_causes, within_graph
+from nsysprof.analysis.findings.list_findings import list_findings, within_graph
 from nsysprof.analysis.idle_time.ledger import doubt_of, keep_ledger
 from nsysprof.analysis.kernel_names.variant_names import (
     FILL_NAME,
@@ -252,7 +252,7 @@ def _explain(
     if graph is not None and steps is not None:
         ledger = within_graph(ledger, graph)  # all pieces take as much memory as the trace
         release()
-        findings = find_causes(tables, ranges, ledger, steps, graph, policy, stacks)
+        findings = list_findings(tables, ranges, ledger, steps, graph, policy, stacks)
     return _Explained(idle, told, findings, step_times, unknown)
 
 

@@ -68,7 +68,7 @@ class _Saved:
         return self.saving_ns >= least_ns
 
 
-def find_causes(
+def list_findings(
     tables: Tables,
     ranges: pd.DataFrame,
     ledger: Ledger,
@@ -89,23 +89,27 @@ def find_causes(
         *list_candidates(situation), *list_host_candidates(situation), *list_kernel_candidates(situation),
         *_alternatives(tables, situation, ranges, policy),
     ]  # fmt: skip
-    candidates = [each for each in listed if _can_be_judged(each, steps, ranges) and _goes_on(each, situation, steps)]
+    candidates = [
+        candidate
+        for candidate in listed
+        if _can_be_judged(candidate, steps, ranges) and _goes_on(candidate, situation, steps)
+    ]
     scale = _Scale(situation, estimate_tracing_cost(situation))
     unchanged = scale.replay(no_change(graph))
     saved = [
-        each
-        for each in _replay_all(scale, candidates, unchanged)
-        if each.saving_ns >= each.candidate.least_share * unchanged
+        saving
+        for saving in _replay_all(scale, candidates, unchanged)
+        if saving.saving_ns >= saving.candidate.least_share * unchanged
     ]
     # A large problem hides a small one. What counts is the step that is left without the large ones.
-    left = scale.replay(_all_of(graph, [each for each in saved if each.is_worth(LEAST_SHARE * unchanged)]))
+    left = scale.replay(_all_of(graph, [saving for saving in saved if saving.is_worth(LEAST_SHARE * unchanged)]))
     least = LEAST_SHARE * max(left, int(_LEAST_LEFT * unchanged))
     least = max(least, min(LEAST_SHARE * unchanged, _LEAST_HIDDEN_NS * situation.periods))
-    kept = [each for each in saved if each.is_worth(least)]
+    kept = [saving for saving in saved if saving.is_worth(least)]
     together = scale.replay(_all_of(graph, kept))
     held = _within(scale, kept, unchanged, together)
     facts = describe_steps(situation, steps)
-    worth = sorted((each for each in held if each.is_worth(least)), key=lambda each: -each.saving_ns)
+    worth = sorted((saving for saving in held if saving.is_worth(least)), key=lambda saving: -saving.saving_ns)
     items = _findings(scale, ledger, facts["per"], worth, unchanged)
     return Findings(
         items=_with_lines(
@@ -141,11 +145,11 @@ def _with_lines(items: tuple[Finding, ...], held: Sequence[_Saved], locator: Loc
     """
     if locator is None:
         return items
-    found = []
-    for item, each in zip(items, held, strict=True):
-        line = locator.locate(each.candidate)
-        found.append(replace(item, location=line.text, location_share_pct=line.share_pct))
-    return tuple(found)
+    located = []
+    for item, saving in zip(items, held, strict=True):
+        line = locator.locate(saving.candidate)
+        located.append(replace(item, location=line.text, location_share_pct=line.share_pct))
+    return tuple(located)
 
 
 @dataclass(frozen=True)
@@ -207,17 +211,21 @@ def _goes_on(candidate: Candidate, situation: Situation, steps: Steps) -> bool:
 def _replay_all(scale: _Scale, candidates: list[Candidate], unchanged: int) -> list[_Saved]:
     """Return what each candidate saves alone, and what it saves after those before it.
 
-    Particular remedies go first, ordered by what they save alone, and general ones last: reducing launches saves only
+    Particular changes go first, ordered by what they save alone, and general ones last: reducing launches saves only
     what is left once nothing waits any more.
     """
-    alone = {id(each): _alone(scale, each, each.change, unchanged) for each in candidates}
+    alone = {id(candidate): _alone(scale, candidate, candidate.change, unchanged) for candidate in candidates}
     # What else a candidate slows is no reason to go before others.
     weight = {
-        id(each): each.weight
-        * (alone[id(each)] if each.still_slowed is None else _alone(scale, each, each.still_slowed, unchanged))
-        for each in candidates
+        id(candidate): candidate.weight
+        * (
+            alone[id(candidate)]
+            if candidate.still_slowed is None
+            else _alone(scale, candidate, candidate.still_slowed, unchanged)
+        )
+        for candidate in candidates
     }
-    order = sorted(candidates, key=lambda each: (each.order, -weight[id(each)]))
+    order = sorted(candidates, key=lambda candidate: (candidate.order, -weight[id(candidate)]))
     return _share(scale, _replay_in_order(scale, order, alone, unchanged), unchanged)
 
 
@@ -226,7 +234,7 @@ def _alone(scale: _Scale, candidate: Candidate, change: ReplayChange, unchanged:
     return min(unchanged - scale.replay(change), _limit(scale, candidate, change, unchanged))
 
 
-def _share(scale: _Scale, found: list[_Saved], unchanged: int) -> list[_Saved]:
+def _share(scale: _Scale, savings: list[_Saved], unchanged: int) -> list[_Saved]:
     """Return the savings with the time of slowed copies in each of the candidates that would save it.
 
     Each of them is replayed after the others as they are while nothing makes these copies faster: this is what it saves
@@ -234,35 +242,37 @@ def _share(scale: _Scale, found: list[_Saved], unchanged: int) -> list[_Saved]:
     """
     slowed = scale.situation.is_slowed
     if not slowed.any():
-        return found
+        return savings
     graph, least = scale.situation.graph, LEAST_SHARE * unchanged
     sharing = [
-        each
-        for each in found
-        if (each.candidate.change.duration_ns < graph.duration_ns)[slowed].any() and each.alone_ns >= least
+        saving
+        for saving in savings
+        if (saving.candidate.change.duration_ns < graph.duration_ns)[slowed].any() and saving.alone_ns >= least
     ]
-    return [_shared(scale, found, each, sharing, unchanged) if each in sharing else each for each in found]
+    return [_shared(scale, savings, saving, sharing, unchanged) if saving in sharing else saving for saving in savings]
 
 
-def _shared(scale: _Scale, found: list[_Saved], saved: _Saved, sharing: list[_Saved], unchanged: int) -> _Saved:
+def _shared(scale: _Scale, savings: list[_Saved], saved: _Saved, sharing: list[_Saved], unchanged: int) -> _Saved:
     """Return what one candidate saves while those that share with it make no copy faster.
 
-    found: all candidates in the order in which they are replayed.
+    savings: all candidates in the order in which they are replayed.
     sharing: those that make slowed copies faster.
     """
     graph = scale.situation.graph
-    others = [each for each in sharing if each is not saved]
-    kept = [each.candidate for each in found[: found.index(saved)] if each.is_worth(LEAST_SHARE * unchanged)]
-    without = [each.candidate for each in others]
+    others = [other for other in sharing if other is not saved]
+    kept = [
+        earlier.candidate for earlier in savings[: savings.index(saved)] if earlier.is_worth(LEAST_SHARE * unchanged)
+    ]
+    without = [other.candidate for other in others]
     before = no_change(graph)
-    for each in kept:
-        if each not in without:
-            before = combine(before, each.change)
-        elif each.still_slowed is not None:
-            before = combine(before, each.still_slowed)
+    for candidate in kept:
+        if candidate not in without:
+            before = combine(before, candidate.change)
+        elif candidate.still_slowed is not None:
+            before = combine(before, candidate.still_slowed)
     after_others = before
-    for each in without:
-        after_others = combine(after_others, each.change)
+    for candidate in without:
+        after_others = combine(after_others, candidate.change)
 
     def saved_after(change: ReplayChange) -> int:
         saving = scale.replay(change) - scale.replay(combine(change, saved.candidate.change))
@@ -276,7 +286,7 @@ def _shared(scale: _Scale, found: list[_Saved], saved: _Saved, sharing: list[_Sa
         saving_ns=saving,
         after_ns=max(saved.after_ns, saving),
         shared_ns=saving - least,
-        shared_with=tuple(each.candidate.code for each in others),
+        shared_with=tuple(other.candidate.code for other in others),
     )
 
 
@@ -286,18 +296,18 @@ def _replay_in_order(scale: _Scale, order: list[Candidate], alone: dict[int, int
     alone: what each saves alone (ns), by the id of the candidate.
     """
     graph = scale.situation.graph
-    found: list[_Saved] = []
+    savings: list[_Saved] = []
     before, change = unchanged, no_change(graph)
-    for each in order:
-        change = combine(change, each.change)
+    for candidate in order:
+        change = combine(change, candidate.change)
         after = scale.replay(change)
-        saving = max(0, min(before - after, alone[id(each)]))
-        found.append(_Saved(each, saving, before - after, alone[id(each)], saving))
-        if found[-1].is_worth(LEAST_SHARE * unchanged):
+        saving = max(0, min(before - after, alone[id(candidate)]))
+        savings.append(_Saved(candidate, saving, before - after, alone[id(candidate)], saving))
+        if savings[-1].is_worth(LEAST_SHARE * unchanged):
             before = after
         else:
-            change = _all_of(graph, [one for one in found if one.is_worth(LEAST_SHARE * unchanged)])
-    return found
+            change = _all_of(graph, [one for one in savings if one.is_worth(LEAST_SHARE * unchanged)])
+    return savings
 
 
 def _limit(scale: _Scale, candidate: Candidate, change: ReplayChange, unchanged: int) -> int:
@@ -322,25 +332,28 @@ def _replaced(graph: ExecutionGraph, change: ReplayChange) -> int:
 
 def _all_of(graph: ExecutionGraph, kept: list[_Saved]) -> ReplayChange:
     change = no_change(graph)
-    for each in kept:
-        change = combine(change, each.candidate.change)
+    for saving in kept:
+        change = combine(change, saving.candidate.change)
     return change
 
 
 def _within(scale: _Scale, saved: list[_Saved], unchanged: int, together: int) -> list[_Saved]:
     """Return the savings, limited to the graph's idle time plus the time of the work that they replace."""
     most = min(unchanged - together, _most(scale, saved, unchanged))
-    total = sum(each.added_ns for each in saved)
+    total = sum(saving.added_ns for saving in saved)
     if total <= most:
         return saved
     part = most / total
-    return [replace(each, saving_ns=int(each.saving_ns * part), shared_ns=int(each.shared_ns * part)) for each in saved]
+    return [
+        replace(saving, saving_ns=int(saving.saving_ns * part), shared_ns=int(saving.shared_ns * part))
+        for saving in saved
+    ]
 
 
 def _most(scale: _Scale, saved: list[_Saved], unchanged: int) -> int:
     """Return the graph's idle time plus the time of the work that is replaced (ns)."""
     graph = scale.situation.graph
-    side_by_side = sum(each.alone_ns for each in saved if each.candidate.code == _SIDE_BY_SIDE)
+    side_by_side = sum(saving.alone_ns for saving in saved if saving.candidate.code == _SIDE_BY_SIDE)
     return _idle(scale, unchanged) + _replaced(graph, _all_of(graph, saved)) + side_by_side
 
 
@@ -359,7 +372,9 @@ def _bounds(scale: _Scale, saved: _Saved, unchanged: int) -> tuple[int, int]:
     shifts = [0, saved_alone(candidate.low) - saved_alone(usual), saved_alone(candidate.high) - alone]
     # The same where the host is as slow as under the profiler, and where it is faster than the trace shows.
     others = [limited(scale.traced_ns - scale.replay_traced(candidate.change), candidate.change)]
-    others += [limited(scale.fast_ns - scale.replay_fast(each), each) for each in (candidate.change, candidate.high)]
+    others += [
+        limited(scale.fast_ns - scale.replay_fast(change), change) for change in (candidate.change, candidate.high)
+    ]
     shifts += [other - alone for other in others]
     return max(0, saved.least_ns + min(shifts)), max(saved.after_ns, alone + max(shifts))
 
@@ -367,25 +382,25 @@ def _bounds(scale: _Scale, saved: _Saved, unchanged: int) -> tuple[int, int]:
 def _findings(scale: _Scale, ledger: Ledger, per: str, saved: list[_Saved], unchanged: int) -> tuple[Finding, ...]:
     situation = scale.situation
     share, periods = situation.share, situation.periods
-    bounds = {id(each): _bounds(scale, each, unchanged) for each in saved}
+    bounds = {id(saving): _bounds(scale, saving, unchanged) for saving in saved}
     # A rank that waits for others may only wait longer for them by what it saves of its own time.
-    waited = sum(each.saving_ns for each in saved if each.candidate.code == _OF_OTHERS)
+    waited = sum(saving.saving_ns for saving in saved if saving.candidate.code == _OF_OTHERS)
     return tuple(
         Finding(
             rank=rank,
-            code=each.candidate.code,
-            range=_range_of(situation, each.candidate),
+            code=saving.candidate.code,
+            range=_range_of(situation, saving.candidate),
             location="",
-            count=math.ceil(each.candidate.count / share),
-            idle_ns=int(_idle_of(situation, ledger, each.candidate) / share),
-            saving_ns=int(each.saving_ns / periods),
-            saving_low_ns=int(max(0, bounds[id(each)][0] - waited) / periods),
-            saving_high_ns=int(bounds[id(each)][1] / periods),
+            count=math.ceil(saving.candidate.count / share),
+            idle_ns=int(_idle_of(situation, ledger, saving.candidate) / share),
+            saving_ns=int(saving.saving_ns / periods),
+            saving_low_ns=int(max(0, bounds[id(saving)][0] - waited) / periods),
+            saving_high_ns=int(bounds[id(saving)][1] / periods),
             per=per,
-            text=_text_of(each, periods),
-            next_step=each.candidate.next_step,
+            text=_text_of(saving, periods),
+            next_step=saving.candidate.next_step,
         )
-        for rank, each in enumerate(saved, start=1)
+        for rank, saving in enumerate(saved, start=1)
     )
 
 
@@ -410,9 +425,9 @@ def _text_of_spent(saved: _Saved, periods: float) -> str:
         return candidate.text
     alone = min(alone, spent)
     parts = ((spent - alone, candidate.meanwhile), (alone - saving, "saved by other findings"))
-    told = [f"{format_ns(part)} {why}" for part, why in parts if part >= _LEAST_PART * spent]
+    reasons = [f"{format_ns(part)} {why}" for part, why in parts if part >= _LEAST_PART * spent]
     amount = format_ns(spent)
-    return candidate.text.replace(amount, f"{amount} ({', '.join(told)})", 1) if told else candidate.text
+    return candidate.text.replace(amount, f"{amount} ({', '.join(reasons)})", 1) if reasons else candidate.text
 
 
 def _range_of(situation: Situation, candidate: Candidate) -> str:
