@@ -17,6 +17,7 @@ _OPS = {"multiplies": "mul", "plus": "add", "minus": "sub", "divides": "div"}
 _REDUCTIONS = {"and": "all", "or": "any", "arg_max": "argmax", "arg_min": "argmin", "norm_two": "norm"}
 # What torch's foreach functors compute, by the name of their operator.
 _POINTWISE = {"mul": "addcmul", "div": "addcdiv"}
+# The most characters of a label.
 _LONGEST = 120
 # The most characters to look at in a name, and in one word of it. A rule is tried at every letter of a word, so the
 # time would grow with the square of a word's length.
@@ -45,8 +46,8 @@ def label_kernel(name: str) -> str:
         return name[:_LONGEST]
     plain = _ANONYMOUS.sub("", name[:_MOST_READ])
     for rule in () if _LONG_WORD.search(plain) else _RULES:
-        found = rule.pattern.search(plain)
-        label = None if found is None else rule.label(found, plain)
+        match = rule.pattern.search(plain)
+        label = None if match is None else rule.label(match, plain)
         if label:
             return label[:_LONGEST]
     return _base(plain)[:_LONGEST]
@@ -126,16 +127,16 @@ def _lambda_type(name: str) -> str:
 
     For a choice (`where`), it is the type of what is chosen.
     """
-    found = re.findall(r"(?:\[lambda|'lambda\d*'|\{lambda)\(([^()]+)\)", name)
-    types = [_type(text) for text in (found[0].split(",") if found else ())]
+    arguments = re.findall(r"(?:\[lambda|'lambda\d*'|\{lambda)\(([^()]+)\)", name)
+    types = [_type(text) for text in (arguments[0].split(",") if arguments else ())]
     if not types:
         return ""
     return f"<{types[1] if types[0] == 'bool' and len(types) > 1 else types[0]}>"
 
 
-def _elementwise(found: re.Match[str], name: str) -> str | None:
+def _elementwise(match: re.Match[str], name: str) -> str | None:
     """Return the operation and type of torch's elementwise templates."""
-    body = name[found.end() :]
+    body = name[match.end() :]
     copied = re.search(r"(\w+?)_copy_kernel_cuda\(", body)
     if copied is not None:
         source = _lambda_type(body).strip("<>")
@@ -153,25 +154,27 @@ def _elementwise(found: re.Match[str], name: str) -> str | None:
     called = re.search(r"\b(\w+)(?:<[^()<>]{0,500}>)?\((?:const )?(?:at::|c10::)(?:Tensor|Scalar)", body)
     if called is not None and not called[1].startswith("gpu_kernel"):
         return f"{_operation(called[1])}{_lambda_type(body)}"
-    functors = [each for each in re.findall(rf"(\w+?)Functor<({_TYPE})", body) if each[0] not in ("Binary", "Unary")]
+    functors = [
+        functor for functor in re.findall(rf"(\w+?)Functor<({_TYPE})", body) if functor[0] not in ("Binary", "Unary")
+    ]
     if functors:
         return f"{_snake(functors[-1][0])}<{_type(functors[-1][1])}>"
     return None
 
 
-def _reduction(found: re.Match[str], name: str) -> str:
+def _reduction(match: re.Match[str], name: str) -> str:
     """Return the operation and type of torch's reduce_kernel."""
-    body = name[found.end() :]
+    body = name[match.end() :]
     operation = re.search(
         r"(\w+?)_functor<|(\w+?)(?:Nan)?Functor<|(\w+?)Ops<|(\w+?)_kernel_cuda\(|(\w+?)_kernel_impl\w*\(", body
     )
-    text = "reduce" if operation is None else _snake(next(each for each in operation.groups() if each))
-    return f"{_REDUCTIONS.get(text, text)}<{_type(found[1])}>"
+    text = "reduce" if operation is None else _snake(next(word for word in operation.groups() if word))
+    return f"{_REDUCTIONS.get(text, text)}<{_type(match[1])}>"
 
 
-def _foreach(found: re.Match[str], name: str) -> str:
+def _foreach(match: re.Match[str], name: str) -> str:
     """Return what a multi-tensor kernel computes: `foreach_mul<float>`, `fused_adam<bf16>`."""
-    body = name[found.end() :]
+    body = name[match.end() :]
     functor = re.search(rf"(\w+?)Functor<({_TYPE})", body)
     if functor is None:
         return "multi_tensor_apply"
@@ -186,8 +189,8 @@ def _foreach(found: re.Match[str], name: str) -> str:
     return f"foreach_{text}<{_type(functor[2])}>"
 
 
-def _nccl(found: re.Match[str], _name: str) -> str:
-    collective, operation, dtype, algorithm, protocol = found.groups()
+def _nccl(match: re.Match[str], _name: str) -> str:
+    collective, operation, dtype, algorithm, protocol = match.groups()
     kind = f" {operation.lower()}<{dtype}>" if operation else ""
     return f"nccl {collective}{kind}" + (f" {algorithm.lower()} {protocol}" if algorithm else "")
 
@@ -197,40 +200,40 @@ def is_log_softmax(name: str) -> bool:
     return _LOG_SOFTMAX.search(name) is not None
 
 
-def _softmax(found: re.Match[str], name: str) -> str:
+def _softmax(match: re.Match[str], name: str) -> str:
     log = "log_" if is_log_softmax(name) else ""
-    return f"{log}softmax{'_backward' if found[1].lower() == 'back' else ''}<{_type(found[2])}>"
+    return f"{log}softmax{'_backward' if match[1].lower() == 'back' else ''}<{_type(match[2])}>"
 
 
-def _nvjet(found: re.Match[str], name: str) -> str:
-    tile, depth, rest = found.groups()
+def _nvjet(match: re.Match[str], name: str) -> str:
+    tile, depth, rest = match.groups()
     more = [word for word in ("splitK", "bias", "gelu", "relu") if word in rest]
     return " ".join(["nvjet gemm", f"{tile}x{depth}", *more, rest.rsplit("_", 1)[-1]])
 
 
-def _xmma(found: re.Match[str], name: str) -> str:
+def _xmma(match: re.Match[str], name: str) -> str:
     split = " split-K" if "split_k" in name else ""
-    return f"gemm<{_type(found[1])}> {found[3]}{split} {found[2]}"
+    return f"gemm<{_type(match[1])}> {match[3]}{split} {match[2]}"
 
 
-def _flash(found: re.Match[str], name: str) -> str:
-    which = _snake(re.sub(r"_kernel$", "", found[1])).replace("dq_dk_dv_loop_seqk_parallel", "").strip("_")
+def _flash(match: re.Match[str], name: str) -> str:
+    which = _snake(re.sub(r"_kernel$", "", match[1])).replace("dq_dk_dv_loop_seqk_parallel", "").strip("_")
     dtype = "bf16" if "bfloat16_t" in name else "half"
-    return f"flash {which.removeprefix('flash_')}<{dtype}> d{found[2]} {found[3]}x{found[4]}"
+    return f"flash {which.removeprefix('flash_')}<{dtype}> d{match[2]} {match[3]}x{match[4]}"
 
 
-def _cutlass(found: re.Match[str], _name: str) -> str:
-    tile = f"{found[3]}x{found[4]}".rsplit("x", 1)[0]
-    return f"cutlass {found[1]}{found[2]} {tile} {found[5]}".replace("simt_", "").replace("tensorop_", "")
+def _cutlass(match: re.Match[str], _name: str) -> str:
+    tile = f"{match[3]}x{match[4]}".rsplit("x", 1)[0]
+    return f"cutlass {match[1]}{match[2]} {tile} {match[5]}".replace("simt_", "").replace("tensorop_", "")
 
 
 def _typed(text: str) -> Callable[[re.Match[str], str], str]:
     """Return a function that makes a label of a fixed text and the first type that the pattern found."""
-    return lambda found, _name: f"{text}<{_type(found[1])}>"
+    return lambda match, _name: f"{text}<{_type(match[1])}>"
 
 
 def _fixed(text: str) -> Callable[[re.Match[str], str], str]:
-    return lambda found, _name: found.expand(text)
+    return lambda match, _name: match.expand(text)
 
 
 def _base(name: str) -> str:
@@ -262,9 +265,9 @@ _RULES = (
     _rule(r"multi_tensor_apply_kernel<", _foreach),
     _rule(rf"reduce_kernel<.*?ReduceOp<({_TYPE}),", _reduction),
     _rule(rf"distribution_elementwise_grid_stride_kernel<({_TYPE}).*?\b(uniform|normal|bernoulli|exponential|random|cauchy)",
-          lambda found, _name: f"{found[2]}_random<{_type(found[1])}>".removeprefix("random_")),
-    _rule(rf"CatArrayBatchedCopy\w*<(?:[\w:]*OpaqueType<\(unsigned int\)(\d+)>|({_TYPE}))", lambda found, _name:
-          f"cat<{_type(found[2])}>" if found[2] else f"cat<{found[1]} bytes>"),
+          lambda match, _name: f"{match[2]}_random<{_type(match[1])}>".removeprefix("random_")),
+    _rule(rf"CatArrayBatchedCopy\w*<(?:[\w:]*OpaqueType<\(unsigned int\)(\d+)>|({_TYPE}))", lambda match, _name:
+          f"cat<{_type(match[2])}>" if match[2] else f"cat<{match[1]} bytes>"),
     _rule(r"elementwise_kernel(?:_with_index)?(?:_manual_unroll)?<", _elementwise),
     _rule(rf"(?:cunn_SoftMax|softmax_warp_)([Ff]or|[Bb]ack)ward\w*<(?:\(int\)\d+, )?({_TYPE})", _softmax),
     _rule(rf"(?:vectorized_)?layer_norm_kernel<({_TYPE})", _typed("layer_norm")),
@@ -278,14 +281,14 @@ _RULES = (
     _rule(r"splitKreduce_kernel<", _fixed("splitK reduce")),
     _rule(r"(flash_(?:fwd|bwd)\w*?_kernel)<(?:\(bool\)\d, )?Flash_\w+_kernel_traits<"
           r"\(int\)(\d+), \(int\)(\d+), \(int\)(\d+)", _flash),
-    _rule(r"fmha_cutlass([FB])_(\w+?)_(?:aligned|notaligned)_(\d+x\d+)", lambda found, _name:
-          f"efficient {'fwd' if found[1] == 'F' else 'bwd'}<{_type(found[2])}> {found[3]}"),
+    _rule(r"fmha_cutlass([FB])_(\w+?)_(?:aligned|notaligned)_(\d+x\d+)", lambda match, _name:
+          f"efficient {'fwd' if match[1] == 'F' else 'bwd'}<{_type(match[2])}> {match[3]}"),
     # The name says f16 for inputs in bf16 too.
-    _rule(r"cudnn_generated_\w*?sdpa_\w*?_([fb])prop_w\w+?_(\w+?)_knob_\d+_(\d+x\d+x\d+)", lambda found, _name:
-          f"cudnn sdpa {found[1]}wd<{'16 bit' if found[2] == 'f16' else _type(found[2])}> {found[3]}"),
+    _rule(r"cudnn_generated_\w*?sdpa_\w*?_([fb])prop_w\w+?_(\w+?)_knob_\d+_(\d+x\d+x\d+)", lambda match, _name:
+          f"cudnn sdpa {match[1]}wd<{'16 bit' if match[2] == 'f16' else _type(match[2])}> {match[3]}"),
     _rule(r"cudnn::fusion::(\w+)<", _fixed(r"cudnn \1")),
-    _rule(rf"cub::.*?\bDevice(\w+?)Kernel<(?:[\w:]*?policy_hub<({_TYPE}))?", lambda found, _name:
-          f"cub {found[1]}" + (f"<{_type(found[2])}>" if found[2] else "")),
+    _rule(rf"cub::.*?\bDevice(\w+?)Kernel<(?:[\w:]*?policy_hub<({_TYPE}))?", lambda match, _name:
+          f"cub {match[1]}" + (f"<{_type(match[2])}>" if match[2] else "")),
     _rule(r"^cupy_(\w+?)__(\w+?)(?:_|$)", _fixed(r"\1<\2>")),
     _rule(r"vector_fft<\(unsigned int\)(\d+)", _fixed(r"fft \1")),
 )  # fmt: skip

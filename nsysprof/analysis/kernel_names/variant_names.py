@@ -41,8 +41,8 @@ class Names:
 
     def numbers(self, variants: Ints) -> Ints:
         """Return the number of each variant's name, in the narrowest integer type."""
-        found: Ints = self.of_variant[variants]
-        return found
+        numbers: Ints = self.of_variant[variants]
+        return numbers
 
 
 def kernel_names(tables: Tables) -> Names:
@@ -75,9 +75,9 @@ def text_of_id(tables: Tables) -> Callable[[int], str]:
     wanted: set[int] = set(work.names_of[work.kind_of == KERNEL].ravel().tolist())
     if tables.calls is not None:
         wanted |= set(tables.calls.name_of.tolist())
-    found = tables.strings[tables.strings.index.isin(wanted)]
+    strings = tables.strings[tables.strings.index.isin(wanted)]
     # if an id occurs twice, its first text counts
-    texts = dict(zip(reversed(found.index.tolist()), reversed(found.tolist()), strict=True))
+    texts = dict(zip(reversed(strings.index.tolist()), reversed(strings.tolist()), strict=True))
     return lambda key: "" if key == NULL else texts.get(key, f"<string {key}>")
 
 

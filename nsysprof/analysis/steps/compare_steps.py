@@ -19,6 +19,7 @@ from nsysprof.results.comparison import METRICS, Input, RangeChange, RangeFacts,
 STEP_CASE = "a step"
 # The key of the steps among the ranges. No range has it: a name of NVTX ends before such a character.
 _KEY = ("\0step", "")
+# So many times of steps are kept. A verdict takes at most 200 stretches of them.
 _MOST_SAMPLES = 10_000
 
 METHOD = (
@@ -31,10 +32,10 @@ METHOD = (
 def compare_steps(baseline: Sequence[Input], candidate: Sequence[Input]) -> StepChange | None:
     """Return how the time of a step changed, without a verdict; None unless all traces have steps of the same range."""
     old, new = (_steps(side) for side in (baseline, candidate))
-    names = {same_in_runs(each.per) for each in (*old, *new)}
+    names = {same_in_runs(steps.per) for steps in (*old, *new)}
     if not old or not new or len(names) > 1:
         return None
-    before, after = (statistics.median(each.step_ns for each in side) for side in (old, new))
+    before, after = (statistics.median(steps.step_ns for steps in side) for side in (old, new))
     return StepChange(names.pop(), before, after) if min(before, after) > 0 else None
 
 
@@ -50,7 +51,7 @@ def judge_steps_and_walls(
     step: what compare_steps returned for these sides.
     changes: what compare_ranges returned for them.
     """
-    old, new = ([each.ranges for each in side if each.ranges is not None] for side in (baseline, candidate))
+    old, new = ([source.ranges for source in side if source.ranges is not None] for side in (baseline, candidate))
     if step is None:
         return None, judge_walls(changes, old, new, settings)
     old_steps, new_steps = ([{_KEY: _facts(steps)} for steps in _steps(side)] for side in (baseline, candidate))
@@ -66,9 +67,9 @@ def judge_steps_and_walls(
 
 def _steps(side: Sequence[Input]) -> list[StepWalls]:
     """Return the steps of each trace of a side; nothing where any of its traces has none."""
-    found = [each.steps for each in side if each.ranges is not None]
-    known = [steps for steps in found if steps is not None]
-    return known if len(known) == len(found) else []
+    steps_of_traces = [source.steps for source in side if source.ranges is not None]
+    known = [steps for steps in steps_of_traces if steps is not None]
+    return known if len(known) == len(steps_of_traces) else []
 
 
 def _facts(steps: StepWalls) -> RangeFacts:

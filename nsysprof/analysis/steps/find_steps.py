@@ -21,6 +21,7 @@ from nsysprof.attention.range_name import parse_range
 from nsysprof.results.findings import STEP, TRACE
 from nsysprof.trace.schema import PID_MASK, Bools, Int64s, Ints, Tables
 
+# Fewer instances of a range are no steps.
 _LEAST_INSTANCES = 3
 # The instances of a step range fill at least this share of the time from the first to the last of them.
 _LEAST_FILLED = 0.5
@@ -35,6 +36,26 @@ _JITTED = re.compile(r"(TSL:)?XlaModule:#hlo_module=p?(jit|pmap)")
 # A range with fewer instances counts as steps only if no other range fills as much time.
 _FEW_INSTANCES = 4
 _ROWS_AT_ONCE = 1 << 18
+# Fewer periods are no steps.
+_LEAST_PERIODS = 4
+# With fewer kernels in a period, it is a loop over pieces and not a step of a program...
+_LEAST_KERNELS = 4
+# ...unless the host waits for the GPU in nearly every period, as a solver does that looks whether it may stop. Then at
+# least so many periods must hold nearly all kernels, and nearly all periods the same ones.
+_LEAST_OF_SOLVER, _PERIODS_OF_SOLVER, _NEARLY_ALL = 2, 16, 0.95
+# Periods are alike if their numbers of kernels differ from the median by no more than this share. The longest row of
+# alike periods must hold at least this share of all kernels.
+_ALIKE, _LEAST_HELD = 0.02, 0.5
+# A period is typical if it shares at least this part of its kernels with the others, and this part of the periods must
+# be typical. Otherwise a kernel at equal distances between others that never repeat would make steps.
+_SAME_KERNELS, _SAME_PERIODS = 0.8, 0.75
+# So many periods are compared, with so many kernels in all.
+_MOST_COMPARED, _MOST_KERNELS_COMPARED = 32, 1_000_000
+# A period that takes this many times as long as most ends with a pause. Periods of fewer kernels than a step usually
+# has are pieces of something longer if such pauses come at unequal distances and take at least this share of the time.
+_BREAK, _KERNELS_OF_A_STEP, _BREAKS_TAKE = 5.0, 64, 0.1
+# How many candidates to try. Any kernel that appears once in each period would do.
+_MOST_TRIED = 200
 
 
 @dataclass(frozen=True)
@@ -98,9 +119,9 @@ def find_steps(tables: Tables, ranges: pd.DataFrame) -> Steps | None:
     if len(tables.work) == 0:
         return None
     launch = tables.launch
-    found = _step_range(tables, launch, ranges)
-    if found is not None:
-        return found
+    steps = _step_range(tables, launch, ranges)
+    if steps is not None:
+        return steps
     pid = _busiest_process(tables)
     starts = np.zeros(0, dtype=np.int64) if is_grid(ranges) else find_periods(tables, launch, pid)
     if len(starts):
@@ -129,11 +150,11 @@ def _step_range(tables: Tables, launch: Ints, ranges: pd.DataFrame) -> Steps | N
     Ranges of libraries say nothing about the program, apart from XLA's name of a function that JAX compiled.
     """
     of_program = users_ranges(ranges) & (ranges["domain"] != _XLA).to_numpy(dtype=bool)
-    found = _repeated_range(tables, launch, ranges[of_program])
-    if found is None and not of_program.all():
+    steps = _repeated_range(tables, launch, ranges[of_program])
+    if steps is None and not of_program.all():
         jitted = [_JITTED.match(name) is not None for name in ranges["name"].tolist()]
-        found = _repeated_range(tables, launch, ranges[np.array(jitted, dtype=bool)])
-    return found
+        steps = _repeated_range(tables, launch, ranges[np.array(jitted, dtype=bool)])
+    return steps
 
 
 def _repeated_range(tables: Tables, launch: Ints, ranges: pd.DataFrame) -> Steps | None:
@@ -247,24 +268,6 @@ def _find_loop(tables: Tables) -> tuple[int, int] | None:
     return (seen if seen - first < (last - first) // 2 else first), last
 
 
-_LEAST_PERIODS = 4
-# With fewer kernels in a period, it is a loop over pieces and not a step of a program...
-_LEAST_KERNELS = 4
-# ...unless the host waits for the GPU in nearly every period, as a solver does that looks whether it may stop. Then at
-# least so many periods must hold nearly all kernels, and nearly all periods the same ones.
-_LEAST_OF_SOLVER, _PERIODS_OF_SOLVER, _NEARLY_ALL = 2, 16, 0.95
-# Periods are alike if their numbers of kernels differ from the median by no more than this share. The longest row of
-# alike periods must hold at least this share of all kernels.
-_ALIKE, _LEAST_HELD = 0.02, 0.5
-# A period is typical if it shares at least this part of its kernels with the others, and this part of the periods must
-# be typical. Otherwise a kernel at equal distances between others that never repeat would make steps.
-_SAME_KERNELS, _SAME_PERIODS = 0.8, 0.75
-_MOST_COMPARED, _MOST_KERNELS_COMPARED = 32, 1_000_000
-# A period that takes this many times as long as most ends with a pause. Periods of fewer kernels than a step usually
-# has are pieces of something longer if such pauses come at unequal distances and take at least this share of the time.
-_BREAK, _KERNELS_OF_A_STEP, _BREAKS_TAKE = 5.0, 64, 0.1
-# How many candidates to try. Any kernel that appears once in each period would do.
-_MOST_TRIED = 200
 _WAIT = re.compile(r"(cuda|cu)(Device|Stream|Event|Ctx|Thread)Synchronize")
 
 
@@ -295,8 +298,8 @@ def find_periods(tables: Tables, launch: Ints, global_pid: int) -> Int64s:
     position = _begins(code, calls_before)
     if len(position) == 0:
         position = _begins_of_solver(code, calls_before, begun, _waits(tables, global_pid))
-    found = begun[position].astype(np.int64)
-    return none if len(found) and _are_pieces(found, np.diff(position)) else found
+    starts = begun[position].astype(np.int64)
+    return none if len(starts) and _are_pieces(starts, np.diff(position)) else starts
 
 
 def share_of_kernels(tables: Tables, launch: Ints, global_pid: int, starts_ns: Int64s) -> float:
@@ -397,10 +400,10 @@ def _hold_the_same(code: Ints, begins: Int64s) -> bool:
         np.unique(code[begins[number] : begins[number + 1]], return_counts=True)
         for number in np.linspace(0, periods - 1, count).astype(int).tolist()
     ]
-    kinds = np.unique(np.concatenate([each for each, _ in parts]))
+    kinds = np.unique(np.concatenate([codes for codes, _ in parts]))
     held = np.zeros((count, len(kinds)), dtype=np.int64)
-    for row, (each, counts) in enumerate(parts):
-        held[row, np.searchsorted(kinds, each)] = counts
+    for row, (codes, counts) in enumerate(parts):
+        held[row, np.searchsorted(kinds, codes)] = counts
     typical = np.median(held, axis=0)
     same = np.minimum(held, typical).sum(axis=1) >= _SAME_KERNELS * np.maximum(held.sum(axis=1), typical.sum())
     return float(same.mean()) >= _SAME_PERIODS
@@ -408,8 +411,8 @@ def _hold_the_same(code: Ints, begins: Int64s) -> bool:
 
 def _are_alike(counts: Int64s) -> Bools:
     middle = float(np.median(counts))
-    found: Bools = np.abs(counts - middle) <= _ALIKE * middle
-    return found
+    are_alike: Bools = np.abs(counts - middle) <= _ALIKE * middle
+    return are_alike
 
 
 def _longest_run(alike: Bools) -> tuple[int, int]:

@@ -28,11 +28,11 @@ def settle_steps(tables: Tables, attributed: Attributed, steps: Steps | None) ->
     families = name_families(attributed.keys["name"].tolist())
     is_step = np.array([family == steps.name for family in families], dtype=bool)
     ranges = attributed.ranges[is_step[attributed.ranges["group"].to_numpy(dtype=np.int64)]]
-    found = []
+    steady_from = []
     for tid, mine in list(ranges.groupby("global_tid", sort=False))[:_MOST_THREADS]:
         start = mine["start_ns"].to_numpy(dtype=np.int64)
         issued = np.append(start, mine["end_ns"].to_numpy(dtype=np.int64)[-1])
         if bool((np.diff(issued) > 0).all()):
             warmup = count_warm_up(np.diff(bound_steps(tables, int(tid) & PID_MASK, issued)))
-            found.append(SteadyFrom(steps.name, int(tid), int(issued[warmup])))
-    return replace(attributed, steady_from=tuple(found))
+            steady_from.append(SteadyFrom(steps.name, int(tid), int(issued[warmup])))
+    return replace(attributed, steady_from=tuple(steady_from))

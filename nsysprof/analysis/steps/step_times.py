@@ -54,13 +54,13 @@ def time_steps(tables: Tables, steps: Steps | None, idle: Sequence[IdleSteps]) -
     is_slow = np.append(np.zeros(steps.warmup, dtype=np.bool_), steps.is_slow)
     category = _categories(tables)
     rows = []
-    for each in idle:
-        chosen = (tables.work.device_of == each.device_id) & (category >= 0)
+    for device in idle:
+        chosen = (tables.work.device_of == device.device_id) & (category >= 0)
         if steps.are_known and not (chosen & (tables.work.pid_of == steps.global_pid)).any():
             continue
-        parts = {"step": np.arange(len(low)), "device_id": np.full(len(low), each.device_id), "start_ns": low}
+        parts = {"step": np.arange(len(low)), "device_id": np.full(len(low), device.device_id), "start_ns": low}
         parts |= {"wall_ns": high - low, "is_warmup": is_warmup, "is_slow": is_slow}
-        parts |= _busy(tables, np.where(chosen, category, -1), low, high) | each.parts_ns
+        parts |= _busy(tables, np.where(chosen, category, -1), low, high) | device.parts_ns
         rows.append(pd.DataFrame(parts)[list(STEPS.names)])
     if not rows:
         return None
@@ -79,11 +79,11 @@ def _categories(tables: Tables) -> Int64s:
     names, kind = kernel_names(tables), tables.work.kind_of
     place = {category: number for number, category in enumerate(WORK_CATEGORIES)}
     of_name = np.array([place.get(str(category), place["other"]) for category in names.category], dtype=np.int64)
-    found = of_name[names.of_variant] if len(of_name) else np.zeros(len(kind), dtype=np.int64)
-    for each, category in ((COPY, "copy"), (FILL, "fill"), (GRAPH, "graph")):
-        found[kind == each] = place[category]
-    found[kind == MIGRATION] = -1
-    return found
+    of_variant = of_name[names.of_variant] if len(of_name) else np.zeros(len(kind), dtype=np.int64)
+    for code, category in ((COPY, "copy"), (FILL, "fill"), (GRAPH, "graph")):
+        of_variant[kind == code] = place[category]
+    of_variant[kind == MIGRATION] = -1
+    return of_variant
 
 
 def _busy(tables: Tables, category: Int64s, low: Int64s, high: Int64s) -> dict[str, Int64s]:
@@ -94,15 +94,15 @@ def _busy(tables: Tables, category: Int64s, low: Int64s, high: Int64s) -> dict[s
     work = tables.work
     start = end = np.zeros(0, dtype=np.int64)
     before = np.zeros(len(low), dtype=np.int64)
-    found = {work_column(name): np.zeros(len(low), dtype=np.int64) for name in WORK_CATEGORIES}
+    busy = {work_column(name): np.zeros(len(low), dtype=np.int64) for name in WORK_CATEGORIES}
     for number, name in enumerate(WORK_CATEGORIES):
         rows = _rows_within(work, category == number, int(low[0]), int(high[-1]))
         if len(rows) == 0:
             continue
         start, end = _join((start, end), _union_of_rows(work, rows))
         total = measure(start, end, low, high)[0]
-        found[work_column(name)], before = total - before, total
-    return found
+        busy[work_column(name)], before = total - before, total
+    return busy
 
 
 def _rows_within(work: Work, chosen: Bools, since_ns: int, until_ns: int) -> Rows:
@@ -110,14 +110,14 @@ def _rows_within(work: Work, chosen: Bools, since_ns: int, until_ns: int) -> Row
     rows = find_rows(chosen, work.variant)
     within = np.empty(len(rows), dtype=np.bool_)
     for low in range(0, len(rows), _BLOCK):
-        its = rows[low : low + _BLOCK]
-        within[low : low + _BLOCK] = (work.start_ns[its] < until_ns) & (work.ends_ns(its) > since_ns)
+        block = rows[low : low + _BLOCK]
+        within[low : low + _BLOCK] = (work.start_ns[block] < until_ns) & (work.ends_ns(block) > since_ns)
     return rows if within.all() else rows[within]
 
 
 def _join(one: tuple[Int64s, Int64s], other: tuple[Int64s, Int64s]) -> tuple[Int64s, Int64s]:
     """Return the union of two lists of disjoint intervals in order."""
-    few, many = sorted((one, other), key=lambda each: len(each[0]))
+    few, many = sorted((one, other), key=lambda intervals: len(intervals[0]))
     if len(few[0]) == 0:
         return many
     at = np.searchsorted(many[0], few[0])
@@ -125,8 +125,8 @@ def _join(one: tuple[Int64s, Int64s], other: tuple[Int64s, Int64s]) -> tuple[Int
 
     def parts() -> Iterator[tuple[Int64s, Int64s]]:
         for low, high in itertools.pairwise(edges):
-            its = slice(*np.searchsorted(at, [low, high + (high == edges[-1])]).tolist())
-            start, end = (np.insert(many[side][low:high], at[its] - low, few[side][its]) for side in (0, 1))
+            chosen = slice(*np.searchsorted(at, [low, high + (high == edges[-1])]).tolist())
+            start, end = (np.insert(many[side][low:high], at[chosen] - low, few[side][chosen]) for side in (0, 1))
             yield start, end
 
     return _union_of_parts(parts(), len(few[0]) + len(many[0]))
@@ -141,7 +141,7 @@ def _union_of_rows(work: Work, rows: Rows) -> tuple[Int64s, Int64s]:
         del order
     del start
     blocks = (rows[low : low + _BLOCK] for low in range(0, len(rows), _BLOCK))
-    return _union_of_parts(((work.start_ns[its], work.ends_ns(its)) for its in blocks), len(rows))
+    return _union_of_parts(((work.start_ns[block], work.ends_ns(block)) for block in blocks), len(rows))
 
 
 def _union_of_parts(parts: Iterator[tuple[Int64s, Int64s]], size: int) -> tuple[Int64s, Int64s]:
@@ -180,6 +180,6 @@ def _idle(span: DeviceSpan, pieces: Blamed, low: Int64s, high: Int64s) -> dict[s
     """Return the idle time within each [low, high) by cause, and the time outside the device's first and last work."""
     inside = np.clip(high, span.first_ns, span.first_ns + span.whole.span_ns)
     inside -= np.clip(low, span.first_ns, span.first_ns + span.whole.span_ns)
-    found = {"outside_ns": high - low - inside}
+    idle = {"outside_ns": high - low - inside}
     of_causes, _ = measure_by_code(pieces.start_ns, pieces.duration_ns, pieces.cause, len(CAUSES), low, high)
-    return found | {cause_column(cause): of_causes[code] for code, cause in enumerate(CAUSES)}
+    return idle | {cause_column(cause): of_causes[code] for code, cause in enumerate(CAUSES)}

@@ -64,27 +64,27 @@ def tabulate_collectives(tables: Tables, names: Names) -> tuple[pd.DataFrame, li
     if len(rows) == 0:
         return empty_table(COLLECTIVES), []
     texts = names.texts[names.numbers(work.variant[rows])]
-    found = _collectives(tables, rows, [_operation_of(str(text)) for text in texts])
+    collectives = _collectives(tables, rows, [_operation_of(str(text)) for text in texts])
     table = pd.DataFrame(
         {
             "device_id": work.device_of[work.variant[rows]],
-            "operation": [each.operation for each in found],
-            "ranks": pd.array([each.ranks for each in found], dtype="Int64"),
-            "message_bytes": pd.array([each.message_bytes for each in found], dtype="Int64"),
-            "reason": [each.reason for each in found],
+            "operation": [collective.operation for collective in collectives],
+            "ranks": pd.array([collective.ranks for collective in collectives], dtype="Int64"),
+            "message_bytes": pd.array([collective.message_bytes for collective in collectives], dtype="Int64"),
+            "reason": [collective.reason for collective in collectives],
             "duration_ns": work.duration_ns[rows].astype(np.int64),
-            "rate": [np.nan if each.bus_bytes is None else each.bus_bytes for each in found],
+            "rate": [np.nan if collective.bus_bytes is None else collective.bus_bytes for collective in collectives],
         }
     )
     table["rate"] = table["rate"] / (table["duration_ns"].clip(lower=1) / 1e9)
-    return _sum_up(table), _notes(found)
+    return _sum_up(table), _notes(collectives)
 
 
 def _sum_up(table: pd.DataFrame) -> pd.DataFrame:
     """Return one row for each device, operation, number of ranks, size and reason, those with the most time first."""
     keys = ["device_id", "operation", "ranks", "message_bytes", "reason"]
     grouped = table.groupby(keys, sort=False, dropna=False)
-    found = grouped.agg(
+    sums = grouped.agg(
         kernel_count=("duration_ns", "size"),
         kernel_total_ns=("duration_ns", "sum"),
         kernel_med_ns=("duration_ns", "median"),
@@ -92,9 +92,9 @@ def _sum_up(table: pd.DataFrame) -> pd.DataFrame:
         bus_bytes_per_s=("rate", "median"),
         most_bus_bytes_per_s=("rate", "max"),
     ).reset_index()
-    found["total_bytes"] = found["message_bytes"] * found["kernel_count"]
-    found["kernel_med_ns"] = found["kernel_med_ns"].round().astype("int64")
-    return found.sort_values("kernel_total_ns", ascending=False, kind="stable")[list(COLLECTIVES.names)].reset_index(
+    sums["total_bytes"] = sums["message_bytes"] * sums["kernel_count"]
+    sums["kernel_med_ns"] = sums["kernel_med_ns"].round().astype("int64")
+    return sums.sort_values("kernel_total_ns", ascending=False, kind="stable")[list(COLLECTIVES.names)].reset_index(
         drop=True
     )
 
@@ -102,15 +102,15 @@ def _sum_up(table: pd.DataFrame) -> pd.DataFrame:
 def _operation_of(kernel: str) -> str:
     """Return the operation in the name of a kernel."""
     low = kernel.lower()
-    return next((each for each in _KERNEL_OPERATIONS if each.lower() in low), "other")
+    return next((operation for operation in _KERNEL_OPERATIONS if operation.lower() in low), "other")
 
 
-def _notes(found: Sequence[_Collective]) -> list[Note]:
-    unknown = [each.reason for each in found if each.message_bytes is None]
+def _notes(collectives: Sequence[_Collective]) -> list[Note]:
+    unknown = [collective.reason for collective in collectives if collective.message_bytes is None]
     if not unknown:
         return []
     reasons = list(dict.fromkeys(unknown))
-    return [make_note("collective-sizes-unknown", count=len(unknown), all=len(found), reasons="; ".join(reasons))]
+    return [make_note("collective-sizes-unknown", count=len(unknown), all=len(collectives), reasons="; ".join(reasons))]
 
 
 def _collectives(tables: Tables, rows: Int64s, operations: Sequence[str]) -> list[_Collective]:
@@ -121,22 +121,22 @@ def _collectives(tables: Tables, rows: Int64s, operations: Sequence[str]) -> lis
     launch, calls, work = tables.launch[rows], tables.calls, tables.work
     in_graph = work.in_graph_of[work.variant[rows]]
     usual = NO_PAYLOADS if tables.payloads is None else NO_CALL
-    found = [
+    collectives = [
         _Collective(operation, reason=IN_GRAPH if graph else usual)
         for operation, graph in zip(operations, in_graph, strict=True)
     ]
     if tables.payloads is None or calls is None or tables.ranges is None:
-        return found
+        return collectives
     of_thread, ranks = _calls_of_threads(tables.ranges, tables.payloads), _ranks(tables.payloads)
     own = np.flatnonzero((launch >= 0) & ~in_graph)
     own = own[np.argsort(calls.start_ns[launch[own]], kind="stable")]
     thread = calls.tid_of[calls.variant[launch[own]]]
     for tid in np.unique(thread).tolist():
         mine = own[thread == tid]
-        made = of_thread.get(tid, [])
-        for row, group in zip(mine.tolist(), _assign(calls.start_ns[launch[mine]], made), strict=True):
-            found[row] = _combine(operations[row], group, ranks, tid & PID_MASK)
-    return found
+        nccl_calls = of_thread.get(tid, [])
+        for row, group in zip(mine.tolist(), _assign(calls.start_ns[launch[mine]], nccl_calls), strict=True):
+            collectives[row] = _combine(operations[row], group, ranks, tid & PID_MASK)
+    return collectives
 
 
 @dataclass(frozen=True)
@@ -157,50 +157,50 @@ def _calls_of_threads(ranges: pd.DataFrame, payloads: pd.DataFrame) -> dict[int,
     said = payloads.drop_duplicates(["start_ns", "global_tid"])
     joined = own.merge(said, on=["start_ns", "global_tid"], how="left").sort_values("start_ns", kind="stable")
     fields = joined[["message_bytes", "communicator", "peer"]].fillna(NULL).astype("int64")
-    found: dict[int, list[_NcclCall]] = {}
+    calls_by_thread: dict[int, list[_NcclCall]] = {}
     places = zip(joined["global_tid"], joined["name"], joined["start_ns"], joined["end_ns"], strict=True)
     for (tid, name, start, end), cells in zip(places, fields.itertuples(index=False, name=None), strict=True):
-        found.setdefault(int(tid), []).append(_NcclCall(str(name), int(start), int(end), *cells))
-    return found
+        calls_by_thread.setdefault(int(tid), []).append(_NcclCall(str(name), int(start), int(end), *cells))
+    return calls_by_thread
 
 
 def _ranks(payloads: pd.DataFrame) -> dict[tuple[int, int], tuple[int, int]]:
     """Return the number of ranks and this process's rank in each communicator, by process and communicator."""
-    made = payloads[(payloads["ranks"] > 0).to_numpy(dtype=bool)]
-    keys = zip(made["global_tid"] & PID_MASK, made["communicator"], strict=True)
-    return dict(zip(keys, zip(made["ranks"], made["rank"], strict=True), strict=True))
+    of_communicators = payloads[(payloads["ranks"] > 0).to_numpy(dtype=bool)]
+    keys = zip(of_communicators["global_tid"] & PID_MASK, of_communicators["communicator"], strict=True)
+    return dict(zip(keys, zip(of_communicators["ranks"], of_communicators["rank"], strict=True), strict=True))
 
 
-def _assign(launched_ns: Int64s, made: Sequence[_NcclCall]) -> list[list[_NcclCall] | None]:
+def _assign(launched_ns: Int64s, nccl_calls: Sequence[_NcclCall]) -> list[list[_NcclCall] | None]:
     """Return the calls behind each kernel of a thread; None where several assignments are possible.
 
     A kernel is launched inside its call. Where calls are grouped, it is launched when the group ends.
 
     launched_ns: when each kernel was launched, ascending.
-    made: the calls of the thread, in order.
+    nccl_calls: the calls of the thread, in order.
     """
-    starts = np.array([call.start_ns for call in made], dtype=np.int64)
+    starts = np.array([call.start_ns for call in nccl_calls], dtype=np.int64)
     last = (np.searchsorted(starts, launched_ns, side="right") - 1).tolist()
-    found: list[list[_NcclCall] | None] = []
+    groups: list[list[_NcclCall] | None] = []
     used, at = -1, 0
     while at < len(last):
         number = last[at]
-        if number >= 0 and launched_ns[at] <= made[number].end_ns:
-            found.append([made[number]])
+        if number >= 0 and launched_ns[at] <= nccl_calls[number].end_ns:
+            groups.append([nccl_calls[number]])
             used, at = number, at + 1
             continue
         together = at
         while together < len(last) and last[together] == number:
             together += 1
-        waiting = list(made[used + 1 : number + 1])
+        waiting = list(nccl_calls[used + 1 : number + 1])
         if together - at == 1:
-            found.append(waiting)
+            groups.append(waiting)
         elif together - at == len(waiting):
-            found += [[call] for call in waiting]
+            groups += [[call] for call in waiting]
         else:
-            found += [None] * (together - at)
+            groups += [None] * (together - at)
         used, at = max(used, number), together
-    return found
+    return groups
 
 
 def _combine(

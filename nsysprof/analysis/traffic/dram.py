@@ -54,6 +54,7 @@ _LONGEST_PERIODS = 1.5
 _TOLERATED_SHARE = 0.1
 # Counters are dead (not running) when they stay 0 through this many sampling periods in which kernels ran.
 _DEAD_AFTER_PERIODS = 10
+# A sample is a whole number of percent.
 _ROUNDING_PCT = 0.5
 # The offsets at which an interval may lie among the samples, as multiples of the clock's error.
 _SHIFTS = (-1.0, -0.5, 0.5, 1.0)
@@ -136,8 +137,8 @@ def dram_in_groups(
 
 def gpus_of_used(metrics: GpuMetrics, used: Int64s) -> Int64s:
     """Return the GPU id of each row (global pid, device id) of `used`, -1 where it was not sampled."""
-    found = [metrics.gpu_of(device) for _, device in used.tolist()]
-    return np.array([-1 if gpu is None else gpu for gpu in found], dtype=np.int64)
+    gpus = [metrics.gpu_of(device) for _, device in used.tolist()]
+    return np.array([-1 if gpu is None else gpu for gpu in gpus], dtype=np.int64)
 
 
 def drop_dead(
@@ -158,7 +159,7 @@ def drop_dead(
         else:
             notes.append(_dead_note(series, busy_ns))
     gpus = {series.gpu for series in live}
-    return replace(metrics, series=tuple(live), use=tuple(each for each in metrics.use if each.gpu in gpus)), notes
+    return replace(metrics, series=tuple(live), use=tuple(use for use in metrics.use if use.gpu in gpus)), notes
 
 
 def dram_notes(
@@ -296,14 +297,14 @@ def _lengths(series: DramSeries) -> Int64s:
 
 def _integrate_about(series: DramSeries, start_ns: Int64s, end_ns: Int64s, clock_error_ns: int) -> _Sums:
     """Return bytes and coverage of each interval, with error bars that hold for every possible clock offset."""
-    found = _integrate(series, start_ns, end_ns)
-    read_error, write_error = found.read_error, found.write_error
+    sums = _integrate(series, start_ns, end_ns)
+    read_error, write_error = sums.read_error, sums.write_error
     for part in _SHIFTS if clock_error_ns else ():
         shift = round(part * clock_error_ns)
         other = _integrate(series, start_ns + shift, end_ns + shift)
-        read_error = np.maximum(read_error, np.abs(other.read - found.read) + other.read_error)
-        write_error = np.maximum(write_error, np.abs(other.write - found.write) + other.write_error)
-    return replace(found, read_error=read_error, write_error=write_error)
+        read_error = np.maximum(read_error, np.abs(other.read - sums.read) + other.read_error)
+        write_error = np.maximum(write_error, np.abs(other.write - sums.write) + other.write_error)
+    return replace(sums, read_error=read_error, write_error=write_error)
 
 
 def _integrate(series: DramSeries, start_ns: Int64s, end_ns: Int64s) -> _Sums:

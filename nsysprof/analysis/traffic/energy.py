@@ -25,13 +25,13 @@ def by_device(power: Sequence[GpuEnergy], devices: Sequence[DeviceRow]) -> dict[
 
     A GPU is found by UUID, or else by its position in NVML's order.
     """
-    found = {}
+    energy_by_device = {}
     for device in devices:
-        same = [each for each in power if device.uuid and _plain(each.uuid) == _plain(device.uuid)]
-        same = same or [each for each in power if not device.uuid and each.index == device.device_id]
+        same = [gpu for gpu in power if device.uuid and _plain(gpu.uuid) == _plain(device.uuid)]
+        same = same or [gpu for gpu in power if not device.uuid and gpu.index == device.device_id]
         if same:
-            found[device.device_id] = same[0]
-    return found
+            energy_by_device[device.device_id] = same[0]
+    return energy_by_device
 
 
 def _plain(uuid: str) -> str:
@@ -44,11 +44,11 @@ def energy_in_groups(energy: GpuEnergy, start_ns: Int64s, end_ns: Int64s, group:
     start_ns, end_ns: the intervals, since session start.
     group: the group of each interval, 0 ... groups-1.
     """
-    found, error = np.full(groups, np.nan), np.full(groups, np.nan)
+    joules, error = np.full(groups, np.nan), np.full(groups, np.nan)
     covered = np.zeros(groups, dtype=np.int64)
     time, counter = energy.time_ns, energy.energy_mj
     if len(time) < 2:
-        return RangeEnergy(found, error, covered)
+        return RangeEnergy(joules, error, covered)
     length = np.diff(time).astype(np.float64)
     spent = np.diff(counter) / _MJ_PER_J
     power = spent / length
@@ -56,15 +56,15 @@ def energy_in_groups(energy: GpuEnergy, start_ns: Int64s, end_ns: Int64s, group:
     owner, starts, ends = union_of_groups(group, start_ns, end_ns)
     edges = np.searchsorted(owner, np.arange(groups + 1))
     for number in range(groups):
-        low, high = (each[edges[number] : edges[number + 1]] for each in (starts, ends))
+        low, high = (bounds[edges[number] : edges[number + 1]] for bounds in (starts, ends))
         covered[number] = int((high - low).sum())
         if len(low) == 0 or low[0] < time[0] or high[-1] > time[-1]:
             continue  # part of this time was not sampled
         part = measure(low, high, time[:-1], time[1:])[0].astype(np.float64)
-        found[number] = (spent * part / length).sum()
+        joules[number] = (spent * part / length).sum()
         floor, ceiling = _bounds(low, high, time, spent, least, most)
-        error[number] = max(ceiling - found[number], found[number] - floor, 0.0)
-    return RangeEnergy(found, error, covered)
+        error[number] = max(ceiling - joules[number], joules[number] - floor, 0.0)
+    return RangeEnergy(joules, error, covered)
 
 
 def _bounds(low: Int64s, high: Int64s, time: Int64s, spent: Floats, least: float, most: float) -> tuple[float, float]:

@@ -40,12 +40,12 @@ def unit_use_in_groups(
 
     The parameters are those of dram_in_groups.
     """
-    found = []
+    uses = []
     for metric in dict.fromkeys(series.metric for series in metrics.use):
-        alone = GpuMetrics(tuple(_as_series(each) for each in metrics.use if each.metric == metric))
+        alone = GpuMetrics(tuple(_as_series(series) for series in metrics.use if series.metric == metric))
         integral = dram_in_groups(alone, start_ns, end_ns, group, groups, global_pid, used)
-        found.append(_mean(metric, integral))
-    return found
+        uses.append(_mean(metric, integral))
+    return uses
 
 
 def _as_series(series: UseSeries) -> DramSeries:

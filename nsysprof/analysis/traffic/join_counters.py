@@ -49,19 +49,19 @@ def fill_counters(results: pd.DataFrame, counted: pd.DataFrame) -> tuple[pd.Data
     or where not all kernels were counted.
     """
     filled, notes = results.copy(), list[Note]()
-    found = {str(name): rows for name, rows in counted.groupby("range", sort=False)}
+    by_case = {str(name): rows for name, rows in counted.groupby("range", sort=False)}
     columns: dict[str, list[Any]] = {column: [] for column in _case({}, None)}
     for row in results.to_dict("records"):
-        of_case = found.get(str(row["range"]))
-        each = None if of_case is None else {str(run): rows for run, rows in of_case.groupby("run")}
+        of_case = by_case.get(str(row["range"]))
+        by_run = None if of_case is None else {str(run): rows for run, rows in of_case.groupby("run")}
         calls, total = known(row["traced_calls"]), known(row["kernel_count"])
         traced = None if total is None or not calls else total / calls
-        for column, value in _case(each or {}, traced).items():
+        for column, value in _case(by_run or {}, traced).items():
             columns[column].append(value)
-        numbers = sorted({len(rows) for rows in (each or {}).values()})
+        numbers = sorted({len(rows) for rows in (by_run or {}).values()})
         if traced is not None and numbers and any(number != traced for number in numbers):
-            told = " and ".join(map(str, numbers))
-            notes.append(make_note("counted-other-kernels", range=row["range"], counted=told, traced=traced))
+            numbers_text = " and ".join(map(str, numbers))
+            notes.append(make_note("counted-other-kernels", range=row["range"], counted=numbers_text, traced=traced))
     for column, values in columns.items():
         filled[column] = pd.array(values, dtype=pandas_dtype(CAPTURE_RESULTS.by_name[column]))
     return filled, notes

@@ -107,8 +107,12 @@ def find_limit(row: Mapping[Any, Any], launches: pd.DataFrame | None, roof: Roof
     if latency and calls and total is not None:
         busy = total / calls
         share = busy / latency
-        each = None if count is None else count / calls
-        launched = "" if each is None else f" of {each:g} launch{'' if each == 1 else 'es'}"
+        launches_per_call = None if count is None else count / calls
+        launched = (
+            ""
+            if launches_per_call is None
+            else f" of {launches_per_call:g} launch{'' if launches_per_call == 1 else 'es'}"
+        )
         idle = f"kernels{launched} fill {format_ns(busy)} of {format_ns(latency)}"
         if is_launch_bound(busy, latency, known(row.get("event_over_graph"))):
             return LAUNCH, f"{idle}: the GPU waits for the CPU for {_percent(100 * (1 - share))} of a call"
@@ -127,8 +131,8 @@ def _without_counters(row: Mapping[Any, Any], roof: Roof | None, idle: str) -> t
         return UNKNOWN, f"{said}DRAM traffic, {missing}"
     rate = (moved - error) / (busy / calls * 1e-9)
     share = 100 * rate / roof.bytes_per_s
-    told = f"at least {format_rate(max(rate, 0.0), 'B/s')} of DRAM, {_percent(max(share, 0.0))} of a copy's rate"
-    return (MEMORY if share >= NEAR_PCT else UNKNOWN), f"{said}{told}; {missing}"
+    traffic = f"at least {format_rate(max(rate, 0.0), 'B/s')} of DRAM, {_percent(max(share, 0.0))} of a copy's rate"
+    return (MEMORY if share >= NEAR_PCT else UNKNOWN), f"{said}{traffic}; {missing}"
 
 
 @dataclass(frozen=True)
@@ -145,13 +149,13 @@ def _by_kernels(launches: pd.DataFrame | None, detail: pd.DataFrame, roof: Roof 
     assert launches is not None
     traffic = launches[launches["run"] == Run.TRAFFIC.value].set_index("position")
     held = [_limit_of_launch(row, traffic, roof) for row in detail.to_dict("records")]
-    total = sum(each.time_ns for each in held)
+    total = sum(launch.time_ns for launch in held)
     shares: dict[str, float] = {}
-    for each in held:
-        shares[each.limiter] = shares.get(each.limiter, 0.0) + each.time_ns
+    for launch in held:
+        shares[launch.limiter] = shares.get(launch.limiter, 0.0) + launch.time_ns
     order = sorted(shares, key=lambda limiter: -shares[limiter])
     first = order[0]
-    worst = max((each for each in held if each.limiter == first), key=lambda each: each.time_ns)
+    worst = max((launch for launch in held if launch.limiter == first), key=lambda launch: launch.time_ns)
     parts = [worst.text if len(held) == 1 else f"its longest such kernel: {worst.text}"]
     if len(order) > 1 or len(held) > 1:
         mix = ", ".join(f"{limiter} {_percent(100 * shares[limiter] / total)}" for limiter in order)
@@ -197,10 +201,10 @@ def _shares(row: Mapping[Any, Any], natural: Any, roof: Roof | None) -> Iterator
     if through is not None:
         yield L2, through, f"L2 {_percent(through)} busy"
     pipes = [(known(row[column]), name) for column, name in (("tensor_pct", "tensor cores"), ("fma_pct", "FMA pipe"))]
-    told = ", ".join(f"{name} {_percent(share)}" for share, name in pipes if share is not None)
+    pipes_text = ", ".join(f"{name} {_percent(share)}" for share, name in pipes if share is not None)
     busiest = known(row["sm_pct"])
     if busiest is not None:
-        yield COMPUTE, busiest, f"SMs {_percent(busiest)} busy ({told})"
+        yield COMPUTE, busiest, f"SMs {_percent(busiest)} busy ({pipes_text})"
 
 
 def _percent(share: float) -> str:
