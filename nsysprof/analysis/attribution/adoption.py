@@ -96,22 +96,22 @@ class ThreadRanges:
 
         of_user: whether to ignore ranges that libraries opened.
         """
-        found = np.full(len(begin), -1, dtype=np.int32)
+        innermost_rows = np.full(len(begin), -1, dtype=np.int32)
         for low in range(0, len(begin) if tid in self.rows else 0, _BLOCK):
             part = slice(low, low + _BLOCK)
-            found[part] = self._innermost(self.rows[tid], begin[part], finish[part], of_user=of_user)
-        return found
+            innermost_rows[part] = self._innermost(self.rows[tid], begin[part], finish[part], of_user=of_user)
+        return innermost_rows
 
     def _innermost(self, rows: Int64s, begin: Int64s, finish: Int64s, *, of_user: bool) -> Int64s:
         at = np.searchsorted(self.start[rows], begin, "right") - 1
-        found = np.where(at >= 0, rows[np.maximum(at, 0)], -1)
+        open_row = np.where(at >= 0, rows[np.maximum(at, 0)], -1)
         while True:
-            wrong = (found >= 0) & (self.end[found] < finish)
+            wrong = (open_row >= 0) & (self.end[open_row] < finish)
             if of_user:
-                wrong |= (found >= 0) & ~self.of_user[found]
+                wrong |= (open_row >= 0) & ~self.of_user[open_row]
             if not wrong.any():
-                return found
-            found[wrong] = self.parent[found[wrong]]
+                return open_row
+            open_row[wrong] = self.parent[open_row[wrong]]
 
     def calls_of(self, tid: int) -> ThreadCalls:
         """Return the CUDA calls of a thread."""
@@ -131,8 +131,8 @@ def adopt(threads: ThreadRanges, points: Points) -> Adoption:
     if not threads.waiters:
         return Adoption(owner, reason)
     waiters = defaultdict(list)
-    for each in threads.waiters:
-        waiters[each & PID_MASK].append(each)
+    for waiting_tid in threads.waiters:
+        waiters[waiting_tid & PID_MASK].append(waiting_tid)
     pairs: Counter[int] = Counter()
     by_start, tids = None, points.global_tid
     if not bool((points.start_ns[1:] >= points.start_ns[:-1]).all()):
@@ -153,7 +153,7 @@ def adopt(threads: ThreadRanges, points: Points) -> Adoption:
         if pairs[process] > _MOST_PAIRS:
             reason[mine] = TOO_MANY
             continue
-        others = [each for each in waiters[process] if each != tid]
+        others = [other for other in waiters[process] if other != tid]
         if len(mine):
             owner[mine], reason[mine] = _adopt_thread(threads, points.of(mine), tid, others)
         if own.any() and (waiter := _helped_thread(threads, tid, others)) is not None:
@@ -166,7 +166,7 @@ def adopt(threads: ThreadRanges, points: Points) -> Adoption:
 
 def helped_parents(threads: ThreadRanges) -> Int64s:
     """Return the parent of each range, or -1: on its thread, or else the range that waited for its whole thread."""
-    found = threads.parent.copy()
+    parents = threads.parent.copy()
     of_process = defaultdict(list)
     for tid in threads.waiters:
         of_process[tid & PID_MASK].append(tid)
@@ -174,11 +174,11 @@ def helped_parents(threads: ThreadRanges) -> Int64s:
         if not 1 < len(tids) <= _MOST_PAIRS // len(tids):
             continue
         for tid in tids:
-            waiter = _helped_thread(threads, tid, [each for each in tids if each != tid])
+            waiter = _helped_thread(threads, tid, [other for other in tids if other != tid])
             if waiter is not None:
-                outer = threads.rows[tid][found[threads.rows[tid]] < 0]
-                found[outer] = threads.innermost(waiter, threads.start[outer], threads.end[outer], of_user=True)
-    return found
+                outer = threads.rows[tid][parents[threads.rows[tid]] < 0]
+                parents[outer] = threads.innermost(waiter, threads.start[outer], threads.end[outer], of_user=True)
+    return parents
 
 
 def _helped_thread(threads: ThreadRanges, tid: int, others: list[int]) -> int | None:
@@ -192,7 +192,7 @@ def _helped_thread(threads: ThreadRanges, tid: int, others: list[int]) -> int | 
     if int(outer.sum()) < _LEAST_HELPS:
         return None
     start, end = start[outer], end[outer]
-    found = []
+    helped = []
     for other in others:
         if (threads.innermost(other, start, end, of_user=True) < 0).any():
             continue
@@ -202,8 +202,8 @@ def _helped_thread(threads: ThreadRanges, tid: int, others: list[int]) -> int | 
         is_silent &= np.searchsorted(calls.start_ns, end, "left") == before
         names = threads.name[threads.rows[other]]
         if is_silent.all() and not np.isin(threads.name[rows], names).any():
-            found.append(other)
-    return found[0] if len(found) == 1 else None
+            helped.append(other)
+    return helped[0] if len(helped) == 1 else None
 
 
 def _adopt_thread(threads: ThreadRanges, points: Points, tid: int, others: list[int]) -> tuple[Ints, Ints]:
@@ -221,7 +221,9 @@ def _adopt_thread(threads: ThreadRanges, points: Points, tid: int, others: list[
         candidates.append(candidate)
     several = np.flatnonzero(count > 1)
     if len(several):
-        owner[several] = _same_sequence(threads, points.of(several), tid, [each[several] for each in candidates])
+        owner[several] = _same_sequence(
+            threads, points.of(several), tid, [candidate[several] for candidate in candidates]
+        )
     reason = np.full(len(owner), NONE, dtype=np.int8)
     for which, why in ((inside, NOT_WAITING), (count > 1, SEVERAL), (owner >= 0, ADOPTED)):
         reason[which] = why
@@ -296,8 +298,8 @@ def _at(values: Int64s, places: Ints, otherwise: int) -> Int64s:
     if len(values) == 0:
         return np.full(len(places), otherwise, dtype=np.int64)
     inside = (places >= 0) & (places < len(values))
-    found: Int64s = np.where(inside, values[np.clip(places, 0, len(values) - 1)], otherwise)
-    return found
+    chosen: Int64s = np.where(inside, values[np.clip(places, 0, len(values) - 1)], otherwise)
+    return chosen
 
 
 def _same_sequence(threads: ThreadRanges, points: Points, tid: int, candidates: list[Ints]) -> Int64s:
@@ -310,12 +312,12 @@ def _same_sequence(threads: ThreadRanges, points: Points, tid: int, candidates: 
     while (unknown := (own >= 0) & (seq < 0)).any():
         own[unknown] = threads.parent[own[unknown]]
         seq = np.where(own >= 0, threads.seq[own], -1)
-    found = np.full(len(seq), -1, dtype=np.int64)
+    same = np.full(len(seq), -1, dtype=np.int64)
     for candidate in candidates:
         which = np.flatnonzero(candidate >= 0)
         if len(which) == 0:
             continue
         forward = threads.seq[threads.tid == threads.tid[candidate[which[0]]]]
         which = which[(seq[which] >= 0) & np.isin(seq[which], forward[forward >= 0])]
-        found[which] = np.where(found[which] == -1, candidate[which], -2)
-    return np.where(found >= 0, found, -1)
+        same[which] = np.where(same[which] == -1, candidate[which], -2)
+    return np.where(same >= 0, same, -1)

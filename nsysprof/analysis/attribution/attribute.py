@@ -156,7 +156,7 @@ def _by_owner(rows: Rows, start: Int64s, launch: Ints, calls: Calls, mask: int) 
         number = number.astype(np.int16 if len(owners) < 1 << 15 else np.int32)
         owner = number[calls.variant[launch[rows]]]
         if len(owners) <= _FEW_OWNERS:
-            counts = [int(np.count_nonzero(owner == each)) for each in range(len(owners))]
+            counts = [int(np.count_nonzero(owner == owner_number)) for owner_number in range(len(owners))]
             edges = np.concatenate((edges[:1], np.cumsum(counts)))
             if max(counts) < len(rows):
                 rows, start = _pick(rows, owner, edges), _pick(start, owner, edges)
@@ -170,10 +170,10 @@ def _by_owner(rows: Rows, start: Int64s, launch: Ints, calls: Calls, mask: int) 
 
 def _pick(values: npt.NDArray[Any], owner: Ints, edges: Int64s) -> npt.NDArray[Any]:
     """Return the values of the first owner, then those of the next, and so on."""
-    found = np.empty_like(values)
-    for each, (low, high) in enumerate(itertools.pairwise(edges.tolist())):
-        np.compress(owner == each, values, out=found[low:high])
-    return found
+    picked = np.empty_like(values)
+    for owner_number, (low, high) in enumerate(itertools.pairwise(edges.tolist())):
+        np.compress(owner == owner_number, values, out=picked[low:high])
+    return picked
 
 
 def _end_in_order(start: Int64s, duration: Ints) -> bool:
@@ -194,10 +194,10 @@ def attribute_launched(launch: Ints, calls: Calls | None, ranges: pd.DataFrame) 
     present = [style for style in SCOPES if bool((ranges["style"] == style).any())]
     ordered = order_work(launch, calls, [SCOPES[style] for style in present]) if present else {}
     none = np.zeros(0, dtype=np.int64)
-    found = {style: Segments(np.zeros(0, dtype=np.int32), none, none, none) for style in SCOPES}
+    segments_by_style = {style: Segments(np.zeros(0, dtype=np.int32), none, none, none) for style in SCOPES}
     for style in present:
-        found[style] = attribute_work(ordered.pop(SCOPES[style]), ranges, style)
-    return found
+        segments_by_style[style] = attribute_work(ordered.pop(SCOPES[style]), ranges, style)
+    return segments_by_style
 
 
 def attribute_work(launched: Launched, ranges: pd.DataFrame, style: str) -> Segments:
@@ -256,7 +256,7 @@ def _cut(rows: Int64s, low: Int64s, high: Int64s, launched: Launched, finish: In
     reached = np.cumsum(high[rows] - low[rows])
     edges = np.flatnonzero(np.diff(reached // _PAIRS_AT_ONCE, prepend=-1)) if len(rows) else np.zeros(0, np.int64)
     parts = [_cut_some(some, low, high, launched, finish) for some in np.split(rows, edges)]
-    instance, first, last = (np.concatenate(each) for each in zip(*parts, strict=True))
+    instance, first, last = (np.concatenate(column) for column in zip(*parts, strict=True))
     return instance, first, last
 
 
@@ -307,9 +307,9 @@ def covered(segments: Segments) -> Bools:
     for begin in range(0, len(inside), _BLOCK):
         end = min(begin + _BLOCK, len(inside))
         change = np.zeros(end - begin, dtype=np.int64)
-        for each, by in bounds:
-            first, last = np.searchsorted(each, [begin, end])
-            change += by * np.bincount(each[first:last] - begin, minlength=end - begin)
+        for edges, by in bounds:
+            first, last = np.searchsorted(edges, [begin, end])
+            change += by * np.bincount(edges[first:last] - begin, minlength=end - begin)
         np.cumsum(change, out=change)
         change += has
         np.greater(change, 0, out=inside[begin:end])

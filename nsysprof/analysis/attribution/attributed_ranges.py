@@ -45,13 +45,13 @@ class Attributed:
 
         rows: the number of rows of work.
         """
-        found = np.zeros(rows, dtype=bool)
+        is_inside = np.zeros(rows, dtype=bool)
         for segments in self.segments.values():
             inside = covered(segments)
             for low in range(0, len(inside), _BLOCK):
                 some = slice(low, low + _BLOCK)
-                found[segments.order[some][inside[some]]] = True
-        return found
+                is_inside[segments.order[some][inside[some]]] = True
+        return is_inside
 
 
 def close_ranges(tables: Tables) -> tuple[pd.DataFrame, int, int]:
@@ -91,8 +91,10 @@ def attribute_ranges(tables: Tables, ranges: pd.DataFrame, wanted: Callable[[str
     if wanted is None:
         return Attributed(ordered, keys, attribute_launched(tables.launch, tables.calls, ordered), tables.calls)
     chosen = np.flatnonzero(keys["name"].map(wanted).to_numpy(dtype=bool)[group])
-    found = attribute_launched(tables.launch, tables.calls, ordered.iloc[chosen])
-    segments = {style: replace(each, instance=chosen[each.instance]) for style, each in found.items()}
+    segments_by_style = attribute_launched(tables.launch, tables.calls, ordered.iloc[chosen])
+    segments = {
+        style: replace(of_style, instance=chosen[of_style.instance]) for style, of_style in segments_by_style.items()
+    }
     return Attributed(ordered, keys, segments, tables.calls)
 
 
@@ -109,20 +111,24 @@ def keep_ranges(attributed: Attributed, kept: Bools, names: Sequence[str]) -> At
     code = pd.factorize(pd.MultiIndex.from_frame(renamed[_KEY]))[0].astype(np.int64)
     old = attributed.ranges["group"].to_numpy(dtype=np.int64)[kept]
     group, first = pd.factorize(code[old])
-    _, its = np.unique(code, return_index=True)
+    _, first_of_code = np.unique(code, return_index=True)
     texts = pd.Series(names, dtype=None if len(names) else object).array
     ranges = attributed.ranges[kept].reset_index(drop=True).assign(name=texts.take(old), group=group.astype(np.int64))
     row = np.cumsum(kept) - 1
     segments = {}
-    for style, each in attributed.segments.items():
-        mine = kept[each.instance]
-        segments[style] = Segments(each.order, row[each.instance[mine]], each.low[mine], each.high[mine])
-    return Attributed(ranges, renamed[_KEY].iloc[its[first]].reset_index(drop=True), segments, attributed.calls)
+    for style, of_style in attributed.segments.items():
+        mine = kept[of_style.instance]
+        segments[style] = Segments(
+            of_style.order, row[of_style.instance[mine]], of_style.low[mine], of_style.high[mine]
+        )
+    return Attributed(
+        ranges, renamed[_KEY].iloc[first_of_code[first]].reset_index(drop=True), segments, attributed.calls
+    )
 
 
 def instances_of_calls(tables: Tables, attributed: Attributed, calls: Int64s) -> Int64s:
     """Return the instances that enclose at least one of the calls."""
     if len(calls) == 0:
         return np.zeros(0, dtype=np.int64)
-    found = attribute_launched(calls.astype(np.int32), tables.calls, attributed.ranges)
-    return np.unique(np.concatenate([of_style.instance for of_style in found.values()]))
+    segments_by_style = attribute_launched(calls.astype(np.int32), tables.calls, attributed.ranges)
+    return np.unique(np.concatenate([of_style.instance for of_style in segments_by_style.values()]))

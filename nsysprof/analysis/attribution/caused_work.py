@@ -77,11 +77,11 @@ class CausedWork:
 
     def replays(self, instances: int) -> Int64s:
         """Return how often the nodes that each range instance captured were replayed; 0 where it captured nothing."""
-        found = np.zeros(instances, dtype=np.int64)
+        replayed = np.zeros(instances, dtype=np.int64)
         if self.graph is not None and len(self.creators[0]):
             nodes, count = np.unique(self.graph.node[self.graph.why == RESOLVED], return_counts=True)
-            np.maximum.at(found, self.creators[0], count[np.searchsorted(nodes, self.creators[1])])
-        return found
+            np.maximum.at(replayed, self.creators[0], count[np.searchsorted(nodes, self.creators[1])])
+        return replayed
 
     def graph_reasons(self) -> dict[str, int]:
         """Return how many kernels of replays could not be traced back to a creation, by reason."""
@@ -95,9 +95,9 @@ class CausedWork:
 
         outside: the rows of these kernels.
         """
-        found = self.reason[outside]
-        counts = {text: int((found == why).sum()) for why, text in REASONS.items()}
-        counts["launched outside every range"] = int(((found == NONE) | (found == OWN)).sum())
+        reasons = self.reason[outside]
+        counts = {text: int((reasons == why).sum()) for why, text in REASONS.items()}
+        counts["launched outside every range"] = int(((reasons == NONE) | (reasons == OWN)).sum())
         return counts
 
 
@@ -133,13 +133,13 @@ def _adopted(
     helped = np.unique(calls.tid_of[can_be_helped])
     # The events of a single thread share one tid, so it is stored once.
     tid = np.broadcast_to(helped, len(rows)) if len(helped) == 1 else calls.tid_of[calls.variant[rows]]
-    found = adopt(threads, Points(calls.start_ns[rows], calls.ends_ns(rows), tid))
+    adoption = adopt(threads, Points(calls.start_ns[rows], calls.ends_ns(rows), tid))
     why_of = np.full(len(calls) + 1, NONE, np.int8)
-    why_of[rows] = found.reason
+    why_of[rows] = adoption.reason
     reason: _Reasons = why_of[launch]
     kernels = np.flatnonzero(reason[: work.kernels] == ADOPTED).astype(np.int32)
     others = (np.flatnonzero(reason[work.kernels :] == ADOPTED) + work.kernels).astype(np.int32)
-    adopters = [found.owner[find_places(rows, launch[each])] for each in (kernels, others)]
+    adopters = [adoption.owner[find_places(rows, launch[adopted_rows])] for adopted_rows in (kernels, others)]
     return (kernels, adopters[0]), (others, adopters[1]), reason
 
 
@@ -166,22 +166,22 @@ def _creators(graph: GraphWork, ranges: pd.DataFrame, threads: ThreadRanges) -> 
         attribute_work(launched[scope], ranges, style).pairs()
         for style, scope in (("PushPop", "thread"), ("StartEnd", "process"))
     ]
-    found = adopt(threads, created)
-    waited = np.flatnonzero(found.reason == ADOPTED)
-    owner: Ints = found.owner[waited]
+    adoption = adopt(threads, created)
+    waited = np.flatnonzero(adoption.reason == ADOPTED)
+    owner: Ints = adoption.owner[waited]
     while len(owner):
         pairs.append((owner, waited))
         above = threads.parent[owner]
         owner, waited = above[above >= 0], waited[above >= 0]
-    instance, node = (np.concatenate([each[side] for each in pairs]).astype(np.int64) for side in (0, 1))
+    instance, node = (np.concatenate([pair[side] for pair in pairs]).astype(np.int64) for side in (0, 1))
     keys = np.unique(instance * np.int64(len(nodes) + 1) + node)
     return keys // (len(nodes) + 1), nodes[keys % (len(nodes) + 1)]
 
 
-def adopted_of_instances(work: Work, found: CausedWork, parent: Int64s) -> tuple[Int64s, Int64s]:
+def adopted_of_instances(work: Work, caused: CausedWork, parent: Int64s) -> tuple[Int64s, Int64s]:
     """Return the number and the total time (ns) of the kernels that each instance adopted, nested ranges included."""
-    count = np.bincount(found.adopted_owner, minlength=len(parent)).astype(np.int64)
-    total = sum_by(found.adopted_owner, work.duration_ns[found.adopted_row], len(parent))
+    count = np.bincount(caused.adopted_owner, minlength=len(parent)).astype(np.int64)
+    total = sum_by(caused.adopted_owner, work.duration_ns[caused.adopted_row], len(parent))
     owner = np.flatnonzero(count)
     above, its_count, its_total = parent[owner], count[owner], total[owner]
     while len(above := above[kept := above >= 0]):
@@ -193,33 +193,38 @@ def adopted_of_instances(work: Work, found: CausedWork, parent: Int64s) -> tuple
 
 
 def captured_of_places(
-    work: Work, found: CausedWork, structure: RangeStructure, segments: dict[str, Segments], names: Names
+    work: Work, caused: CausedWork, structure: RangeStructure, segments: dict[str, Segments], names: Names
 ) -> pd.DataFrame:
     """Return the captured kernels by place in the folded tree of ranges, with the columns of tabulate_caused."""
-    if found.graph is None or len(found.creators[0]) == 0:
+    if caused.graph is None or len(caused.creators[0]) == 0:
         return pd.DataFrame(columns=list(CAUSED_COLUMNS))
-    return _tabulate_captured(work, found, structure.folded.of_instance, structure, segments, names)
+    return _tabulate_captured(work, caused, structure.folded.of_instance, structure, segments, names)
 
 
 def tabulate_caused(
-    work: Work, found: CausedWork, group: Int64s, structure: RangeStructure, segments: dict[str, Segments], names: Names
+    work: Work,
+    caused: CausedWork,
+    group: Int64s,
+    structure: RangeStructure,
+    segments: dict[str, Segments],
+    names: Names,
 ) -> pd.DataFrame:
     """Return instances and total time (ns) by group of ranges, kind ("adopted", "captured") and number of the name.
 
     group: the group of each range.
     segments: what each range launched itself, which does not count as captured, and neither does what it adopted.
     """
-    parts = [_tabulate_adopted(work, found, group, structure, names)]
-    if found.graph is not None and len(found.creators[0]):
-        parts.append(_tabulate_captured(work, found, group, structure, segments, names))
+    parts = [_tabulate_adopted(work, caused, group, structure, names)]
+    if caused.graph is not None and len(caused.creators[0]):
+        parts.append(_tabulate_captured(work, caused, group, structure, segments, names))
     return pd.concat(parts, ignore_index=True)
 
 
 def _tabulate_adopted(
-    work: Work, found: CausedWork, group: Int64s, structure: RangeStructure, names: Names
+    work: Work, caused: CausedWork, group: Int64s, structure: RangeStructure, names: Names
 ) -> pd.DataFrame:
     paths = structure.paths
-    table = _sum(work, paths.of_instance.astype(np.int32)[found.adopted_owner], found.adopted_row, names)
+    table = _sum(work, paths.of_instance.astype(np.int32)[caused.adopted_owner], caused.adopted_row, names)
     group_of_path = np.full(len(paths.texts), -1, dtype=np.int64)
     group_of_path[paths.of_instance] = group
     # Each enclosing group counts a kernel once, however often its name appears around it.
@@ -230,7 +235,7 @@ def _tabulate_adopted(
         while above >= 0:
             groups[int(group_of_path[above])] = None
             above = int(paths.parent[above])
-        pairs += [(path, each) for each in groups]
+        pairs += [(path, enclosing) for enclosing in groups]
     ways = pd.DataFrame(pairs, columns=["owner", "group"], dtype="int64")
     return _add_up(table.merge(ways, on="owner"), "adopted")
 
@@ -250,12 +255,12 @@ def _tabulate_captured(
     table = _sum(work, node, row, names)
     creators = group[caused.creators[0]], caused.creators[1]
     ways = pd.DataFrame({"group": creators[0], "owner": creators[1]}).drop_duplicates()
-    found = [_add_up(table.merge(ways, on="owner"), "captured")]
+    parts = [_add_up(table.merge(ways, on="owner"), "captured")]
 
     def leave_out(chosen: Bools, owner: int) -> None:
         twice = chosen & np.isin(node, creators[1][creators[0] == owner])
         less = _sum(work, np.full(int(twice.sum()), owner), row[twice], names).rename(columns={"owner": "group"})
-        found.append(_add_up(less.assign(instances=-less["instances"], total_ns=-less["total_ns"]), "captured"))
+        parts.append(_add_up(less.assign(instances=-less["instances"], total_ns=-less["total_ns"]), "captured"))
 
     position = np.full(len(work), -1, dtype=np.int64)
     for of_style in segments.values():
@@ -264,8 +269,10 @@ def _tabulate_captured(
         group_of = group[of_style.instance]
         # ranges that created nodes and also replayed a graph: few
         for both in np.intersect1d(group_of, creators[0]).tolist():
-            its = group_of == both
-            launched = covered(Segments(of_style.order, of_style.instance[its], of_style.low[its], of_style.high[its]))
+            mine = group_of == both
+            launched = covered(
+                Segments(of_style.order, of_style.instance[mine], of_style.low[mine], of_style.high[mine])
+            )
             leave_out((at >= 0) & launched[np.maximum(at, 0)], both)
     replayed = np.isin(caused.adopted_row, row)
     if replayed.any():
@@ -276,7 +283,7 @@ def _tabulate_captured(
         group_of = group[waiting]
         for both in np.intersect1d(group_of, creators[0]).tolist():
             leave_out(np.isin(row, adopted[group_of == both]), both)
-    total = _add_up(pd.concat(found), "captured")
+    total = _add_up(pd.concat(parts), "captured")
     return total[total["instances"] > 0]
 
 
@@ -289,11 +296,11 @@ def _sum(work: Work, owner: Ints, row: Rows, names: Names) -> pd.DataFrame:
         size = len(known)
     count, total = np.zeros((2, size), dtype=np.int64)
     for low in range(0, len(row), _BLOCK):
-        its = row[low : low + _BLOCK]
-        keys = owner[low : low + _BLOCK] * width + names.numbers(work.variant[its])
+        block = row[low : low + _BLOCK]
+        keys = owner[low : low + _BLOCK] * width + names.numbers(work.variant[block])
         place = keys if known is None else np.searchsorted(known, keys)
         np.add.at(count, place, 1)
-        np.add.at(total, place, work.duration_ns[its].astype(np.int64))
+        np.add.at(total, place, work.duration_ns[block].astype(np.int64))
     if known is None:
         known = np.flatnonzero(count)
         count, total = count[known], total[known]

@@ -120,7 +120,7 @@ def _summarize_plainly(duration_ns: Ints, group: Ints) -> pd.DataFrame:
     if bits + groups.bit_length() > _MOST_BITS:
         table = _summarize_absurd(duration_ns, group)
     else:
-        table = pd.concat([_summarize(*each) for each in _order_by_sorting(duration_ns, group, count, bits)])
+        table = pd.concat([_summarize(*part) for part in _order_by_sorting(duration_ns, group, count, bits)])
     total = table["total_ns"].to_numpy()
     # The order of the input is looked at only where totals are equal.
     ties = len(different(total)) < len(total)
@@ -246,7 +246,7 @@ def _sum_squares(values: Ints, low: Int64s) -> list[int]:
         product *= (values >> other & (1 << _LIMB) - 1).astype(np.int64)
         shift = one + other + (one != other)
         sums = np.add.reduceat(product, low).tolist()
-        squares = [square + (its << shift) for square, its in zip(squares, sums, strict=True)]
+        squares = [square + (addend << shift) for square, addend in zip(squares, sums, strict=True)]
     return squares
 
 

@@ -96,8 +96,8 @@ def _creations(events: pd.DataFrame, wanted: Int64s) -> tuple[Int64s, Int64s]:
         at = np.where(at >= 0, _look_up(ids[copies], node), -1)
     first = _look_up(ids[firsts], node)
     # Copies that form a ring, which only a damaged trace has, lead to no original.
-    found = np.where((first >= 0) & (at < 0), firsts[np.maximum(first, 0)] if len(firsts) else -1, -1)
-    return found, copied
+    created_by = np.where((first >= 0) & (at < 0), firsts[np.maximum(first, 0)] if len(firsts) else -1, -1)
+    return created_by, copied
 
 
 def _look_up(keys: Int64s, wanted: Int64s) -> Int64s:
@@ -118,10 +118,10 @@ def _mark_updated(tables: Tables, rows: Rows, pid: Int64s, copied: Int64s, why: 
     chosen = np.isin(calls.name_of, updating) & ~calls.failed_of
     if not chosen.any():
         return
-    found = np.flatnonzero(chosen[calls.variant])
-    owners = calls.tid_of[calls.variant[found]] & PID_MASK
+    updates = np.flatnonzero(chosen[calls.variant])
+    owners = calls.tid_of[calls.variant[updates]] & PID_MASK
     for process in np.unique(owners).tolist():
-        times = np.sort(calls.start_ns[found[owners == process]])
+        times = np.sort(calls.start_ns[updates[owners == process]])
         mine = np.flatnonzero((pid == process) & (tables.launch[rows] >= 0) & (why == RESOLVED))
         begun = calls.start_ns[tables.launch[rows[mine]]]
         updated = np.searchsorted(times, begun) > np.searchsorted(times, np.minimum(copied[mine], begun))

@@ -23,8 +23,8 @@ def union_ns(start_ns: Int64s, duration_ns: Ints, group: Ints) -> Int64s:
     if len(start_ns) == 0:
         return np.zeros(0, dtype=np.int64)
     groups = int(group.max()) + 1
-    if groups == 1 and (found := _union_in_order(start_ns, duration_ns)) is not None:
-        return np.array([found], dtype=np.int64)
+    if groups == 1 and (length := _union_in_order(start_ns, duration_ns)) is not None:
+        return np.array([length], dtype=np.int64)
     base = int(start_ns.min())
     ends = start_ns + duration_ns
     bits = max(1, (int(ends.max()) - base).bit_length())

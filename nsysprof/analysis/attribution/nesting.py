@@ -15,6 +15,7 @@ SEPARATOR = " > "
 _SOUGHT = 64
 # No program nests more deeply, only a damaged trace. A deeper range is shown without its outer ranges.
 _DEEPEST = 200
+# The most characters that are shown of a name and of a path.
 _LONGEST_NAME, _LONGEST_PATH = 500, 4000
 # The most paths that are shown for one name: those with the most time.
 _MOST_PATHS = 4
@@ -118,10 +119,10 @@ def describe_places(paths: Paths, group: Int64s, wall_ns: Int64s, groups: int) -
     np.add.at(wall, number, wall_ns)
     owner, which = pairs // width, pairs % width
     order = np.lexsort((which, -wall, owner))
-    found: list[list[str]] = [[] for _ in range(groups)]
+    texts_by_group: list[list[str]] = [[] for _ in range(groups)]
     for group_number, path in zip(owner[order].tolist(), which[order].tolist(), strict=True):
-        found[group_number].append(paths.texts[path])
-    return [_join(list(dict.fromkeys(each))) for each in found]
+        texts_by_group[group_number].append(paths.texts[path])
+    return [_join(list(dict.fromkeys(texts))) for texts in texts_by_group]
 
 
 def _join(texts: list[str]) -> str:

@@ -27,7 +27,9 @@ _STEP = re.compile(r"(?:step|iter|iteration|batch|epoch|token|microbatch)s?[ _.:
 # XLA writes these numbers of a run into names such as `Thunk:#hlo_op=fusion,unique_hlo_op_id=9934615#`.
 _XLA = re.compile(r"\w+:#.*#$", re.DOTALL)
 _XLA_NUMBER = re.compile(r",(?:unique_hlo_op_id|program_id)=\d+(?=[,#])")
+# Fewer names that differ in a number are no family.
 _LEAST_MEMBERS = 3
+# A family of more names than this counts as many.
 _MANY_MEMBERS = 200
 # At least this share of the values between a counter's smallest and largest value must occur.
 _DENSE = 0.8
@@ -68,12 +70,12 @@ def strip_ranges(ranges: pd.DataFrame) -> pd.DataFrame:
     The sizes of the inputs of attention operators become the column `sizes`.
     """
     codes, unique = pd.factorize(ranges["name"])
-    found = strip_numbers(unique.tolist())
-    if not ((found.op_id >= 0) | (found.seq >= 0)).any():
+    stripped = strip_numbers(unique.tolist())
+    if not ((stripped.op_id >= 0) | (stripped.seq >= 0)).any():
         return ranges.assign(op_id=-1, seq=-1)
-    names, sizes = np.array(found.names, dtype=object), np.array(found.sizes, dtype=object)
-    plain = ranges.assign(name=names[codes], op_id=found.op_id[codes], seq=found.seq[codes])
-    return plain.assign(sizes=sizes[codes]) if any(found.sizes) else plain
+    names, sizes = np.array(stripped.names, dtype=object), np.array(stripped.sizes, dtype=object)
+    plain = ranges.assign(name=names[codes], op_id=stripped.op_id[codes], seq=stripped.seq[codes])
+    return plain.assign(sizes=sizes[codes]) if any(stripped.sizes) else plain
 
 
 def name_families(names: Sequence[str]) -> list[str]:
@@ -138,11 +140,11 @@ def _fold(members: list[str], family: dict[str, str]) -> None:
             folded.add(slot)
     for name in members:
         slots = iter(range(len(numbers[0])))
-        family[name] = _DIGITS.sub(lambda found: "#" if next(slots) in folded else found[0], name)  # noqa: B023
+        family[name] = _DIGITS.sub(lambda digits: "#" if next(slots) in folded else digits[0], name)  # noqa: B023
 
 
 def _before(name: str, slot: int) -> str:
-    for number, found in enumerate(_DIGITS.finditer(name)):
+    for number, digits in enumerate(_DIGITS.finditer(name)):
         if number == slot:
-            return name[: found.start()]
+            return name[: digits.start()]
     return ""

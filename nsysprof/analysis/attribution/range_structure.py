@@ -82,8 +82,10 @@ def find_structure(
 
 def _settle(warm_up: Bools, steady_from: Sequence[SteadyFrom], ranges: pd.DataFrame, families: list[str]) -> Bools:
     group, tid = (ranges[name].to_numpy(dtype=np.int64) for name in ("group", "global_tid"))
-    found = warm_up.copy()
-    for each in steady_from:
-        mine = np.array([family == each.family for family in families], dtype=bool)[group] & (tid == each.global_tid)
-        found[mine] = ranges["start_ns"].to_numpy(dtype=np.int64)[mine] < each.start_ns
-    return found
+    settled = warm_up.copy()
+    for steady in steady_from:
+        mine = np.array([family == steady.family for family in families], dtype=bool)[group] & (
+            tid == steady.global_tid
+        )
+        settled[mine] = ranges["start_ns"].to_numpy(dtype=np.int64)[mine] < steady.start_ns
+    return settled

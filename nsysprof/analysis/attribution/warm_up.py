@@ -11,6 +11,7 @@ import numpy as np
 
 from nsysprof.trace.schema import Bools, Int64s, Ints
 
+# With fewer instances, none can be told to be warm-up.
 LEAST_INSTANCES = 3
 # An instance differs from the steady ones if it is further from their median than this many standard deviations
 # (estimated by the median absolute deviation), and at least this share of the median. Few instances estimate the

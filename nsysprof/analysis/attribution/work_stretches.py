@@ -73,11 +73,11 @@ class OrderedWork:
         rows, reached = self.kernel_rows, 0
         for low in range(0, len(rows) + 1, _BLOCK):
             total = running_sum(self.work.duration_ns[rows[low : low + _BLOCK]])
-            its = slice(*np.searchsorted(places, [low, low + _BLOCK]))
-            until[its] = reached + total[places[its] - low]
+            inside = slice(*np.searchsorted(places, [low, low + _BLOCK]))
+            until[inside] = reached + total[places[inside] - low]
             reached += int(total[-1])
-        found: Int64s = until[find_places(places, last)] - until[find_places(places, first)]
-        return found
+        spent_ns: Int64s = until[find_places(places, last)] - until[find_places(places, first)]
+        return spent_ns
 
     @cached_property
     def kernel_rows(self) -> Rows:
@@ -89,8 +89,8 @@ class OrderedWork:
         rows = self.order[self.other_places]
         chosen = self.work.kinds(rows) == kind
         places, size = self.other_places[chosen], running_sum(self.work.bytes[rows[chosen] - self.work.kernels])
-        found: Int64s = size[find_places(places, high)] - size[find_places(places, low)]
-        return found
+        moved_bytes: Int64s = size[find_places(places, high)] - size[find_places(places, low)]
+        return moved_bytes
 
     @cached_property
     def devices(self) -> tuple[DeviceWork, ...]:
@@ -206,15 +206,15 @@ def _add_crowd(device: DeviceWork, owner: Int64s, begin: Int64s, end: Int64s, to
     blocks, cut = expand(np.searchsorted(cuts, first, "right"), np.searchsorted(cuts, last, "right"))
     by_cut = np.argsort(cut, kind="stable")
     block, edges = blocks[by_cut].astype(np.int64), np.searchsorted(cut[by_cut], np.arange(len(cuts) + 1))
-    found = []
+    cut_pairs = []
     for side in (begin, end):
         at = np.searchsorted(cuts, side)
         stretch, number = expand(edges[at], edges[at + 1])
         cut_block = block[number]
         counted = first[cut_block] >= begin[stretch]
         np.subtract.at(total, owner[stretch[counted]], device.block_ns[cut_block[counted]])
-        found.append(stretch * np.int64(len(first)) + cut_block)
-    pairs = different(np.concatenate(found))
+        cut_pairs.append(stretch * np.int64(len(first)) + cut_block)
+    pairs = different(np.concatenate(cut_pairs))
     stretch, cut_block = pairs // len(first), pairs % len(first)
     # The pieces of each cut block, in order. The stretch has those between its ends.
     by_block = np.argsort(device.block, kind="stable")
@@ -253,7 +253,7 @@ def _reduce(function: np.ufunc, values: Int64s, low: Int64s, high: Int64s) -> In
     # reduceat also returns a result for what lies between two stretches; these are skipped. An end must be a valid
     # position, so the last one is added below.
     pairs[::2], pairs[1::2] = low, np.minimum(high, len(values) - 1)
-    found = np.empty(len(low), dtype=np.int64)
+    reduced = np.empty(len(low), dtype=np.int64)
     if len(low):
-        found[order] = function(function.reduceat(values, pairs)[::2], values[high - 1])
-    return found
+        reduced[order] = function(function.reduceat(values, pairs)[::2], values[high - 1])
+    return reduced
