@@ -26,7 +26,6 @@ ACROSS = {
     "native/test_engines.py": "the same bytes, whichever loops run compiled",
     "files/test_special_files.py": "pipes and devices in hostile folders",
     "files/test_readers.py": "whoever reads result folders",
-    "ranks/workers/test_dask_security.py": "who reaches a scheduler, and what is none",
     "ranks/test_ranks.py": "many traces, from files to stragglers",
     "report/test_browser.py": "the page in a browser",
     "report/test_program_reports.py": "the report of each recorded program",

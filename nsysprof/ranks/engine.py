@@ -1,7 +1,7 @@
 """Run the analysis of many traces: summarize each trace in parallel, and merge the partial results as a tree.
 
-The same graph runs serially, in processes of this machine, or on Dask. It has one task per trace, whose result is
-small, and one task per FAN_IN results. Merging is associative and commutative, so the results are the same to the last
+There is one task per trace, whose result is small. Tasks run serially, in processes of this machine, or on Dask; this
+process merges FAN_IN results at a time. Merging is associative and commutative, so the results are the same to the last
 bit wherever and in whatever order the tasks ran.
 """
 
@@ -9,10 +9,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import CancelledError, Executor, Future
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Protocol
 
 from nsysprof.errors import NsysprofError, OutputError, SchedulerError
+from nsysprof.files.output import output_error
 from nsysprof.ranks.distributions import empty
 from nsysprof.ranks.partial import Partial, failed, merge_partials
 from nsysprof.ranks.partial_files import PARTS, code_version, part_path, read_part, write_part
@@ -22,6 +27,29 @@ from nsysprof.results.rank_results import RankRow
 
 FAN_IN = 8
 Progress = Callable[[int, str], None]
+# Where nothing ends for this long (s), workers are asked whether there are any.
+_LOOK_S = 5.0
+# What a trace can cause.
+_OF_A_TRACE = (MemoryError, OSError, ValueError, ArithmeticError, LookupError)
+
+
+class Workers(Protocol):
+    """Who runs tasks beside this process."""
+
+    # As shown in the report.
+    name: str
+    # How many tasks run at a time: at first, and then again and again with the tasks at which workers died.
+    widths: Sequence[int]
+    # Errors of a task that mean that its worker died.
+    deaths: tuple[type[BaseException], ...]
+
+    def open(self, width: int) -> AbstractContextManager[Executor]:
+        """Return what runs this many tasks at a time, and ends them where an error ends the `with` block."""
+        ...
+
+    def check(self) -> None:
+        """Raise SchedulerError where there are no workers any more."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -52,11 +80,6 @@ class Done:
     where: str
 
 
-def of_workers(tasks: Sequence[Task]) -> list[Task]:
-    """Return the tasks for parallel processes that may use one processor each."""
-    return [replace(task, source=replace(task.source, one_thread=True)) for task in tasks]
-
-
 def plan_tasks(sources: Sequence[RankSource], folder: Path) -> list[Task]:
     """Return one task per source."""
     return [Task(source, folder, code_version()) for source in sources]
@@ -79,17 +102,17 @@ def run_task(task: Task) -> Partial:
         )
     if not task.source.path.exists():  # a capture or a bundle can list a trace that is gone
         return failed(_unread(task, "its trace is missing", "Check whether the rank was killed.")).partial
-    found = read_part(task.part)
-    if found is None:
+    leaf = read_part(task.part)
+    if leaf is None:
         try:
-            found = summarize_rank(task.source)
+            leaf = summarize_rank(task.source)
         except OutputError:  # there is no room to unpack the trace here, but another worker may have some
             raise
         except NsysprofError as error:
             # this is not stored, because the trace may be repaired
             return failed(_unread(task, error.text, error.next_step)).partial
-        write_part(found, task.part)
-    return found.partial
+        write_part(leaf, task.part)
+    return leaf.partial
 
 
 def _unread(task: Task, reason: str, next_step: str) -> RankRow:
@@ -114,13 +137,103 @@ def attempt(task: Task) -> Partial:
     """Run a task; where that fails because of its trace, return a row with the reason."""
     try:
         return run_task(task)
-    except (MemoryError, OSError, ValueError, ArithmeticError, LookupError) as error:
-        return lost(task, f"{type(error).__name__}: {error}")
+    except _OF_A_TRACE as error:
+        return _lost(task, error)
 
 
-def lost(task: Task, why: str) -> Partial:
-    """Return the partial of a trace at which its worker failed: one row with the reason."""
-    return failed(_unread(task, f"its worker failed ({why[:200]})", "Analyze it alone and watch its memory.")).partial
+def _lost(task: Task, error: BaseException) -> Partial:
+    """Return the partial of a trace at which its worker failed or died: one row with the reason."""
+    why = f"{type(error).__name__}: {error}"[:200] if isinstance(error, _OF_A_TRACE) else "its process died twice"
+    return failed(_unread(task, f"its worker failed ({why})", "Analyze it alone and watch its memory.")).partial
+
+
+def run_parallel(tasks: Sequence[Task], workers: Workers, progress: Progress) -> Done:
+    """Run the tasks on workers, and return everything merged.
+
+    A trace at which a worker died is read again after all others, at last alone. Where its worker dies again, it is a
+    row with the reason.
+    """
+    began = time.monotonic()
+    run = _Run(workers, Tree(len(tasks)), progress)
+    suspects = [replace(task, source=replace(task.source, one_thread=True)) for task in tasks]
+    for width in workers.widths:
+        suspects = run.narrow(suspects, width)
+    for task in suspects:
+        for _, error in run.read([task], 1):
+            run.keep(task, _lost(task, error))
+    return Done(run.tree.finish(), time.monotonic() - began, run.tree.tasks, workers.name)
+
+
+@dataclass(frozen=True)
+class _Run:
+    workers: Workers
+    tree: Tree
+    progress: Progress
+
+    def narrow(self, tasks: list[Task], width: int) -> list[Task]:
+        """Run tasks, and return those that a worker was running when one died: at most `width` for each death.
+
+        Tasks begin in their order, so these are the first that have not ended. The others are innocent.
+        """
+        suspects: list[Task] = []
+        while tasks:
+            unread = [task for task, _ in self.read(tasks, width)]
+            suspects += unread[:width]
+            tasks = unread[width:]
+        return suspects
+
+    def read(self, tasks: Sequence[Task], width: int) -> list[tuple[Task, BaseException]]:
+        """Run tasks, `width` at a time, and return those at which a worker died, in their order.
+
+        Raises errors that no single trace causes.
+        """
+        unread = dict.fromkeys(range(len(tasks)), BaseException())
+        ended: SimpleQueue[Future[Partial]] = SimpleQueue()
+        numbers: dict[Future[Partial], int] = {}
+        with self.workers.open(width) as executor:
+            for number, task in enumerate(tasks):
+                try:
+                    future = executor.submit(run_task, task)
+                except self.workers.deaths:
+                    break
+                numbers[future] = number
+                future.add_done_callback(ended.put)
+            while numbers:
+                try:
+                    future = ended.get(timeout=_LOOK_S)
+                except Empty:
+                    self.workers.check()
+                    continue
+                number = numbers.pop(future)
+                partial = self._outcome(future, tasks[number])
+                if isinstance(partial, Partial):
+                    del unread[number]
+                    self.keep(tasks[number], partial)
+                else:
+                    unread[number] = partial
+        return [(tasks[number], error) for number, error in unread.items()]
+
+    def _outcome(self, future: Future[Partial], task: Task) -> Partial | BaseException:
+        """Return what has ended: the result, or the death of a worker."""
+        try:
+            return future.result()
+        except self.workers.deaths as death:
+            return death
+        except CancelledError:
+            raise SchedulerError(
+                "Dask cancelled the run.", "See the scheduler's log, and run the same command again."
+            ) from None
+        except ModuleNotFoundError as error:
+            raise SchedulerError(
+                f"A worker lacks a package: {error}.", "Install the same nsysprof[ranks] on all workers."
+            ) from error
+        except _OF_A_TRACE as error:
+            return _lost(task, error)
+
+    def keep(self, task: Task, partial: Partial) -> None:
+        """Merge a result."""
+        self.tree.add(partial)
+        self.progress(1, task.source.path.name)
 
 
 class Tree:
@@ -150,8 +263,6 @@ def prepare_parts(folder: Path, tasks: Sequence[Task], *, fresh: bool) -> int:
 
     fresh: whether to remove all of them.
     """
-    from nsysprof.files.output import output_error
-
     wanted = set() if fresh else {task.part.name for task in tasks}
     try:
         (folder / PARTS).mkdir(parents=True, exist_ok=True)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from nsysprof.ranks.engine import Progress as Advance
     from nsysprof.ranks.partial import Detail
     from nsysprof.ranks.rank_source import RankSource
-    from nsysprof.ranks.workers.crew import Crew
+    from nsysprof.ranks.workers.pool import LocalWorkers
     from nsysprof.results.rank_results import RankRow, RanksAnalysis
 
 # Starting workers takes a processor a second. In that time, one process reads most of this many bytes of traces.
@@ -77,7 +77,7 @@ def _analyze_into(
     sources, copies = drop_copies(
         find_sources(request.inputs, find_tool(NSYS, request.nsys) if is_report else None), by_order=request.by_order
     )
-    with _keep_going(folder, len(sources)), _crew(sources, request) as crew:
+    with _keep_going(folder, len(sources)), _processes(sources, request) as processes:
         from nsysprof.ranks.engine import plan_tasks, prepare_parts  # while the workers start
         from nsysprof.report.pages.ranks import write_ranks
 
@@ -89,7 +89,7 @@ def _analyze_into(
                 "now"
             )
         with progress.traces(len(tasks)) as advance:
-            done = _run(tasks, crew, request, advance)
+            done = _run(tasks, processes, request, advance)
     engine = {"ran on": done.where, "seconds": round(done.seconds, 2), **done.tasks}
     found = _conclude(done, tasks, copies, engine, by_order=request.by_order)
     if request.unfold:
@@ -140,12 +140,12 @@ def worthwhile_workers(traces: Sequence[Path], processors: int) -> int:
     return 1 if work < _SMALL_BYTES else max(1, min(processors, work // _WORTH_A_WORKER))
 
 
-def _crew(sources: Sequence[RankSource], request: AnalyzeRequest) -> AbstractContextManager[Crew | None]:
+def _processes(sources: Sequence[RankSource], request: AnalyzeRequest) -> AbstractContextManager[LocalWorkers | None]:
     """Start the worker processes, or none where this process or Dask does the work.
 
     A limit of their memory holds for workers alone, so there is one even if one process is enough.
     """
-    from nsysprof.ranks.workers.crew import Crew
+    from nsysprof.ranks.workers.pool import LocalWorkers
 
     limit = None if request.worker_memory == "auto" else parse_size(request.worker_memory)
     if limit is not None and sys.platform != "linux":
@@ -161,19 +161,18 @@ def _crew(sources: Sequence[RankSource], request: AnalyzeRequest) -> AbstractCon
         processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         workers = worthwhile_workers([source.path for source in sources], processors)
     workers = min(workers, len(sources))
-    return nullcontext() if workers == 1 and limit is None else Crew(workers, limit)
+    return nullcontext() if workers == 1 and limit is None else LocalWorkers(workers, limit)
 
 
-def _run(tasks: list[Task], crew: Crew | None, request: AnalyzeRequest, advance: Advance) -> Done:
-    from nsysprof.ranks.engine import run_serially
-    from nsysprof.ranks.workers.crew import run_in_processes
+def _run(tasks: list[Task], processes: LocalWorkers | None, request: AnalyzeRequest, advance: Advance) -> Done:
+    from nsysprof.ranks.engine import run_parallel, run_serially
 
     if request.scheduler is not None:
-        from nsysprof.ranks.workers.dask_connection import TlsFiles
-        from nsysprof.ranks.workers.dask_engine import run_on_dask
+        from nsysprof.ranks.workers.dask_cluster import TlsFiles, dask_workers
 
-        return run_on_dask(tasks, advance, request.scheduler, None if request.tls is None else TlsFiles(*request.tls))
-    return run_serially(tasks, advance) if crew is None else run_in_processes(tasks, crew, advance)
+        with dask_workers(request.scheduler, None if request.tls is None else TlsFiles(*request.tls)) as workers:
+            return run_parallel(tasks, workers, advance)
+    return run_serially(tasks, advance) if processes is None else run_parallel(tasks, processes, advance)
 
 
 def _details(tasks: list[Task], rows: Sequence[RankRow]) -> Iterator[tuple[RankRow, Detail, dict[Key, int]]]:

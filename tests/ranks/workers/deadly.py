@@ -1,8 +1,9 @@
-"""Traces that take their process with them, or all its memory."""
+"""Traces that take their process with them, or all its memory, or a long time."""
 
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,6 +34,16 @@ class Greedy(Task):
     def part(self) -> Path:
         taken = np.ones(1 << 30, dtype=np.uint8)
         return super().part if taken.all() else Path()
+
+
+@dataclass(frozen=True)
+class Slow(Task):
+    """A trace that takes two minutes."""
+
+    @property
+    def part(self) -> Path:
+        time.sleep(120)
+        return super().part
 
 
 def deadly_tasks(job: Path, out: Path) -> list[Task]:

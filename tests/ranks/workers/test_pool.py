@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -16,11 +17,11 @@ import numpy as np
 import pytest
 
 from nsysprof.errors import OutputError, SchedulerError
-from nsysprof.ranks.engine import Done, Task, plan_tasks, prepare_parts, run_serially
+from nsysprof.ranks.engine import Done, Task, plan_tasks, prepare_parts, run_parallel, run_serially
 from nsysprof.ranks.identity import find_sources
-from nsysprof.ranks.workers.crew import Crew, run_in_processes
+from nsysprof.ranks.workers.pool import LocalWorkers
 from tests.ranks.job import slow_in_backward, write_job
-from tests.ranks.workers.deadly import Greedy, deadly_tasks
+from tests.ranks.workers.deadly import Deadly, Greedy, Slow, deadly_tasks
 
 TRACES = 12
 
@@ -38,20 +39,15 @@ def plan(job: Path, out: Path) -> list[Task]:
     return tasks
 
 
-def crew_of(workers: int, memory_bytes: int | None = None, *, helps: bool = False) -> Crew:
-    return Crew(workers, memory_bytes, helps=helps)
+def run(tasks: list[Task], workers: int, memory_bytes: int | None = None) -> Done:
+    with LocalWorkers(workers, memory_bytes) as processes:
+        return run_parallel(tasks, processes, lambda _more, _name: None)
 
 
-def run(tasks: list[Task], crew: Crew) -> Done:
-    with crew:
-        return run_in_processes(tasks, crew, lambda _more, _name: None)
-
-
-@pytest.mark.parametrize("helps", [False, True])
-def test_workers_find_the_same_to_the_last_bit(job: Path, tmp_path: Path, helps: bool) -> None:
+def test_workers_find_the_same_to_the_last_bit(job: Path, tmp_path: Path) -> None:
     tasks = plan(job, tmp_path)
     serial = run_serially(tasks, lambda _more, _name: None)
-    done = run(plan(job, tmp_path), crew_of(2, helps=helps))
+    done = run(plan(job, tmp_path), 2)
     assert done.merged.rows == serial.merged.rows
     for field in dataclasses.fields(serial.merged.durations):
         ours, other = (getattr(each.merged.durations, field.name) for each in (serial, done))
@@ -61,33 +57,36 @@ def test_workers_find_the_same_to_the_last_bit(job: Path, tmp_path: Path, helps:
     assert len(list((tmp_path / "parts").iterdir())) == TRACES
 
 
-def test_until_the_first_worker_is_ready_this_process_reads(
-    job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Crew, "_attend", lambda _crew: None)  # no worker ever is
-    assert all(row.is_read for row in run(plan(job, tmp_path), crew_of(2, helps=True)).merged.rows)
-
-
-def test_a_trace_that_kills_its_process_is_a_row_with_a_reason(job: Path, tmp_path: Path) -> None:
-    done = run(deadly_tasks(job, tmp_path), crew_of(2))
+@pytest.mark.parametrize("workers", [1, 2, 5])
+def test_a_trace_that_kills_its_process_is_a_row_with_a_reason(job: Path, tmp_path: Path, workers: int) -> None:
+    done = run(deadly_tasks(job, tmp_path), workers)
     assert [row.is_read for row in done.merged.rows] == [True, True, True, False, True, True]
     assert "died twice" in done.merged.rows[3].reason
+    assert done.tasks["traces"] == 6
+
+
+def test_traces_that_were_read_beside_a_deadly_one_are_innocent(job: Path, tmp_path: Path) -> None:
+    """All of the first traces are being read, or wait, when the process of the first one dies."""
+    tasks = plan(job, tmp_path)
+    tasks[0] = Deadly(tasks[0].source, tasks[0].folder, tasks[0].version, os.getpid())
+    done = run(tasks, 4)
+    assert [row.is_read for row in done.merged.rows] == [False] + [True] * (TRACES - 1)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits are for Linux")
 def test_a_trace_that_takes_more_than_the_limit_is_a_row_with_a_reason(job: Path, tmp_path: Path) -> None:
     tasks = plan(job, tmp_path)[:4]
     tasks[1] = Greedy(tasks[1].source, tasks[1].folder, tasks[1].version)
-    done = run(tasks, crew_of(2, 768 << 20))
+    done = run(tasks, 2, 768 << 20)
     assert [row.is_read for row in done.merged.rows] == [True, False, True, True]
     assert "MemoryError" in done.merged.rows[1].reason
-    assert run(tasks, crew_of(1, 3 << 30)).merged.rows[1].reason == ""
+    assert run(tasks, 1, 3 << 30).merged.rows[1].reason == ""
 
 
 def test_an_error_that_no_trace_causes_ends_the_run(job: Path, tmp_path: Path) -> None:
     tasks = [dataclasses.replace(task, version="9.9.9") for task in plan(job, tmp_path)]
     with pytest.raises(SchedulerError, match=r"needs 9\.9\.9"):
-        run(tasks, crew_of(2))
+        run(tasks, 2)
 
 
 def test_a_process_that_cannot_be_started_is_told(job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,21 +94,28 @@ def test_a_process_that_cannot_be_started_is_told(job: Path, tmp_path: Path, mon
         raise OSError(11, "Resource temporarily unavailable")
 
     monkeypatch.setattr("multiprocessing.process.BaseProcess.start", refuse)
-    with pytest.raises(OutputError, match="cannot be started") as told:
-        run(plan(job, tmp_path), crew_of(2))
-    assert "--workers 1" in told.value.next_step
+    with pytest.raises(OutputError, match="cannot be started") as refusal:
+        run(plan(job, tmp_path), 2)
+    assert "--workers 1" in refusal.value.next_step
 
 
 def test_an_interrupt_ends_the_workers_in_the_middle(job: Path, tmp_path: Path) -> None:
-    crew = crew_of(2)
-
     def interrupt(_more: int, _name: str) -> None:
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt), crew:
-        run_in_processes(plan(job, tmp_path), crew, interrupt)
-    assert not any(process.is_alive() for process in crew._processes)
-    assert not any(thread.is_alive() for thread in crew._threads)
+    before = set(multiprocessing.active_children())
+    tasks = [Slow(task.source, task.folder, task.version) for task in plan(job, tmp_path)]
+    tasks[0] = Task(tasks[0].source, tasks[0].folder, tasks[0].version)
+    with pytest.raises(KeyboardInterrupt), LocalWorkers(2) as processes:
+        run_parallel(tasks, processes, interrupt)
+    assert set(multiprocessing.active_children()) <= before
+
+
+def test_processes_end_that_were_given_nothing() -> None:
+    before = set(multiprocessing.active_children())
+    with pytest.raises(KeyboardInterrupt), LocalWorkers(2):
+        raise KeyboardInterrupt
+    assert set(multiprocessing.active_children()) <= before
 
 
 PROGRAM = """

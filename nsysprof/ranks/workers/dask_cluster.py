@@ -1,4 +1,4 @@
-"""Connect to a Dask scheduler that the user already has."""
+"""Read traces on a Dask cluster that the user already has."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import contextlib
 import logging
 import re
 import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,9 +20,57 @@ from nsysprof.ranks.partial_files import code_version
 if TYPE_CHECKING:
     from distributed import Client
 
-_CONNECT_S = 10.0
+# A run may be without any worker for this long (s).
+_CONNECT_S, _ALONE_S = 10.0, 60.0
 # Dask leaves a half-open client behind where its own check of an address fails, so addresses are checked before.
 _ADDRESS = re.compile(r"((tcp|tls|ucx|wss?)://)?[\w.%\[\]:-]+:\d{1,5}")
+
+
+class DaskWorkers:
+    """The workers of a Dask cluster. Dask replaces those that die, where they were started with a nanny."""
+
+    def __init__(self, client: Client, scheduler: str) -> None:
+        from distributed.scheduler import KilledWorker
+
+        self.name = f"Dask at {scheduler}"
+        self.client = client
+        self.widths = [max(1, sum(client.nthreads().values()))]
+        self.deaths: tuple[type[BaseException], ...] = (KilledWorker, MemoryError)
+        self._last_seen = time.monotonic()
+
+    @contextlib.contextmanager
+    def open(self, _width: int) -> Iterator[Executor]:
+        """Return what runs functions on the cluster, and cancels them where an error ends the `with` block."""
+        executor = self.client.get_executor(pure=False, retries=1)
+        self._last_seen = time.monotonic()
+        try:
+            yield executor
+        finally:
+            executor.shutdown(wait=False)
+
+    def check(self) -> None:
+        """Raise SchedulerError where there has been no worker for a while, so that nobody waits forever."""
+        if self.client.ncores():
+            self._last_seen = time.monotonic()
+        elif time.monotonic() - self._last_seen > _ALONE_S:
+            raise SchedulerError(
+                "All workers of the Dask scheduler are gone.",
+                "Start workers and run the same command again: it continues with what is done.",
+            )
+
+
+@contextlib.contextmanager
+def dask_workers(scheduler: str, tls: TlsFiles | None = None) -> Iterator[DaskWorkers]:
+    """Connect to the scheduler, and return its workers.
+
+    Raises SchedulerError where the scheduler cannot be reached or a worker runs other code.
+    """
+    _check_request(scheduler, tls)
+    with contextlib.ExitStack() as stack:
+        client = _connect(stack, scheduler, tls)
+        stack.enter_context(client.as_current())
+        _check_workers(client)
+        yield DaskWorkers(client, scheduler)
 
 
 @dataclass(frozen=True)
@@ -31,7 +82,7 @@ class TlsFiles:
     key: Path | None = None
 
 
-def check_request(scheduler: str, tls: TlsFiles | None) -> None:
+def _check_request(scheduler: str, tls: TlsFiles | None) -> None:
     """Raise an error where Dask is missing, or where the address or the certificates cannot be right."""
     if find_spec("distributed") is None:
         raise MissingToolError("Dask is not installed.", "pip install 'nsysprof[ranks]'")
@@ -41,7 +92,7 @@ def check_request(scheduler: str, tls: TlsFiles | None) -> None:
         raise UsageError("Certificates are for a scheduler at tls://.", "Give --scheduler tls://HOST:8786.")
 
 
-def connect(stack: contextlib.ExitStack, scheduler: str, tls: TlsFiles | None) -> Client:
+def _connect(stack: contextlib.ExitStack, scheduler: str, tls: TlsFiles | None) -> Client:
     """Return a client, which `stack` closes."""
     import dask
     from distributed import Client
@@ -90,19 +141,19 @@ def _greet(scheduler: str, security: Any) -> None:
         finally:
             comm.abort()
 
-    found: list[Any] = []
+    answers: list[Any] = []
 
     def run() -> None:
         try:
-            found.append(asyncio.run(asyncio.wait_for(ask(), _CONNECT_S)))
+            answers.append(asyncio.run(asyncio.wait_for(ask(), _CONNECT_S)))
         except BaseException as error:  # noqa: BLE001 (an unknown service can make Dask's reader raise anything)
-            found.append(error)
+            answers.append(error)
 
     # This runs in a thread: the caller may run an event loop, and a reader that cannot be cancelled must not block us.
     thread = threading.Thread(target=run, daemon=True, name="greet the scheduler")
     thread.start()
     thread.join(_CONNECT_S + 2)
-    answer = found[0] if found else None
+    answer = answers[0] if answers else None
     if not isinstance(answer, dict) or answer.get("type") != "Scheduler":
         why = f"{type(answer).__name__}: {answer}" if isinstance(answer, OSError) and str(answer) else ""
         raise _unreachable(scheduler, why or f"no Dask scheduler answers there within {_CONNECT_S:.0f} s")
@@ -115,7 +166,7 @@ def _unreachable(scheduler: str, why: str) -> SchedulerError:
     )
 
 
-def check_workers(client: Client) -> None:
+def _check_workers(client: Client) -> None:
     """Check that the scheduler has workers and that all of them run our code. Workers that join later check themselves.
 
     Raises SchedulerError otherwise.
@@ -126,19 +177,13 @@ def check_workers(client: Client) -> None:
         raise SchedulerError(
             "The Dask scheduler has no workers.", "Start some: dask worker tcp://HOST:8786 --nthreads 1"
         ) from error
-    found = client.run(_version, on_error="return")
-    wrong = {address: each for address, each in found.items() if each != code_version()}
+    versions = client.run(code_version, on_error="return")
+    wrong = {address: version for address, version in versions.items() if version != code_version()}
     if wrong:
-        address, each = next(iter(wrong.items()))
-        what = f"has nsysprof {each}" if isinstance(each, str) else f"cannot load nsysprof ({each})"
+        address, version = next(iter(wrong.items()))
+        what = f"has nsysprof {version}" if isinstance(version, str) else f"cannot load nsysprof ({version})"
         raise SchedulerError(
-            f"{len(wrong)} of {len(found)} workers run a different version:  {address} {what}; here it is "
+            f"{len(wrong)} of {len(versions)} workers run a different version:  {address} {what}; here it is "
             f"{code_version()}.",
             "Install the same nsysprof on all workers and restart them.",
         )
-
-
-def _version() -> str:
-    from nsysprof.ranks.partial_files import code_version as version
-
-    return version()

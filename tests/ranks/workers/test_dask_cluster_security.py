@@ -16,9 +16,13 @@ import pytest
 from nsysprof.errors import SchedulerError, UsageError
 
 pytest.importorskip("distributed", reason="needs the extra [ranks]")
-from nsysprof.ranks.workers import dask_connection
-from nsysprof.ranks.workers.dask_connection import TlsFiles
-from nsysprof.ranks.workers.dask_engine import run_on_dask
+from nsysprof.ranks.workers import dask_cluster
+from nsysprof.ranks.workers.dask_cluster import TlsFiles, dask_workers
+
+
+def connect(scheduler: str, tls: TlsFiles | None = None) -> None:
+    with dask_workers(scheduler, tls):
+        pass
 
 
 @contextmanager
@@ -51,27 +55,27 @@ class Page(BaseHTTPRequestHandler):
 
 @pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad\r\n\r\n", b"SSH-2.0-OpenSSH_9.6\r\n", b"\0" * 64, b"", None])
 def test_a_foreign_service_is_told_within_seconds(answer: bytes | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dask_connection, "_CONNECT_S", 0.5)
+    monkeypatch.setattr(dask_cluster, "_CONNECT_S", 0.5)
     begin = time.monotonic()
     with serving(answer) as address, pytest.raises(SchedulerError, match="cannot be reached"):
-        run_on_dask([], lambda _more, _name: None, address)
+        connect(address)
     assert time.monotonic() - begin < 8
 
 
 def test_an_http_server_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dask_connection, "_CONNECT_S", 0.5)
+    monkeypatch.setattr(dask_cluster, "_CONNECT_S", 0.5)
     with HTTPServer(("127.0.0.1", 0), Page) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         with pytest.raises(SchedulerError, match="cannot be reached"):
-            run_on_dask([], lambda *_: None, f"tcp://127.0.0.1:{server.server_port}")
+            connect(f"tcp://127.0.0.1:{server.server_port}")
         server.shutdown()
 
 
 def test_certificates_are_read_and_belong_to_tls(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is not a file"):
-        run_on_dask([], lambda *_: None, "tls://127.0.0.1:1", TlsFiles(tmp_path / "ca.pem"))
+        connect("tls://127.0.0.1:1", TlsFiles(tmp_path / "ca.pem"))
     with pytest.raises(UsageError, match="at tls://"):
-        run_on_dask([], lambda *_: None, "tcp://127.0.0.1:1", TlsFiles(tmp_path / "ca.pem"))
+        connect("tcp://127.0.0.1:1", TlsFiles(tmp_path / "ca.pem"))
 
 
 def test_a_scheduler_at_tls_is_greeted_with_the_certificates_given_and_not_without(tmp_path: Path) -> None:
@@ -86,9 +90,9 @@ def test_a_scheduler_at_tls_is_greeted_with_the_certificates_given_and_not_witho
     async def greet() -> None:
         async with Scheduler(protocol="tls://", host="127.0.0.1", port=0, dashboard=False, security=keys) as scheduler:
             address = scheduler.address
-            await asyncio.to_thread(dask_connection._greet, address, dask_connection._security(address, files))
+            await asyncio.to_thread(dask_cluster._greet, address, dask_cluster._security(address, files))
             for other in (Security.temporary(), None):
                 with pytest.raises(SchedulerError):
-                    await asyncio.to_thread(dask_connection._greet, address, other)
+                    await asyncio.to_thread(dask_cluster._greet, address, other)
 
     asyncio.run(greet())

@@ -1,4 +1,4 @@
-"""The engine on a real Dask scheduler with workers in processes of their own, one of them killed halfway."""
+"""Traces are read on a real Dask scheduler with workers in processes of their own, one of them killed halfway."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from pathlib import Path
 import pytest
 
 import nsysprof
-from nsysprof.ranks.engine import run_serially
-from nsysprof.ranks.workers.dask_engine import run_on_dask
+from nsysprof.errors import SchedulerError
+from nsysprof.ranks.engine import Done, Task, run_parallel, run_serially
+from nsysprof.ranks.workers import dask_cluster
+from nsysprof.ranks.workers.dask_cluster import dask_workers
 from tests.ranks.job import slow_in_backward, write_job
 from tests.ranks.workers.deadly import deadly_tasks
 
@@ -145,26 +147,31 @@ def test_an_address_without_a_scheduler_is_told(job: Path, tmp_path: Path, addre
     assert "dask scheduler" in err
 
 
+def run_on_dask(tasks: list[Task], scheduler: str) -> Done:
+    with dask_workers(scheduler) as workers:
+        return run_parallel(tasks, workers, lambda _more, _name: None)
+
+
 @pytest.mark.slow
 def test_a_trace_that_kills_its_dask_workers_is_a_row_with_a_reason(
     job: Path, cluster: Cluster, tmp_path: Path
 ) -> None:
     cluster.worker(nanny="--nanny")
     cluster.worker(nanny="--nanny")
-    done = run_on_dask(deadly_tasks(job, tmp_path / "out"), lambda _more, _name: None, cluster.address)
+    tasks = deadly_tasks(job, tmp_path / "out")
+    done = run_on_dask(tasks, cluster.address)
     assert [row.is_read for row in done.merged.rows] == [True, True, True, False, True, True]
-    assert "its worker was killed" in done.merged.rows[3].reason
+    assert "died twice" in done.merged.rows[3].reason
+    innocent = run_serially([task for task in tasks if task is not tasks[3]], lambda _more, _name: None).merged
+    assert pickle.dumps(done.merged.durations) == pickle.dumps(innocent.durations)
 
 
 @pytest.mark.slow
-def test_results_that_are_lost_for_good_are_read_from_the_disk(
+def test_nobody_waits_forever_once_all_workers_are_gone(
     job: Path, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cluster.worker(nanny="--nanny")
-    cluster.worker(nanny="--nanny")
-    tasks = deadly_tasks(job, tmp_path / "out")
-    monkeypatch.setattr("nsysprof.ranks.workers.dask_engine._gather", lambda _client, _results: None)
-    done = run_on_dask(tasks, lambda _more, _name: None, cluster.address)
-    assert [row.is_read for row in done.merged.rows] == [True, True, True, False, True, True]
-    innocent = run_serially([task for task in tasks if task is not tasks[3]], lambda _more, _name: None).merged
-    assert pickle.dumps(done.merged.durations) == pickle.dumps(innocent.durations)
+    monkeypatch.setattr("nsysprof.ranks.engine._LOOK_S", 0.2)
+    monkeypatch.setattr(dask_cluster, "_ALONE_S", 1.0)
+    cluster.worker()
+    with pytest.raises(SchedulerError, match="All workers of the Dask scheduler are gone"):
+        run_on_dask(deadly_tasks(job, tmp_path / "out"), cluster.address)
