@@ -109,7 +109,7 @@ def test_no_code_is_steered_by_the_code_of_a_note():
 READ_BY_SEVERITY = {
     "nsysprof/analysis/comparison/compare.py",
     "nsysprof/cli/export.py",
-    "nsysprof/ranks/rank_notes.py",
+    "nsysprof/ranks/overview.py",
     "nsysprof/ranks/summarize.py",
     "nsysprof/report/formats/console.py",
 }

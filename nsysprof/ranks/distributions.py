@@ -66,8 +66,8 @@ class Distributions:
         reached = np.cumsum(times)
         position = np.asarray(at) * (int(reached[-1]) - 1)
         low, high = (values[np.searchsorted(reached, part(position), "right")] for part in (np.floor, np.ceil))
-        found = low + (high - low) * (position - np.floor(position))
-        return [float(each) for each in np.clip(found, self.least[number], self.most[number])]
+        between = low + (high - low) * (position - np.floor(position))
+        return [float(value) for value in np.clip(between, self.least[number], self.most[number])]
 
     def stddev(self, number: int) -> float:
         """Return the sample standard deviation of a key's values (ns); 0 for a single value."""
@@ -124,12 +124,12 @@ def merge_all(parts: Sequence[Distributions]) -> Distributions:
     return _combine(parts, [part.keys for part in parts])
 
 
-def rename(found: Distributions, names: Sequence[Key]) -> Distributions:
+def rename(distributions: Distributions, names: Sequence[Key]) -> Distributions:
     """Return the distributions under other keys; those that come to share a key are combined.
 
     names: the new key of each of `found.keys`.
     """
-    return _combine((found,), (names,))
+    return _combine((distributions,), (names,))
 
 
 def _combine(parts: Sequence[Distributions], names: Sequence[Sequence[Key]]) -> Distributions:
@@ -211,5 +211,5 @@ def round_values(value: Int64s) -> Int64s:
     length = np.frexp(value.astype(np.float64))[1].astype(np.int64)
     shift = np.maximum(length - _BITS, 0)
     half: npt.NDArray[np.int64] = (np.int64(1) << shift) >> 1
-    found: Int64s = ((value >> shift) << shift) + half
-    return found
+    middles: Int64s = ((value >> shift) << shift) + half
+    return middles

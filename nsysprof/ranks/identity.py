@@ -28,14 +28,14 @@ def find_sources(inputs: Sequence[Path], nsys: Path | None) -> list[RankSource]:
 
     Raises TraceError for an input that does not exist, a folder without traces, and a manifest without any.
     """
-    found: list[RankSource] = []
-    for each in inputs:
-        if not each.exists():
-            raise TraceError(f"{each} does not exist.", "Check the path.")
-        found += _in_folder(each) if each.is_dir() else [RankSource(0, each)]
+    sources: list[RankSource] = []
+    for path in inputs:
+        if not path.exists():
+            raise TraceError(f"{path} does not exist.", "Check the path.")
+        sources += _in_folder(path) if path.is_dir() else [RankSource(0, path)]
     return [
         RankSource(position, source.path, source.rank, source.world_size, source.host, nsys)
-        for position, source in enumerate(found)
+        for position, source in enumerate(sources)
     ]
 
 
@@ -80,18 +80,18 @@ def read_manifest_ranks(folder: Path) -> list[RankSource]:
             continue
         listed = data.get("ranks") if isinstance(data, dict) else None
         if isinstance(listed, list):
-            return [_listed(folder, each) for each in listed if isinstance(each, dict)]
+            return [_listed(folder, entry) for entry in listed if isinstance(entry, dict)]
     return []
 
 
-def _listed(folder: Path, each: dict[str, Any]) -> RankSource:
+def _listed(folder: Path, entry: dict[str, Any]) -> RankSource:
     def number(name: str) -> int | None:
-        value = each.get(name)
+        value = entry.get(name)
         return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 10**7 else None
 
-    host = each.get("host_token")
+    host = entry.get("host_token")
     rank = number("rank")
-    texts = [text for text in (each.get("trace"), each.get("report")) if isinstance(text, str) and text]
+    texts = [text for text in (entry.get("trace"), entry.get("report")) if isinstance(text, str) and text]
     paths = [folder / f"{text}{suffix}" for text in texts for suffix in ("", *PACKED)]
     inside = [path for path in paths if path.resolve().is_relative_to(folder.resolve()) and path.is_file()]
     missing = folder / "ranks" / f"rank{rank or 0:05d}.sqlite"
@@ -144,8 +144,8 @@ def _same_bytes(first: Path, second: Path) -> bool:
 
 def rank_in_name(path: Path) -> int | None:
     """Return the number after `rank` in a file's name or, for the trace of a capture, in its folder's name."""
-    found = _RANK_NAME.findall(path.name)
-    return int(found[-1]) if found else None
+    numbers = _RANK_NAME.findall(path.name)
+    return int(numbers[-1]) if numbers else None
 
 
 def number_ranks(rows: Sequence[RankRow], paths: dict[int, Path], *, by_order: bool) -> dict[int, tuple[int, str]]:

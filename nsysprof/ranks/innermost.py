@@ -24,14 +24,14 @@ def innermost_ranges(tables: Tables, launch: Ints, ranges: pd.DataFrame) -> Int6
     of_program = ~ranges["domain"].isin(LIBRARY_DOMAINS)
     mine = ranges[of_program]
     rows = np.flatnonzero(of_program.to_numpy(dtype=bool))
-    found = np.full(len(launch), -1, dtype=np.int64)
+    owners = np.full(len(launch), -1, dtype=np.int64)
     left = np.asarray(launch).astype(np.int32)
     for scope, style in (("thread", "PushPop"), ("process", "PushPop"), ("process", "StartEnd")):
         segments = attribute_work(order_work(left, tables.calls, [scope])[scope], mine, style)
         owner, row = _latest(segments)
-        found[row] = rows[owner]
+        owners[row] = rows[owner]
         left[row] = -1
-    return found
+    return owners
 
 
 def _latest(segments: Segments) -> tuple[Int64s, Ints]:

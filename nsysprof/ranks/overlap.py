@@ -29,8 +29,8 @@ class Cover:
         beyond = np.zeros(len(time_ns), np.int64)
         inside = at > 0
         beyond[inside] = np.maximum(self.end_ns[at[inside] - 1] - time_ns[inside], 0)
-        found: Int64s = whole[at] - beyond
-        return found
+        covered: Int64s = whole[at] - beyond
+        return covered
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ def _lanes(first: int, last: int, computing: list[Cover], communicating: list[Co
     width = max(1, -(-(last - first) // SLICES))
     edges = first + width * np.arange(SLICES + 1, dtype=np.int64)
     shares = [
-        sum(np.diff(each.until(edges)) for each in covers) / (width * len(covers))
+        sum(np.diff(cover.until(edges)) for cover in covers) / (width * len(covers))
         for covers in (computing, communicating)
     ]
     return Lanes(first, width, *(np.asarray(share, dtype=np.float32) for share in shares))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,21 +14,17 @@ from nsysprof.analysis.attribution.range_names import name_families
 from nsysprof.analysis.kernel_names.categories import categorize
 from nsysprof.analysis.kernel_names.kernel_labels import label_kernels
 from nsysprof.analysis.stragglers.late_ranks import choose_evidence, find_outliers, name_ranges, uneven_ranges
-from nsysprof.notes import Note
-from nsysprof.ranks.collective_waits.clocks import arrivals, fit_clocks
+from nsysprof.notes import Note, Severity, make_note
+from nsysprof.ranks.collective_waits.clocks import arrivals, fit_clocks, recorded_apart
 from nsysprof.ranks.collective_waits.collectives import Collectives
 from nsysprof.ranks.collective_waits.stragglers import find_late
 from nsysprof.ranks.distributions import ROUNDING_ERROR, Distributions, Key, rename
+from nsysprof.ranks.identity import some
 from nsysprof.ranks.partial import RANGE_COLUMNS, Detail, Partial
 from nsysprof.ranks.rank_energy import energy_over_ranks
-from nsysprof.ranks.rank_notes import rank_notes
 from nsysprof.results.column_registry.csv_table import empty_table
 from nsysprof.results.column_registry.rank_columns import RANK_ENERGY
-from nsysprof.results.rank_results import (
-    RankCollectives,
-    RankRow,
-    RanksAnalysis,
-)
+from nsysprof.results.rank_results import ClockFit, RankCollectives, RankRow, RanksAnalysis
 
 QUANTILES = {"p05": 0.05, "q25": 0.25, "med": 0.5, "q75": 0.75, "p95": 0.95, "p99": 0.99}
 _STATISTICS = (
@@ -103,9 +101,9 @@ def overview(
     )
 
 
-def _fold(found: Distributions, totals: Totals) -> tuple[Distributions, Totals]:
+def _fold(distributions: Distributions, totals: Totals) -> tuple[Distributions, Totals]:
     """Return the walls of ranges, and their totals by rank, with counted names as one (`step#`)."""
-    old = [key for key in found.keys if key.kind == "range"]
+    old = [key for key in distributions.keys if key.kind == "range"]
     new = [key._replace(range=name) for key, name in zip(old, name_families([key.range for key in old]), strict=True)]
     of_key = dict(zip(old, new, strict=True))
     folded: Totals = {}
@@ -114,7 +112,7 @@ def _fold(found: Distributions, totals: Totals) -> tuple[Distributions, Totals]:
             mine = folded.setdefault(of_key[key], {})
             for rank, total in of_ranks.items():
                 mine[rank] = mine.get(rank, 0) + total
-    return rename(found, [of_key.get(key, key) for key in found.keys]), folded
+    return rename(distributions, [of_key.get(key, key) for key in distributions.keys]), folded
 
 
 def _by_rank(
@@ -124,12 +122,12 @@ def _by_rank(
 
     collectives: the collectives by position.
     """
-    found = {}
+    of_ranks = {}
     for position, mine in collectives.items():
         rank = number[position]
         if mine is not None and rank is not None:
-            found[rank] = RankCollectives(mine.names, mine.of, mine.ordinal, mine.start_ns, mine.end_ns)
-    return found
+            of_ranks[rank] = RankCollectives(mine.names, mine.of, mine.ordinal, mine.start_ns, mine.end_ns)
+    return of_ranks
 
 
 def _rank_ranges(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
@@ -144,13 +142,16 @@ def _rank_energy(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True)[list(RANK_ENERGY.names)].sort_values("rank", kind="stable")
 
 
-def _table(found: Distributions, totals: Totals, kind: str, columns: tuple[str, ...]) -> pd.DataFrame:
+def _table(distributions: Distributions, totals: Totals, kind: str, columns: tuple[str, ...]) -> pd.DataFrame:
     """Return one row per key, the largest total first: quantiles over all ranks, and how the ranks' totals differ."""
     rows = []
-    for number, key in enumerate(found.keys):
+    for number, key in enumerate(distributions.keys):
         if key.kind == kind:
             rows.append(
-                {**{name: getattr(key, name) for name in columns}, **_statistics(found, number, totals.get(key))}
+                {
+                    **{name: getattr(key, name) for name in columns},
+                    **_statistics(distributions, number, totals.get(key)),
+                }
             )
     extra: tuple[str, ...] = {
         "kernel": ("category", "share_pct"),
@@ -167,14 +168,14 @@ def _table(found: Distributions, totals: Totals, kind: str, columns: tuple[str, 
     return table[[column for column in (*columns, *extra, *_STATISTICS) if column not in left_out]]
 
 
-def _statistics(found: Distributions, number: int, of_ranks: dict[int, int] | None) -> dict[str, Any]:
-    count, total = int(found.count[number]), int(found.total[number])
-    quantiles = found.quantiles(number, list(QUANTILES.values()))
+def _statistics(distributions: Distributions, number: int, of_ranks: dict[int, int] | None) -> dict[str, Any]:
+    count, total = int(distributions.count[number]), int(distributions.total[number])
+    quantiles = distributions.quantiles(number, list(QUANTILES.values()))
     line: dict[str, Any] = {
-        "instances": count, "total_ns": total, "avg_ns": total / count, "min_ns": int(found.least[number]),
-        "max_ns": int(found.most[number]), "stddev_ns": found.stddev(number),
-        "error_pct": 100 * ROUNDING_ERROR if found.rounded[number] else 0.0,
-        "total_bytes": int(found.size_bytes[number]),
+        "instances": count, "total_ns": total, "avg_ns": total / count, "min_ns": int(distributions.least[number]),
+        "max_ns": int(distributions.most[number]), "stddev_ns": distributions.stddev(number),
+        "error_pct": 100 * ROUNDING_ERROR if distributions.rounded[number] else 0.0,
+        "total_bytes": int(distributions.size_bytes[number]),
     }  # fmt: skip
     line |= {f"{name}_ns": value for name, value in zip(QUANTILES, quantiles, strict=True)}
     if of_ranks:
@@ -192,3 +193,88 @@ def _imbalance(values: Sequence[int | None]) -> float | None:
     known = [value for value in values if value is not None]
     mean = sum(known) / len(known) if known else 0
     return 100 * (max(known) / mean - 1) if len(known) > 1 and mean else None
+
+
+_NAME = 60  # the most characters of a range's name that a note shows
+
+
+def rank_notes(
+    rows: Sequence[RankRow],
+    clocks: Sequence[ClockFit],
+    rank_ranges: pd.DataFrame,
+    uneven: pd.DataFrame,
+    durations: Distributions,
+) -> Iterator[Note]:
+    """Yield all notes. A note that several traces have becomes one note that names their ranks.
+
+    uneven: the ranges that not all ranks have equally often.
+    """
+    read = [row for row in rows if row.is_read]
+    yield from _missing(rows)
+    yield from _foreign(read, rank_ranges)
+    yield from _of_traces(read)
+    unclocked = [fit for fit in clocks if fit.offset_ns is None]
+    if unclocked:
+        which = some([fit.rank for fit in unclocked])
+        counts: dict[str, Any] = {"without": len(unclocked), "ranks": len(clocks)}
+        yield make_note("no-common-clock", which=which, reason=unclocked[0].reason, **counts)
+    yield from _uneven(uneven)
+    if durations.rounded.any():
+        sizes: dict[str, Any] = {"rounded": int(durations.rounded.sum()), "distributions": len(durations.keys)}
+        yield make_note("rounded-quantiles", error_pct=100 * ROUNDING_ERROR, **sizes)
+
+
+def _missing(rows: Sequence[RankRow]) -> Iterator[Note]:
+    failed = [row for row in rows if not row.is_read]
+    if failed:
+        first: dict[str, Any] = {"rank": failed[0].rank, "reason": failed[0].reason, "next_step": failed[0].next_step}
+        yield make_note("traces-unread", failed=len(failed), traces=len(rows), **first)
+    worlds = {row.world_size for row in rows if row.world_size is not None}
+    ranks = {row.rank for row in rows if row.rank is not None}
+    expected = max(worlds) if len(worlds) == 1 else max(ranks) + 1
+    missing = [rank for rank in range(expected) if rank not in ranks] if expected <= 10**6 else []
+    if missing:
+        of = f"the job had {expected} ranks" if len(worlds) == 1 else f"ranks up to {expected - 1} were given"
+        yield make_note("missing-ranks", missing=len(missing), ranks=some(missing), expected=of)
+    if any(row.rank_from == "order" for row in rows):
+        yield make_note("ranks-by-order")
+
+
+def _foreign(read: Sequence[RankRow], rank_ranges: pd.DataFrame) -> Iterator[Note]:
+    """Yield notes about signs that the traces do not belong to one job."""
+    worlds = sorted({row.world_size for row in read if row.world_size is not None})
+    if len(worlds) > 1:
+        yield make_note("different-jobs", sizes=" and ".join(map(str, worlds[:4])))
+    for early, late in recorded_apart(list(read)):
+        yield make_note("different-jobs", "apart", early=early.rank, late=late.rank)
+    names = {rank: frozenset(some["range"]) for rank, some in rank_ranges.groupby("rank")}
+    if len(names) > 1:
+        counts = Counter(name for of_rank in names.values() for name in of_rank)
+        alone = [
+            int(str(rank)) for rank, of_rank in names.items() if of_rank and all(counts[name] == 1 for name in of_rank)
+        ]
+        if alone:
+            yield make_note("different-jobs", "nothing-shared", ranks=some(alone))
+    versions = Counter(row.nsys_version or "unknown" for row in read)
+    if len(versions) > 1:
+        counted = ", ".join(f"{version} ({count})" for version, count in versions.most_common(5))
+        yield make_note("mixed-nsys", versions=counted)
+
+
+def _uneven(uneven: pd.DataFrame) -> Iterator[Note]:
+    if len(uneven):
+        worst = uneven.iloc[(uneven["most"] / uneven["least"]).argmax()]
+        facts: dict[str, Any] = {name: worst[name] for name in ("least", "least_rank", "most", "most_rank")}
+        yield make_note("uneven-ranks", ranges=len(uneven), range=worst["range"][:_NAME], **facts)
+
+
+def _of_traces(read: Sequence[RankRow]) -> Iterator[Note]:
+    """Yield one note per code, with the ranks that have it and the text of the first."""
+    by_code: dict[str, list[tuple[int, Note]]] = {}
+    for row in read:
+        for note in row.notes:
+            by_code.setdefault(note.code, []).append((row.rank or 0, note))
+    for given in by_code.values():
+        ranks = sorted({rank for rank, _ in given})
+        worst = Severity.ERROR if any(note.severity == Severity.ERROR for _, note in given) else given[0][1].severity
+        yield replace(given[0][1], severity=worst, text=f"Rank {some(ranks)}: {given[0][1].text}")

@@ -41,7 +41,7 @@ def code_version() -> str:
 def digest_of_sources(package: Path) -> str:
     """Return a digest of all code and of the registry of notes in a package, whose texts are part of results."""
     digest = hashlib.sha256()
-    for path in sorted(each for each in package.rglob("*") if each.suffix in (".py", ".toml")):
+    for path in sorted(file for file in package.rglob("*") if file.suffix in (".py", ".toml")):
         digest.update(path.relative_to(package).as_posix().encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()
 
@@ -84,10 +84,10 @@ def _cell(pa: Any, name: str, value: Any) -> Any:
     """Return a column with one row. Lists of text get an explicit type, because an empty one does not show it."""
     if isinstance(value, str | int):
         return pa.array([value])
-    text = name.startswith("key_") or name in {f"range_{each}" for each in _TEXTS} or name == "collective_names"
+    text = name.startswith("key_") or name in {f"range_{column}" for column in _TEXTS} or name == "collective_names"
     item = pa.string() if text else None if isinstance(value, np.ndarray) else pa.int64()
     if text:
-        value = [each.encode("utf-8", "replace").decode() for each in value]
+        value = [entry.encode("utf-8", "replace").decode() for entry in value]
     return pa.ListArray.from_arrays(pa.array([0, len(value)], pa.int32()), pa.array(value, type=item))
 
 
@@ -154,16 +154,16 @@ def _read(path: Path, of_durations: list[str] | None) -> dict[str, Any] | None:
         return None
     if table.num_rows != 1:
         return None
-    found = {}
+    cells = {}
     for name in names:
         cell = table.column(name).chunk(0)
         values = cell.values if pa.types.is_list(cell.type) else None
         if values is None:
-            found[name] = cell[0].as_py()
+            cells[name] = cell[0].as_py()
         else:
             text = pa.types.is_string(values.type)
-            found[name] = values.to_pylist() if text else values.to_numpy(zero_copy_only=False)
-    return found
+            cells[name] = values.to_pylist() if text else values.to_numpy(zero_copy_only=False)
+    return cells
 
 
 def _pyarrow() -> tuple[Any, Any]:

@@ -26,7 +26,7 @@ def parse_power(path: Path, start_ns: int) -> Sequence[GpuEnergy]:
     start_ns: when the clock of the session began (ns since 1970).
     """
     damaged = TraceError(f"{path} is damaged: it is not a table of energy.", "Remove it, and analyze again.")
-    found: dict[str, list[tuple[int, int]]] = {}
+    samples_of: dict[str, list[tuple[int, int]]] = {}
     try:
         if path.stat().st_size > _LARGEST_BYTES:
             raise damaged
@@ -37,13 +37,13 @@ def parse_power(path: Path, start_ns: int) -> Sequence[GpuEnergy]:
             for at, gpu, energy in rows:
                 if not (0 <= int(at) < _LARGEST and 0 <= int(energy) < _LARGEST and len(gpu) < 100):
                     raise damaged
-                found.setdefault(gpu, []).append((int(at) - start_ns, int(energy)))
+                samples_of.setdefault(gpu, []).append((int(at) - start_ns, int(energy)))
     except (ValueError, csv.Error, UnicodeError) as error:
         raise damaged from error
     except OSError as error:
         raise TraceError(f"{path} cannot be read: {error.strerror}.", "Check its permissions.") from error
     series = []
-    for index, (gpu, samples) in enumerate(found.items()):
+    for index, (gpu, samples) in enumerate(samples_of.items()):
         table = np.array(samples, dtype=np.int64)
         if (np.diff(table, axis=0) < 0).any():  # the driver was reloaded, or the clock was set back
             raise damaged

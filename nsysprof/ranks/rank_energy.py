@@ -48,7 +48,7 @@ def read_samples(source: Path, start_ns: int | None) -> tuple[Sequence[GpuEnergy
         return (), (make_note("power-unreadable", reason=error.text),)
 
 
-def rank_energy(tables: Tables, found: Attribution, names: Names, power: Sequence[GpuEnergy]) -> pd.DataFrame:
+def rank_energy(tables: Tables, attribution: Attribution, names: Names, power: Sequence[GpuEnergy]) -> pd.DataFrame:
     """Return the energy of each board on which a rank worked, by range, as `analyze` of its trace alone tells it.
 
     power: what the boards' counters said.
@@ -56,14 +56,22 @@ def rank_energy(tables: Tables, found: Attribution, names: Names, power: Sequenc
     boards = by_device(power, tables.devices)
     if not boards:
         return pd.DataFrame({name: [] for name in COLUMNS})
-    attributed = settle_steps(tables, found.attributed, find_steps(tables, found.attributed.ranges))
+    attributed = settle_steps(tables, attribution.attributed, find_steps(tables, attribution.attributed.ranges))
     caused = find_caused(tables, attributed.ranges, attributed.structure)
     evidence = RangeEvidence(
-        tables, attributed, names, found.memory, found.replays, found.launch_calls, None, caused, boards
+        tables,
+        attributed,
+        names,
+        attribution.memory,
+        attribution.replays,
+        attribution.launch_calls,
+        None,
+        caused,
+        boards,
     )
-    ordered = {style: OrderedWork(tables.work, each.order) for style, each in attributed.segments.items()}
-    each = measure_instances(ordered, attributed.segments, len(attributed.ranges))
-    table = energy_table(evidence, each.first_ns, each.last_ns)
+    ordered = {style: OrderedWork(tables.work, segments.order) for style, segments in attributed.segments.items()}
+    instances = measure_instances(ordered, attributed.segments, len(attributed.ranges))
+    table = energy_table(evidence, instances.first_ns, instances.last_ns)
     return table.assign(gpu=[boards[number].uuid for number in table["device_id"]])[list(COLUMNS)]
 
 

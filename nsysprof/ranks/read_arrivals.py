@@ -30,7 +30,7 @@ def read_arrivals(
     if failed is not None:
         raise TraceError(failed.reason, failed.next_step)
     ranks = number_ranks(merged.rows, {source.position: source.path for source in sources}, by_order=False)
-    details = [found for task in tasks if (found := read_detail(task.part)) is not None]
+    details = [stored for task in tasks if (stored := read_detail(task.part)) is not None]
     rows = sorted(renumber(merged, ranks).rows, key=lambda row: row.rank or 0)
     collectives = {row.position: detail.collectives for row, detail, _ in details}
     return arrivals(rows, fit_clocks(rows, collectives), collectives), rows

@@ -49,12 +49,12 @@ def read_session(trace: Trace) -> Session:
 
 def _environment(trace: Trace) -> dict[str, str]:
     """Return the environment variables on which all traced processes agree, where nsys recorded them."""
-    found: dict[str, str | None] = {}
+    variables: dict[str, str | None] = {}
     for name, value in read_rows(trace, "META_DATA_CAPTURE", ("name", "value")):
         if isinstance(name, str) and isinstance(value, str) and name.rpartition(":")[2] == "ENVIRONMENT_VARIABLE":
             variable, _, text = value.partition("=")
-            found[variable] = text if found.get(variable, text) == text else None
-    return {variable: text for variable, text in found.items() if text is not None}
+            variables[variable] = text if variables.get(variable, text) == text else None
+    return {variable: text for variable, text in variables.items() if text is not None}
 
 
 def _number(variables: dict[str, str], names: tuple[str, ...]) -> int | None:
@@ -65,8 +65,8 @@ def _number(variables: dict[str, str], names: tuple[str, ...]) -> int | None:
 def _rank_in_nvtx(trace: Trace) -> int | None:
     """Return the rank of a range, mark or thread named like `rank 3`, if all such names agree."""
     texts = read_different(trace, "NVTX_EVENTS", "text", longest=_LONGEST_RANK_NAME)
-    found = {int(match[1]) for text in texts if (match := _NVTX_RANK.match(text))}
-    return found.pop() if len(found) == 1 else None
+    ranks = {int(match[1]) for text in texts if (match := _NVTX_RANK.match(text))}
+    return ranks.pop() if len(ranks) == 1 else None
 
 
 def _host(trace: Trace) -> str | None:

@@ -73,10 +73,10 @@ def summarize_rank(source: RankSource) -> Leaf:
 def _leaf(
     source: RankSource, session: Session, tables: Tables, samples: tuple[Sequence[GpuEnergy], tuple[Note, ...]]
 ) -> Leaf:
-    found = attribute(tables)
+    attribution = attribute(tables)
     names = kernel_names(tables)
-    whole = outline(tables, judge(tables, found), count_totals(tables, found), live_metrics(tables))
-    attributed, grouping_note = _bounded(tables, found)
+    whole = outline(tables, judge(tables, attribution), count_totals(tables, attribution), live_metrics(tables))
+    attributed, grouping_note = _bounded(tables, attribution)
     is_comm = (names.category == "nccl")[names.numbers(tables.work.variant[: tables.work.kernels])]
     overlap = measure_overlap(tables.work, is_comm)
     row = _row(source, session, tables, whole, overlap)
@@ -86,16 +86,16 @@ def _leaf(
         _range_rows(tables, tables.launch, attributed, is_comm, overlap),
         find_collectives(tables, is_comm, names, overlap),
         overlap.lanes,
-        rank_energy(tables, found, names, power),
+        rank_energy(tables, attribution, names, power),
     )
     return Leaf(Partial((row,), _durations(tables, names, attributed)), detail)
 
 
-def _bounded(tables: Tables, found: Attribution) -> tuple[Attributed, tuple[Note, ...]]:
+def _bounded(tables: Tables, attribution: Attribution) -> tuple[Attributed, tuple[Note, ...]]:
     """Return ranges of at most MOST_RANGES names, those with the most wall time; all others share one name."""
-    if found.attributed.keys["name"].nunique() <= MOST_RANGES:
-        return found.attributed, ()
-    ranges = found.attributed.ranges
+    if attribution.attributed.keys["name"].nunique() <= MOST_RANGES:
+        return attribution.attributed, ()
+    ranges = attribution.attributed.ranges
     wall = (ranges["end_ns"] - ranges["start_ns"]).groupby(ranges["name"]).sum()
     kept = wall.sort_values(ascending=False, kind="stable").index[:MOST_RANGES]
     ranges = ranges.assign(name=ranges["name"].where(ranges["name"].isin(kept), OTHER_RANGES))
@@ -150,16 +150,16 @@ def _durations(tables: Tables, names: Names, attributed: Attributed) -> Distribu
     ]
     number, duration = names.numbers(work.variant[: work.kernels]), work.duration_ns[: work.kernels]
     shown = kernels_and_graphs(work)
-    found = [_distribute(kernels, names.numbers(shown[1]), shown[0])]
+    parts = [_distribute(kernels, names.numbers(shown[1]), shown[0])]
     groups = [Key("range", *key) for key in keys.itertuples(index=False, name=None)]
     group_of = ranges["group"].to_numpy(dtype=np.int64) if len(ranges) else np.zeros(0, np.int64)
     wall = (ranges["end_ns"] - ranges["start_ns"]).to_numpy(dtype=np.int64)
-    found += [_distribute(groups, group_of, wall), _range_kernels(attributed, kernels, groups, number, duration)]
+    parts += [_distribute(groups, group_of, wall), _range_kernels(attributed, kernels, groups, number, duration)]
     if tables.calls is not None:
         calls = call_names(tables, plain_call_name)
         api = [Key("api", name=str(name)) for name in calls.texts]
-        found.append(_distribute(api, calls.numbers(tables.calls.variant), tables.calls.duration_ns))
-    return merge_all([*found, _memops(tables)])
+        parts.append(_distribute(api, calls.numbers(tables.calls.variant), tables.calls.duration_ns))
+    return merge_all([*parts, _memops(tables)])
 
 
 def _distribute(keys: list[Key], number: Ints, value: Ints, size_bytes: Ints | None = None) -> Distributions:
@@ -189,9 +189,9 @@ def _range_kernels(
         values.append(duration[launched].astype(np.int64))
     used, owner = _number(np.concatenate(owners), len(groups) * len(kernels))
     keys = []
-    for each in used.tolist():
-        kernel_key = kernels[each % len(kernels)]
-        group_key = groups[each // len(kernels)]
+    for pair in used.tolist():
+        kernel_key = kernels[pair % len(kernels)]
+        group_key = groups[pair // len(kernels)]
         keys.append(group_key._replace(kind="range_kernel", name=kernel_key.name, short_name=kernel_key.short_name))
     return _distribute(keys, owner, np.concatenate(values))
 
@@ -212,7 +212,7 @@ def _memops(tables: Tables) -> Distributions:
     chosen = (kind == COPY) | (kind == FILL) | (kind == MIGRATION)
     code = np.where(kind == FILL, -1, work.copy_kind)[chosen]
     codes, number = np.unique(code, return_inverse=True)
-    keys = [Key("memop", name=FILL_NAME if each == -1 else copy_name(each)) for each in codes.tolist()]
+    keys = [Key("memop", name=FILL_NAME if copied == -1 else copy_name(copied)) for copied in codes.tolist()]
     return _distribute(keys, number, work.duration_ns[others][chosen].astype(np.int64), work.bytes[chosen])
 
 

@@ -68,8 +68,8 @@ def _rows(collectives: Collectives, names: list[str]) -> Int64s:
     """Return the rows of the collectives of these sequences, in order of name and ordinal."""
     place = np.array([names.index(name) if name in names else -1 for name in collectives.names])
     rows = np.flatnonzero(place[collectives.of] >= 0)
-    found: Int64s = rows[np.lexsort((collectives.ordinal[rows], place[collectives.of[rows]]))]
-    return found
+    ordered: Int64s = rows[np.lexsort((collectives.ordinal[rows], place[collectives.of[rows]]))]
+    return ordered
 
 
 def fit_clocks(rows: list[RankRow], collectives: Mapping[int, Collectives | None]) -> list[ClockFit]:
@@ -133,8 +133,8 @@ def recorded_apart(rows: list[RankRow]) -> list[tuple[RankRow, RankRow]]:
     ]
     if not known:
         return []
-    first_to_end = min(known, key=lambda each: each[1])
-    last_to_begin = max(known, key=lambda each: each[0])
+    first_to_end = min(known, key=lambda span: span[1])
+    last_to_begin = max(known, key=lambda span: span[0])
     # the clocks of two hosts may differ by some seconds
     apart = last_to_begin[0] - first_to_end[1] > 60 * 10**9
     return [(first_to_end[2], last_to_begin[2])] if apart else []
@@ -186,7 +186,7 @@ def _matching(name: str, able: list[_Able], *, one_host: bool) -> list[Int64s] |
     if not one_host:
         return at if same else None
     ends = [mine.end_ns[rows] + offset for rows, (_, mine, offset) in zip(at, able, strict=True)]
-    if same and max(np.median(np.abs(each - ends[0])) for each in ends) <= MOST_RESIDUAL_NS:
+    if same and max(np.median(np.abs(rank_ends - ends[0])) for rank_ends in ends) <= MOST_RESIDUAL_NS:
         return at
     return [rows[kept] for rows, kept in zip(at, _ended_together(ends), strict=True)]
 

@@ -91,10 +91,10 @@ def _sequences(tables: Tables, rows: Int64s, names: Ints) -> tuple[list[tuple[in
     sequences: dict[tuple[int, int], int] = {}
     used, first, variant = np.unique(work.variant[rows], return_index=True, return_inverse=True)
     sequence_of = np.zeros(len(used), dtype=np.int64)
-    for each in np.argsort(first).tolist():  # all collectives of a variant have one name and one stream
-        stream = tuple(work.streams_of[used[each]].tolist())
-        key = (int(names[first[each]]), streams.setdefault(stream, len(streams)))
-        sequence_of[each] = sequences.setdefault(key, len(sequences))
+    for number in np.argsort(first).tolist():  # all collectives of a variant have one name and one stream
+        stream = tuple(work.streams_of[used[number]].tolist())
+        key = (int(names[first[number]]), streams.setdefault(stream, len(streams)))
+        sequence_of[number] = sequences.setdefault(key, len(sequences))
     return list(sequences), sequence_of[variant]
 
 
@@ -104,4 +104,4 @@ def choose_kept(count: int) -> list[int]:
         return list(range(count))
     size = MOST // STRETCHES
     starts = [number * (count - size) // (STRETCHES - 1) for number in range(STRETCHES)]
-    return [each for start in starts for each in range(start, start + size)]
+    return [kept for start in starts for kept in range(start, start + size)]

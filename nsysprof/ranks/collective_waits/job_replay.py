@@ -90,22 +90,22 @@ def read_job(arrived: Arrivals, ranks: list[int]) -> RecordedJob | None:
     """
     chosen = [arrived.matched[rank] for rank in ranks]
     first = chosen[0].collectives
-    launches = [each.collectives.launch_ns[each.rows] for each in chosen]
+    launches = [matched.collectives.launch_ns[matched.rows] for matched in chosen]
     if any((launch == NULL).any() for launch in launches):
         return None
     order = np.argsort(launches[0], kind="stable")
     sequence, ordinal = first.of[chosen[0].rows][order], first.ordinal[chosen[0].rows][order]
     stream = first.streams[sequence]
 
-    recorded = [_on_one_clock(each, order) for each in chosen]
+    recorded = [_on_one_clock(matched, order) for matched in chosen]
     previous = _previous(stream)
     before = _previous(sequence)
     fresh = before >= 0
     fresh[fresh] = ordinal[fresh] != ordinal[before[fresh]] + 1
     begin, end, launch, done = (
-        np.array([each[name] for each in recorded]) for name in ("start_ns", "end_ns", "launch_ns", "done_ns")
+        np.array([values[name] for values in recorded]) for name in ("start_ns", "end_ns", "launch_ns", "done_ns")
     )
-    parts = [_chain(each, previous) for each in recorded]
+    parts = [_chain(values, previous) for values in recorded]
     chains = Chains(**{name: np.array([part[name] for part in parts]) for name in parts[0]})
     ended = end.max(axis=0)
     kind = 2 * sequence + (chains.host_after[0] >= 0)
@@ -127,11 +127,11 @@ def read_job(arrived: Arrivals, ranks: list[int]) -> RecordedJob | None:
 
 def _on_one_clock(matched: Matched, order: Int64s) -> dict[str, Int64s]:
     """Return the values that a rank recorded for each collective, in `order`, with times on the reference's clock."""
-    found = {}
+    recorded = {}
     for name in _POINTS + _AMOUNTS:
         values = getattr(matched.collectives, name)[matched.rows][order]
-        found[name] = np.where(values == NULL, NULL, values + matched.offset_ns) if name in _POINTS else values
-    return found
+        recorded[name] = np.where(values == NULL, NULL, values + matched.offset_ns) if name in _POINTS else values
+    return recorded
 
 
 def _chain(at: dict[str, Int64s], previous: Int64s) -> dict[str, Floats | Int64s | Bools]:
@@ -141,7 +141,7 @@ def _chain(at: dict[str, Int64s], previous: Int64s) -> dict[str, Floats | Int64s
     """
     begin, end, launch, done, computed = (at[f"{name}_ns"] for name in ("start", "end", "launch", "done", "computed"))
     wait_end, resumed, started = at["wait_end_ns"], at["resumed_ns"], at["started_ns"]
-    last_done, last_computed = (np.concatenate((each[:1], each[:-1])) for each in (done, computed))
+    last_done, last_computed = (np.concatenate((ends[:1], ends[:-1])) for ends in (done, computed))
     waited = np.diff(at["waited_ns"], prepend=at["waited_ns"][:1])
     host_after = np.where(waited > _LEAST_WAIT_NS, _last_ended(end, wait_end), -1)
     # A wait ends when the collective has ended and the work is done, or a fixed time later for another reason.
@@ -175,19 +175,19 @@ def _chain(at: dict[str, Int64s], previous: Int64s) -> dict[str, Floats | Int64s
 
 def _previous(group: Int64s) -> Int64s:
     """Return for each value the position of the previous equal one, or -1."""
-    found = np.full(len(group), -1, dtype=np.int64)
-    for each in np.unique(group):
-        rows = np.flatnonzero(group == each)
-        found[rows[1:]] = rows[:-1]
-    return found
+    previous = np.full(len(group), -1, dtype=np.int64)
+    for value in np.unique(group):
+        rows = np.flatnonzero(group == value)
+        previous[rows[1:]] = rows[:-1]
+    return previous
 
 
 def _last_ended(end_ns: Int64s, time_ns: Int64s) -> Int64s:
     """Return for each collective the last one that had ended by the given time; -1 where none had."""
     order = np.argsort(end_ns, kind="stable")
     at = np.searchsorted(end_ns[order], time_ns, "right") - 1
-    found = np.where(at >= 0, order[np.maximum(at, 0)], -1)
-    return np.where(found < np.arange(len(end_ns)), found, -1)
+    last = np.where(at >= 0, order[np.maximum(at, 0)], -1)
+    return np.where(last < np.arange(len(end_ns)), last, -1)
 
 
 def find_period(kind: Int64s, end_ns: Int64s, fresh: Bools) -> int:
@@ -206,8 +206,8 @@ def find_period(kind: Int64s, end_ns: Int64s, fresh: Bools) -> int:
     for lag in range(1, most + 1):
         differ = np.minimum(np.abs(time[lag:] - time[:-lag]), _MOST_DIFFERENT)
         alike = (stretch[lag:] == stretch[:-lag]) & ~fresh[:-lag]
-        found = np.where(kind[lag:] == kind[:-lag], differ, 2.0)[alike]
-        unlike.append(found.mean() if len(found) else np.inf)
+        distances = np.where(kind[lag:] == kind[:-lag], differ, 2.0)[alike]
+        unlike.append(distances.mean() if len(distances) else np.inf)
     return 1 + int(np.argmax(np.array(unlike) <= _AS_GOOD * min(unlike))) if unlike else 1
 
 
@@ -224,7 +224,7 @@ def has_whole_steps(job: RecordedJob, parts: Int64s) -> bool:
         return True
     if not job.is_even:
         return False
-    counts = np.array([[(job.kind[a + 1 : b + 1] == each).sum() for each in np.unique(job.kind)] for a, b in parts])
+    counts = np.array([[(job.kind[a + 1 : b + 1] == kind).sum() for kind in np.unique(job.kind)] for a, b in parts])
     if (np.ptp(counts, axis=0) > _UNEVEN * counts.max(axis=0)).any():
         return False
     interval, lag = np.diff(job.end_ns, prepend=job.end_ns[:1]), job.period
@@ -285,12 +285,12 @@ def add_later_work(chains: Chains, spans: Int64s, by: int) -> Chains:
     for start, end in spans.tolist():
         source[start + 1 : end + 1] = start + 1 + (np.arange(end - start) + by) % (end - start)
     both = {}
-    for each in fields(chains):
-        own = getattr(chains, each.name)
+    for field in fields(chains):
+        own = getattr(chains, field.name)
         later = own if own.shape[1] == 1 else own[:, source]
-        if each.name in ("host_after", "gpu_after"):
+        if field.name in ("host_after", "gpu_after"):
             later = np.where(later >= 0, np.maximum(later + rows - source, -1), -1)
-        both[each.name] = np.concatenate((own, later))
+        both[field.name] = np.concatenate((own, later))
     return Chains(**both)
 
 

@@ -74,8 +74,8 @@ def _before(values: Int64s, count: Int64s, otherwise: int) -> Int64s:
     """Return, for each count, the last of the first `count` values; `otherwise` where the count is 0."""
     if len(values) == 0:
         return np.full(len(count), otherwise, dtype=np.int64)
-    found: Int64s = np.where(count > 0, values[np.maximum(count, 1) - 1], otherwise)
-    return found
+    last: Int64s = np.where(count > 0, values[np.maximum(count, 1) - 1], otherwise)
+    return last
 
 
 def _waits(tables: Tables, calls: Calls, launch: Ints) -> tuple[Int64s, Int64s]:
@@ -103,8 +103,8 @@ def _own_work(work: Work, calls: Calls, launch: Ints, is_comm: Bools) -> tuple[I
 
 
 def _comm_ends(work: Work, is_comm: Bools) -> Int64s:
-    found: Int64s = np.sort(work.ends_ns(np.flatnonzero(is_comm).astype(np.int64)), kind="stable")
-    return found
+    ends: Int64s = np.sort(work.ends_ns(np.flatnonzero(is_comm).astype(np.int64)), kind="stable")
+    return ends
 
 
 def _resumptions(computing: Cover, start_ns: Int64s, launch_ns: Int64s, comm_end_ns: Int64s) -> tuple[Int64s, Int64s]:

@@ -72,7 +72,7 @@ def replay_like_peers(arrived: Arrivals, rank: int) -> LikePeers | None:
         return None
     gain = gains.of_rank[replayed.index(rank)]
     saved, error = float(gain.sum()), half_width(gain)
-    job_ns, low, high = (round(gains.replayed_ns - each) for each in (saved, saved + error, saved - error))
+    job_ns, low, high = (round(gains.replayed_ns - less_ns) for less_ns in (saved, saved + error, saved - error))
     return LikePeers(
         round(gains.recorded_ns), round(gains.replayed_ns), max(0, job_ns), max(0, low), high, gains.has_whole_steps
     )
@@ -125,7 +125,7 @@ def _gains(job: RecordedJob, waited: Int64s) -> Gains | None:
     if not has_enough_parts(parts):
         return None
     unchanged = replay(job, job.chains, np.arange(ranks)[None, :])[0]
-    seen, replayed = (float(_over(parts, each).sum()) for each in (job.end_ns, unchanged))
+    seen, replayed = (float(_over(parts, ends).sum()) for ends in (job.end_ns, unchanged))
     if not is_reproduced(seen, replayed):
         return None
     like = typical_others(waited)
@@ -144,8 +144,8 @@ def _gains(job: RecordedJob, waited: Int64s) -> Gains | None:
 
 def _over(parts: Int64s, ends: Floats) -> Floats:
     """Return how long each part takes (ns). ends: when each collective ends, in any number of variants."""
-    found: Floats = ends[..., parts[:, 1]] - ends[..., parts[:, 0]]
-    return found
+    durations: Floats = ends[..., parts[:, 1]] - ends[..., parts[:, 0]]
+    return durations
 
 
 def _jitter_of_two(job: RecordedJob, like: Int64s, parts: Int64s, copied: Floats) -> Floats:
@@ -169,7 +169,7 @@ def _jitter_of_two(job: RecordedJob, like: Int64s, parts: Int64s, copied: Floats
     return np.where(np.abs(more) <= REPLAY_ERROR_PCT / 100 * _over(parts, copied).mean(axis=1), more, 0.0)
 
 
-def _spans(parts: Int64s, each: int) -> Int64s:
+def _spans(parts: Int64s, size: int) -> Int64s:
     """Return neighbouring parts joined, at least so many to a span."""
-    first = parts[::each, 0][: max(1, len(parts) // each)]
+    first = parts[::size, 0][: max(1, len(parts) // size)]
     return np.stack((first, np.append(first[1:], parts[-1, 1])), axis=1)

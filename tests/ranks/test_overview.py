@@ -3,7 +3,7 @@ import pandas as pd
 
 from nsysprof.notes import Note, Severity
 from nsysprof.ranks.distributions import Distributions
-from nsysprof.ranks.rank_notes import rank_notes
+from nsysprof.ranks.overview import rank_notes
 from nsysprof.results.rank_results import ClockFit, RankRow
 
 
