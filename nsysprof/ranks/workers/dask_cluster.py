@@ -7,7 +7,7 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -34,7 +34,7 @@ class DaskWorkers:
 
         self.name = f"Dask at {scheduler}"
         self.client = client
-        self.widths = [max(1, sum(client.nthreads().values()))]
+        self.widths: Sequence[int] = [max(1, sum(client.nthreads().values()))]
         self.deaths: tuple[type[BaseException], ...] = (KilledWorker, MemoryError)
         self._last_seen = time.monotonic()
 

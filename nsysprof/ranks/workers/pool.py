@@ -12,14 +12,15 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Generic, ParamSpec, TypeVar
 
 from nsysprof.errors import OutputError
 from nsysprof.files.memory_reuse import reuse_freed_memory, reuse_in_pyarrow
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
 _PRELOADED = "nsysprof.ranks.workers.preload"
 _END_S = 5.0
 _starting = threading.Lock()
-_Arguments, _Result = ParamSpec("_Arguments"), TypeVar("_Result")
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
 
 
 class ProcessPool(ProcessPoolExecutor):
@@ -67,7 +69,7 @@ class ProcessPool(ProcessPoolExecutor):
         """Let a process call the function. Raises OutputError where none can be started."""
         with _unnoticed():
             try:
-                return super().submit(_call, function, *args, **kwargs)
+                return super().submit(_Call(function), *args, **kwargs)
             except (OSError, EOFError) as error:
                 reason = f"A worker process cannot be started: {error or type(error).__name__}."
                 raise OutputError(reason, "Give --workers 1: then this process does the work.") from error
@@ -88,7 +90,7 @@ class LocalWorkers:
         self.name = f"{workers} process{'es' * (workers > 1)} of this machine"
         self.memory_bytes = memory_bytes
         # Where workers died, half as many read again what they were reading.
-        self.widths = [workers >> halvings for halvings in range(max(1, workers.bit_length() - 1))]
+        self.widths: Sequence[int] = [workers >> halvings for halvings in range(max(1, workers.bit_length() - 1))]
         self.deaths: tuple[type[BaseException], ...] = (BrokenExecutor, MemoryError)
         self._first: ProcessPool | None = ProcessPool(workers, memory_bytes)
 
@@ -120,12 +122,17 @@ def _begin(is_over: Connection, memory_bytes: int | None) -> None:
         limit_memory(memory_bytes)
 
 
-def _call(function: Callable[_Arguments, _Result], *args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
-    """Call the function. A process that shall end ends, and does not turn to the next call."""
-    try:
-        return function(*args, **kwargs)
-    except SystemExit:
-        os._exit(1)
+@dataclass(frozen=True)
+class _Call(Generic[_Arguments, _Result]):
+    """A function whose process ends where it shall end, and does not turn to the next call."""
+
+    function: Callable[_Arguments, _Result]
+
+    def __call__(self, *args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
+        try:
+            return self.function(*args, **kwargs)
+        except SystemExit:
+            os._exit(1)
 
 
 def _end_with(is_over: Connection) -> None:

@@ -104,7 +104,7 @@ def test_an_interrupt_ends_the_workers_in_the_middle(job: Path, tmp_path: Path) 
         raise KeyboardInterrupt
 
     before = set(multiprocessing.active_children())
-    tasks = [Slow(task.source, task.folder, task.version) for task in plan(job, tmp_path)]
+    tasks: list[Task] = [Slow(task.source, task.folder, task.version) for task in plan(job, tmp_path)]
     tasks[0] = Task(tasks[0].source, tasks[0].folder, tasks[0].version)
     with pytest.raises(KeyboardInterrupt), LocalWorkers(2) as processes:
         run_parallel(tasks, processes, interrupt)
