@@ -167,6 +167,7 @@ def written_files(trace: Path) -> dict[str, bytes]:
         (files.RANGE_KERNELS, found.range_kernels), (files.RANGE_TREE, found.range_tree),
         (files.CAUSED_KERNELS, found.caused_kernels),
         (files.MEMORY, empty_table(files.MEMORY) if found.memory_owners is None else found.memory_owners),
+        (files.WORK, empty_table(files.WORK) if found.work is None else found.work),
         (files.IDLE, empty_table(files.IDLE) if found.idle is None else found.idle.table),
     ]  # fmt: skip
     summary = plain_json(summary_json(found)).encode("utf-8")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from nsysprof.analysis.kernel_names.categories import categorize
+from nsysprof.kernels.names import categorize
 from nsysprof.trace import tables
 from nsysprof.trace.columns import read_integers
 from nsysprof.trace.open import Trace

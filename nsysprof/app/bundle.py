@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nsysprof.analysis.kernel_names.categories import categorize
 from nsysprof.app.bundle_content.build_bundle import BuildRequest, Built, build
 from nsysprof.app.bundle_content.bundle_ranks import find_rank_traces
 from nsysprof.app.inputs.refuse_url import refuse_url
@@ -23,6 +22,7 @@ from nsysprof.errors import OutputError, UsageError
 from nsysprof.files.folder_lock import claim_file
 from nsysprof.files.folder_name import name_after
 from nsysprof.files.output import output_error, write_whole
+from nsysprof.kernels.names import categorize
 from nsysprof.nsight.find_tool import NSYS, find_tool
 from nsysprof.report.formats.markdown import render_markdown
 from nsysprof.report.pages.bundle import Shared, bundle_report

@@ -9,7 +9,6 @@ from nsysprof.attention.range_name import parse_range
 from nsysprof.bundle.public_names import is_public_call, is_public_kernel, is_public_range, public_backends
 
 # `reduction` is recognised by "reduce" in a name, every other category by its own word.
-_HINTS = {"reduction": "reduce", "wait": "busywait"}
 _NAMED_IN_TEXT = re.compile(r"(?P<range>RUN::[\w.:=]*\w)|(?<![\w.])[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
@@ -43,7 +42,7 @@ class NameTokens:
         if self.keep or is_public_kernel(name):
             return name
         category = self._categorize(name)
-        return self._token("kernel", name, "" if category == "other" else f" {_HINTS.get(category, category)}")
+        return self._token("kernel", name, "" if category == "other" else f" {category}")
 
     def call(self, name: str) -> str:
         return name if self.keep or is_public_call(name) or is_public_kernel(name) else self._token("call", name)

@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 
 from nsysprof.analysis.attribution.range_names import name_families
-from nsysprof.analysis.kernel_names.categories import categorize
-from nsysprof.analysis.kernel_names.kernel_labels import label_kernels
 from nsysprof.analysis.stragglers.late_ranks import choose_evidence, find_outliers, name_ranges, uneven_ranges
+from nsysprof.kernels.labels import label_kernels
+from nsysprof.kernels.names import categorize
 from nsysprof.notes import Note, Severity, make_note
 from nsysprof.ranks.collective_waits.clocks import arrivals, fit_clocks, recorded_apart
 from nsysprof.ranks.collective_waits.collectives import Collectives

@@ -77,7 +77,7 @@ def _leaf(
     names = kernel_names(tables)
     whole = outline(tables, judge(tables, attribution), count_totals(tables, attribution), live_metrics(tables))
     attributed, grouping_note = _bounded(tables, attribution)
-    is_comm = (names.category == "nccl")[names.numbers(tables.work.variant[: tables.work.kernels])]
+    is_comm = (names.category == "communication")[names.numbers(tables.work.variant[: tables.work.kernels])]
     overlap = measure_overlap(tables.work, is_comm)
     row = _row(source, session, tables, whole, overlap)
     power, unreadable = samples

@@ -45,6 +45,7 @@ from nsysprof.results.column_registry.analysis_columns import (
     RECORDING_COST,
     STEPS,
     STREAMS,
+    WORK,
 )
 from nsysprof.results.column_registry.case_columns import CAPTURE_RESULTS
 from nsysprof.results.column_registry.column import TableFile
@@ -170,6 +171,7 @@ def analysis_tables(analysis: Analysis, record: CaptureRecord | None) -> list[tu
         (ENERGY, analysis.energy),
         (COLLECTIVES, analysis.collectives),
         (RANGE_INSTANCES, analysis.range_instances),
+        (WORK, empty_table(WORK) if analysis.work is None else analysis.work),
         (IDLE, empty_table(IDLE) if idle is None else idle.table),
         (IDLE_INSTANCES, empty_table(IDLE_INSTANCES) if idle is None else idle.instances),
         (STEPS, empty_table(STEPS) if analysis.step_times is None else analysis.step_times.table),

@@ -225,6 +225,8 @@ class Analysis:
     findings: Findings | None = None
     no_findings: str = ""
     step_times: StepTimes | None = None
+    # What devices do while they work, with the columns of work.csv; None where not all their work is known.
+    work: pd.DataFrame | None = None
     losses: tuple[Loss, ...] = ()
     lost_kernels: bool = False
     attention: pd.DataFrame | None = None

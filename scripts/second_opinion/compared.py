@@ -121,6 +121,9 @@ def laws_broken(written: dict[str, bytes]) -> list[Difference]:
             hold("ranges.csv", name, "median after the warm-up", middle, row["steady_wall_med_ns"])
     for law, part, whole in (*_tree_laws(written, instances), *_caused_laws(written), *_memory_laws(written, totals)):
         hold("analysis", "all", law, part, whole)
+    if totals["gpu_busy_ns"] is not None:
+        whole = [row for row in _rows(written, "work.csv") if row["range"] in (None, "")]
+        hold("work.csv", "all", "work adds up to busy", sum(row["busy_ns"] for row in whole), totals["gpu_busy_ns"])
     idle: dict[str, int] = {}
     for row in csv.DictReader(io.StringIO(written["idle.csv"].decode("utf-8"), newline="")):
         if row["range"] == "":

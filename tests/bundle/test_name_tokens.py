@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from nsysprof.analysis.kernel_names.categories import categorize
 from nsysprof.attention.range_name import parse_range
 from nsysprof.bundle.name_tokens import NameTokens
 from nsysprof.bundle.public_names import is_public_call, is_public_kernel, is_public_range, public_backends
+from nsysprof.kernels.names import categorize
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,19 @@ def test_kernels_of_the_user_become_tokens(name: str) -> None:
 
 @pytest.mark.parametrize(
     "category",
-    ["attention", "gemm", "fft", "softmax", "reduction", "elementwise", "copy", "fill", "nccl", "wait", "other"],
+    [
+        "attention",
+        "gemm",
+        "fft",
+        "softmax",
+        "reduction",
+        "elementwise",
+        "copy",
+        "fill",
+        "communication",
+        "wait",
+        "other",
+    ],
 )
 def test_a_token_is_of_the_category_of_its_name(category: str) -> None:
     token = NameTokens(categorize=lambda _name: category).kernel("acme")

@@ -23,7 +23,7 @@ _OF_DATA = re.compile(r"load|data|batch|fetch|input|prepare|next", re.IGNORECASE
 # Host work of a range that takes at least this share of a step is a finding of its own.
 _LARGE_PART = 0.05
 # The category of collectives' kernels.
-_COLLECTIVE = "nccl"
+_COLLECTIVE = "communication"
 # At least this many launches of the same few kernels in a row are a loop over small pieces.
 _STORM, _LONGEST_PATTERN = 100, 4
 # The share of the host's issuing time that a CUDA graph leaves: at best, typically, and at worst.

@@ -123,6 +123,9 @@ def _calls_inside(situation: Situation, storm: Bools) -> Bools:
     return in_runs
 
 
+_NOT_SIMPLE = ("gemm", "convolution", "attention", "fft", "softmax")
+
+
 def _storms(situation: Situation) -> tuple[Bools, int]:
     """Return the work in long runs of elementwise kernels that contain an optimizer's, and the number of these runs."""
     storm = np.zeros(len(situation.kernel_name), dtype=np.bool_)
@@ -131,7 +134,7 @@ def _storms(situation: Situation) -> tuple[Bools, int]:
     kinds = [*map(str, situation.names.texts), ""]
     plain = [bool(_OPTIMIZER.search(name)) and not _MULTI_TENSOR.search(name) for name in kinds]
     simple = np.array(plain, dtype=bool)[code]
-    simple &= ~np.isin(situation.category, ("gemm", "attention", "fft", "softmax", "nccl", "wait"))
+    simple &= ~np.isin(situation.category, (*_NOT_SIMPLE, "communication", "wait"))
     particular = np.array([bool(_PARTICULAR.search(name)) for name in kinds], dtype=bool)[code]
     runs = 0
     for number in np.unique(situation.graph.stream).tolist():
@@ -147,7 +150,7 @@ def _storms(situation: Situation) -> tuple[Bools, int]:
 
 
 def _collectives(situation: Situation) -> Candidate | None:
-    collective = situation.category == "nccl"
+    collective = situation.category == "communication"
     if not collective.any():
         return None
     graph, base = situation.graph, no_change(situation.graph)
@@ -193,7 +196,7 @@ def _of_collectives(situation: Situation, collective: Bools) -> Bools:
 
 def _streams(situation: Situation) -> Candidate | None:
     graph, base = situation.graph, no_change(situation.graph)
-    collective = situation.category == "nccl"
+    collective = situation.category == "communication"
     waits = (graph.other >= 0) & ~_of_collectives(situation, collective)
     # The first step may begin after its wait.
     if int(waits.sum()) < max(1, graph.steps - 1):

@@ -12,16 +12,18 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from nsysprof.analysis.kernel_names.kernel_labels import is_log_softmax
 from nsysprof.analysis.kernel_names.variant_names import Names
 from nsysprof.arrays import find_rows
+from nsysprof.kernels.labels import is_log_softmax
 from nsysprof.trace.schema import Bools, Int64s, Ints, Rows
 
 # The most kernels between a softmax and the product on either side (scale, mask, dropout, casts).
 _REACH = 10
 # A softmax that belongs to a loss, in addition to log-softmax.
 _LOSS = re.compile(r"nll|cross_entropy", re.IGNORECASE)
-_BETWEEN = ("softmax", "elementwise", "copy", "fill", "reduction", "other")
+_BETWEEN = (
+    "softmax", "elementwise", "copy", "fill", "reduction", "random", "index", "layout", "normalization", "other"
+)  # fmt: skip
 # Names that show something else than attention: the router of a mixture of experts between its softmax and the experts'
 # products, a sampler after its probabilities, and a loss.
 _NEVER_BETWEEN = re.compile(

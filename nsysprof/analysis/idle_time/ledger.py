@@ -68,7 +68,9 @@ def keep_ledger(
     classes = classify_calls(tables, launch)
     threads = follow_threads(tables, classes)
     names = kernel_names(tables)
-    is_collective = names.category[names.of_variant] == "nccl" if len(names.texts) else np.zeros(0, dtype=np.bool_)
+    is_collective = (
+        names.category[names.of_variant] == "communication" if len(names.texts) else np.zeros(0, dtype=np.bool_)
+    )
     lost_ns = np.zeros(0, dtype=np.int64)
     if lost is not None and tables.calls is not None:
         lost_ns = np.sort(tables.calls.start_ns[lost])

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from nsysprof.analysis.kernel_names.categories import categorize
-from nsysprof.analysis.kernel_names.kernel_labels import label_kernels
+from nsysprof.kernels.labels import label_kernels
+from nsysprof.kernels.names import categorize
 from nsysprof.trace.schema import GRAPH, KERNEL, NULL, Ints, Tables
 
 Texts = npt.NDArray[np.object_]

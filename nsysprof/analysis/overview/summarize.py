@@ -13,6 +13,7 @@ from nsysprof.analysis.attribution.attribute import attribute_work, covered, ord
 from nsysprof.analysis.attribution.caused_work import CausedWork, find_caused
 from nsysprof.analysis.attribution.duration_statistics import summarize_durations
 from nsysprof.analysis.attribution.gpu_time import kernels_and_graphs
+from nsysprof.analysis.busy_time.work_ledger import tabulate_work
 from nsysprof.analysis.findings.attention_calls import list_attention
 from nsysprof.analysis.findings.list_findings import list_findings, within_graph
 from nsysprof.analysis.idle_time.ledger import doubt_of, keep_ledger
@@ -48,6 +49,7 @@ from nsysprof.analysis.steps.step_times import time_idle, time_steps
 from nsysprof.analysis.traffic.collectives import tabulate_collectives
 from nsysprof.analysis.traffic.energy import by_device
 from nsysprof.attention.policy_file import PolicyFile
+from nsysprof.kernels.names import kind_of
 from nsysprof.notes import Loss, Note
 from nsysprof.results.analysis import (
     API_COLUMNS,
@@ -98,14 +100,14 @@ def summarize(
         first = _start_first(second, tables, names)
         found, steps = _attribute(tables)
         attributed, ranges, memory = found.attributed, found.attributed.ranges, found.memory
-        totals = second.start(count_totals, tables, found)
-        attention = second.start(list_attention, tables, ranges)
+        totals, attention = second.start(count_totals, tables, found), second.start(list_attention, tables, ranges)
         judged = judge(tables, found)
         release()
         caused = None if launched_only else find_caused(tables, ranges, attributed.structure)
         when_attributed(found, caused)
         release()
         coverage = second.start(_coverage, tables, found, caused)
+        work = second.start(tabulate_work, tables, names, attributed, caused)
         sampled = live_metrics(tables)
         facts = ranges, _issued(tables, found), steps, judged, policy, stacks, release
         explained: list[Future[_Explained]] = []
@@ -114,8 +116,8 @@ def summarize(
             unfold=unfold,
             when_light=lambda: explained.append(second.start(_explain, tables, *facts)),
         )
-        covered_by = coverage.result()
-        del found, attributed, coverage  # with the work of ranges, as large as a third of the calls
+        covered_by, work_table = coverage.result(), work.result()
+        del found, attributed, coverage, work  # with the work of ranges, as large as a third of the calls
         release()
         whole = outline(tables, judged, totals.result(), sampled, summary.traffic)
         _make_work_unknown(tables, whole, summary)
@@ -145,6 +147,7 @@ def summarize(
         findings=why.findings,
         no_findings=why.no_findings,
         step_times=why.step_times,
+        work=work_table if whole.is_counted else None,
         losses=whole.losses,
         lost_kernels=whole.is_lost,
         attention=attention.result(),
@@ -347,6 +350,7 @@ def _kernels(work: Work, names: Names) -> pd.DataFrame:
     table["share_pct"] = 100.0 * table["total_ns"] / total if total else 0.0
     table["name"], table["short_name"] = names.texts[number], names.short[number]
     table["category"], table["label"] = names.category[number], names.label[number]
+    table["unit"] = [kind_of(str(text)).unit for text in table["name"]]
     return table[list(KERNEL_COLUMNS)].reset_index(drop=True)
 
 

@@ -60,7 +60,7 @@ class _Collective:
 def tabulate_collectives(tables: Tables, names: Names) -> tuple[pd.DataFrame, list[Note]]:
     """Return the rows of collectives.csv, and a note where sizes are unknown."""
     work = tables.work
-    rows = np.flatnonzero((names.category == "nccl")[names.numbers(work.variant[: work.kernels])])
+    rows = np.flatnonzero((names.category == "communication")[names.numbers(work.variant[: work.kernels])])
     if len(rows) == 0:
         return empty_table(COLLECTIVES), []
     texts = names.texts[names.numbers(work.variant[rows])]

@@ -272,7 +272,7 @@ def idle_table(idle: Idle) -> Table:
 _MOST_CAUSES, _LEAST_PCT = 3, 1.0
 _MOST_DEVICES = 8
 # The category of collectives, and the least share of a step without other work to say so (percent).
-_COLLECTIVES, _LEAST_WAITING_PCT = "nccl", 10.0
+_COLLECTIVES, _LEAST_WAITING_PCT = "communication", 10.0
 # More bars than this are thinner than two pixels.
 _MOST_BARS = 400
 _MOST_SLOW = 3

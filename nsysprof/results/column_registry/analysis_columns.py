@@ -16,7 +16,9 @@ NAME = text("name", "Demangled name of the kernel.")
 SHORT_NAME = text("short_name", "Name of the kernel without namespaces and template arguments.")
 LABEL = text("label", "Readable name of the kernel, such as `add<bf16>` or `gemm<tf32> 128x128x32 nt`; no two kernels "
              "of a trace have the same.")  # fmt: skip
-CATEGORY = text("category", "Kind of kernel: `gemm`, `attention`, `nccl` and so on; `graph` for a whole CUDA graph.")
+CATEGORY = text(
+    "category", "What the kernel does: `gemm`, `attention`, `communication` and so on; `graph` for a whole CUDA graph."
+)
 _CAUSED: dict[str, Any] = {"nullable": True, "of_work": True}
 _ADOPTED = (
     integer("adopted_kernel_count", "", "Number of kernels that a thread without a range of its own launched while "
@@ -72,6 +74,7 @@ KERNELS = TableFile("analysis", "kernels.csv", "One row per kernel name, and one
     number("share_pct", "%", "Share of the time of all kernels and whole graphs."),
     LABEL,
     *KERNEL_COUNTERS,
+    text("unit", "What the kernel runs on, as `unit` in `work.csv`, by its name."),
 ))  # fmt: skip
 RANGES = TableFile("analysis", "ranges.csv", "One row per range name, style and domain.", (
     RANGE, STYLE, DOMAIN,
@@ -258,6 +261,25 @@ RANGE_INSTANCES = TableFile("analysis", "range_instances.csv", "One row per inst
     integer("seq", "", "Sequence number of autograd, from the name that torch's `emit_nvtx` gives.", nullable=True),
     *_CAPTURED,
 ))  # fmt: skip
+WORK = TableFile("analysis", "work.csv", "One row per device, range, category and unit of work: what the GPU does "
+                 "while it works. Without `range`, the whole trace; these rows add up to the `gpu_busy_ns` of the "
+                 "summary exactly. A range has the work that it launched or adopted.", (
+    integer("device_id", "", "Number of the GPU on the machine."),
+    text("range", "Name of the range; empty for the whole trace.", nullable=True),
+    text("category", "What the work does, as `category` in `kernels.csv`; copies and fills between memories included."),
+    text("unit", "What it runs on: `tensor` (tensor cores), `plain` (the other cores, where tensor cores could do), "
+         "`memory` (limited by memory), or `other`, where the name does not tell."),
+    integer("busy_ns", "ns", "Time that counts for this work alone. Of several that run at once, computation counts "
+            "before communication, and then the one that began first."),
+    integer("kernel_count", "", "Number of kernels."),
+    integer("kernel_total_ns", "ns", "Sum of their durations."),
+    integer("flops", "FLOP", "Floating-point operations, from the shapes of operators; empty where they are unknown.",
+            nullable=True),
+    integer("least_bytes", "B", "Bytes that the work has to read and write at least; empty where shapes are unknown.",
+            nullable=True),
+    integer("floor_ns", "ns", "The least time in which this GPU can do it: the larger of `flops` at its rate and of "
+            "`least_bytes` at the rate of memory; empty where they are unknown.", nullable=True),
+))  # fmt: skip
 IDLE = TableFile("analysis", "idle.csv", "One row per device, range and cause of idle time.", (
     integer("device_id", "", "Number of the GPU on the machine."),
     text("range", "Range that was open; empty for the rows of the whole device.", nullable=True),
@@ -280,7 +302,8 @@ IDLE_INSTANCES = TableFile(
 # Every kind of work of a GPU. Where several run at once, the time counts for the first of them, so that communication
 # and copies count only where nothing else hides them.
 WORK_CATEGORIES = (
-    "attention", "gemm", "fft", "softmax", "reduction", "elementwise", "graph", "other", "fill", "copy", "nccl", "wait",
+    "attention", "gemm", "convolution", "fft", "normalization", "softmax", "reduction", "index", "elementwise",
+    "optimizer", "random", "graph", "other", "layout", "fill", "copy", "communication", "wait",
 )  # fmt: skip
 
 
@@ -376,6 +399,7 @@ FILES = (
     RANGE_TREE,
     API,
     STREAMS,
+    WORK,
     COLLECTIVES,
     ENERGY,
     RANGE_API,

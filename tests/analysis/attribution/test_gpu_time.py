@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from nsysprof.analysis.kernel_names.kernel_labels import label_kernel
 from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
+from nsysprof.kernels.labels import label_kernel
 from tests.builders.build_trace import PID, TraceBuilder
 
 

@@ -1,5 +1,5 @@
 from nsysprof.analysis.comparison.compare_ranges import kernel_role, pair_kernels
-from nsysprof.analysis.kernel_names.categories import categorize
+from nsysprof.kernels.names import categorize
 from nsysprof.results.comparison import KernelFacts
 
 

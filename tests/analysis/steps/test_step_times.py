@@ -21,7 +21,7 @@ def test_a_step_is_made_of_its_work_and_its_idle_time(tmp_path):
     row = times.table.iloc[4]
     assert row["wall_ns"] == 1000
     assert row["busy_gemm_ns"] == 100
-    assert row["busy_nccl_ns"] == 50, "what computation hides does not count"
+    assert row["busy_communication_ns"] == 50, "what computation hides does not count"
     parts = {part.name: part.mean_ns for part in times.parts_of(0)}
     assert sum(parts.values()) == pytest.approx(1000)
     assert parts[OUTSIDE] == pytest.approx((100 + 750) / 10), "before the first and after the last work"

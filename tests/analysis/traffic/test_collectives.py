@@ -32,7 +32,7 @@ def analysis(trace_path):
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_the_bus_bandwidth_agrees_with_the_programs_own_clock(operation, analysis):
-    times = json.loads((REPOSITORY / "traces" / "h200-ranges" / "times.json").read_text())["nccl"]
+    times = json.loads((REPOSITORY / "traces" / "h200-ranges" / "times.json").read_text())["communication"]
     name, size, moved = OPERATIONS[operation]
     table = analysis.collectives
     rows = table[(table["operation"] == name) & (table["message_bytes"] == size).fillna(value=False)]
@@ -47,7 +47,7 @@ def test_the_bus_bandwidth_agrees_with_the_programs_own_clock(operation, analysi
 
 def test_every_kernel_is_in_a_row_and_known(analysis):
     table = analysis.collectives
-    kernels = analysis.kernels[analysis.kernels["category"] == "nccl"]
+    kernels = analysis.kernels[analysis.kernels["category"] == "communication"]
     assert table["kernel_count"].sum() == kernels["instances"].sum() == 760
     assert table["kernel_total_ns"].sum() == kernels["total_ns"].sum()
     assert (table["reason"] == "").all()

@@ -34,7 +34,7 @@ def test_it_says_how_busy_the_gpu_is_why_it_is_idle_and_how_long_a_step_takes(tm
 
 def test_a_gpu_that_only_waits_for_other_ranks_is_not_just_called_busy(tmp_path):
     analysis = samples.analysis(tmp_path, training())
-    waits = {work_column("nccl"): 600, work_column("gemm"): 300}
+    waits = {work_column("communication"): 600, work_column("gemm"): 300}
     table = analysis.step_times.table.assign(**waits)
     (section,) = overview_sections(replace(analysis, step_times=replace(analysis.step_times, table=table)))
     assert (
@@ -46,7 +46,7 @@ def test_a_bar_has_all_of_a_step_work_first(tmp_path):
     section = overview(tmp_path, training())
     (bar,) = [part for part in section.parts if isinstance(part, StackedBar)]
     assert bar.total == 1000
-    assert [segment.color for segment in bar.segments[:2]] == ["gemm", "nccl"]
+    assert [segment.color for segment in bar.segments[:2]] == ["gemm", "communication"]
 
 
 def test_each_step_is_drawn_after_the_findings(tmp_path):

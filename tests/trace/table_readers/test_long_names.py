@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from nsysprof.analysis.kernel_names.categories import categorize
-from nsysprof.analysis.kernel_names.kernel_labels import label_kernel
 from nsysprof.app.bundle import bundle
 from nsysprof.app.compare import compare
 from nsysprof.app.export import export
 from nsysprof.app.requests.reading import BundleRequest, CompareRequest, ExportRequest
 from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
 from nsysprof.attention.kernel_family import kernel_family
+from nsysprof.kernels.labels import label_kernel
+from nsysprof.kernels.names import categorize
 from nsysprof.report.write import write_analysis
 from nsysprof.trace.table_readers.long_names import LONGEST_NAME, LONGEST_RANGE_NAME, cut_name
 from tests.builders.build_trace import TID, TraceBuilder

@@ -4,8 +4,8 @@
 
 import pytest
 
-from nsysprof.analysis.kernel_names.categories import categorize
-from nsysprof.analysis.kernel_names.kernel_labels import label_kernel, label_kernels
+from nsysprof.kernels.labels import label_kernel, label_kernels
+from nsysprof.kernels.names import categorize
 
 T = "at::native::"
 LAMBDA = "::[lambda() (instance 3)]::operator ()() const::[lambda() (instance 7)]::operator ()() const::[lambda(float) (instance 1)]"
@@ -22,10 +22,10 @@ REAL = [
     (f"void {T}reduce_kernel<(int)512, (int)1, {T}ReduceOp<long, {T}func_wrapper_t<long, {T}MaxNanFunctor<long>>, unsigned int, long, (int)4, (int)4>>(T3)", "max<long>", "reduction"),
     (f"void {T}vectorized_elementwise_kernel<(int)8, {T}BinaryFunctor<c10::BFloat16, c10::BFloat16, c10::BFloat16, void {T}<unnamed>::threshold_kernel_impl<c10::BFloat16>(at::TensorIteratorBase &, T1, T1)::[lambda(c10::BFloat16, c10::BFloat16) (instance 1)]>, std::array<char *, (unsigned long)3>>(int, T2, T3)", "threshold<bf16>", "elementwise"),
     (f"void {T}<unnamed>::multi_tensor_apply_kernel<{T}<unnamed>::TensorListMetadata<(int)3>, {T}<unnamed>::PointwiseOpScalarFunctor<float, (int)3, (int)3, (int)0>, std::multiplies<float>, float>(T1, T2, T3...)", "foreach_addcmul<float>", "elementwise"),
-    (f"void {T}<unnamed>::multi_tensor_apply_kernel<{T}<unnamed>::FusedOptimizerTensorListMetadata<(int)4>, {T}<unnamed>::FusedAdamMathFunctor<c10::BFloat16, (int)4, ({T}ADAM_MODE)1, (bool)0>, const float *>(T1)", "fused_adam<bf16>", "elementwise"),
+    (f"void {T}<unnamed>::multi_tensor_apply_kernel<{T}<unnamed>::FusedOptimizerTensorListMetadata<(int)4>, {T}<unnamed>::FusedAdamMathFunctor<c10::BFloat16, (int)4, ({T}ADAM_MODE)1, (bool)0>, const float *>(T1)", "fused_adam<bf16>", "optimizer"),
     ("void <unnamed>::softmax_warp_forward<float, float, float, (int)10, (bool)0, (bool)0>(T2 *, const T1 *, int)", "softmax<float>", "softmax"),
     (f"void {T}<unnamed>::cunn_SoftMaxBackwardSmem<(int)4, float, float, float, {T}<unnamed>::LogSoftMaxBackwardEpilogue>(T1)", "log_softmax_backward<float>", "softmax"),
-    (f"void {T}<unnamed>::vectorized_layer_norm_kernel<c10::BFloat16, float, (bool)0>(int, T2)", "layer_norm<bf16>", "reduction"),
+    (f"void {T}<unnamed>::vectorized_layer_norm_kernel<c10::BFloat16, float, (bool)0>(int, T2)", "layer_norm<bf16>", "normalization"),
     ("nvjet_sm90_tst_64x64_64x13_1x2_h_bz_splitK_NTT", "nvjet gemm 64x64x64 splitK NTT", "gemm"),
     ("sm90_xmma_gemm_f32f32_tf32f32_f32_nt_n_tilesize128x128x32_warpgroupsize1x1x1_execute_segment_k_off_kernel__5x_cublas", "gemm<tf32> 128x128x32 nt", "gemm"),
     ("void cutlass::Kernel2<cutlass_80_simt_sgemm_256x128_8x4_nt_align1>(T1::Params)", "cutlass sgemm 256x128x8 nt", "gemm"),
@@ -33,9 +33,9 @@ REAL = [
     ("void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<(int)64, (int)128, (int)128, (int)4, (bool)0, (bool)0, cutlass::half_t>, (bool)0>(pytorch_flash::Flash_fwd_params)", "flash fwd<half> d64 128x128", "attention"),
     ("fmha_cutlassB_f16_aligned_64x64_k64_seqaligned_sm80(PyTorchMemEffAttention::AttentionBackwardKernel<cutlass::arch::Sm80>::Params)", "efficient bwd<half> 64x64", "attention"),
     ("cudnn_generated_fort_native_sdpa_sm90_flash_bprop_wgmma_f16_knob_26_64x64x64_1x4x1_cga1x1x1_kernel0_0", "cudnn sdpa bwd<16 bit> 64x64x64", "attention"),  # of a training in bf16
-    ("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<(unsigned long)4096>)", "nccl AllReduce sum<f32> ring LL", "nccl"),
-    ("ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<(unsigned long)4096>)", "nccl SendRecv", "nccl"),
-    ("triton_per_fused_add_addmm_native_layer_norm_2", "triton_per_fused_add_addmm_native_layer_norm_2", "reduction"),
+    ("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<(unsigned long)4096>)", "nccl AllReduce sum<f32> ring LL", "communication"),
+    ("ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<(unsigned long)4096>)", "nccl SendRecv", "communication"),
+    ("triton_per_fused_add_addmm_native_layer_norm_2", "triton_per_fused_add_addmm_native_layer_norm_2", "normalization"),
     ("cupy_multiply__complex64_complex64_complex64", "multiply<complex64>", "elementwise"),
     ("loop_multiply_tanh_fusion", "loop_multiply_tanh_fusion", "elementwise"),
     ("gemm_fusion_dot_7", "gemm_fusion_dot_7", "gemm"),

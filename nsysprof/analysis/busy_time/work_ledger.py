@@ -1,0 +1,189 @@
+"""Give every busy nanosecond of a device to one category of work, for the whole trace and for each range."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from nsysprof.analysis.attribution.attribute import merge
+from nsysprof.analysis.attribution.attributed_ranges import Attributed
+from nsysprof.analysis.attribution.caused_work import CausedWork
+from nsysprof.analysis.attribution.work_stretches import running_sum
+from nsysprof.analysis.idle_time.intervals_within import measure
+from nsysprof.analysis.kernel_names.variant_names import Names
+from nsysprof.kernels.names import CATEGORIES, UNITS, kind_of
+from nsysprof.results.column_registry.analysis_columns import WORK
+from nsysprof.trace.schema import COPY, FILL, GRAPH, KERNEL, MIGRATION, Bools, Int64s, Ints, Rows, Tables
+
+# Where several run at once, the time counts for computation, and for these only where nothing computes.
+_BEHIND = ("communication", "wait")
+_SUMS = ("busy_ns", "kernel_count", "kernel_total_ns")
+# The kinds of work that are no kernels.
+_OTHER_KINDS = ((COPY, "copy", "memory"), (FILL, "fill", "memory"), (GRAPH, "graph", "other"))
+
+
+@dataclass(frozen=True)
+class Owned:
+    """How much of each piece of work counts, and what it is, as columns of the work's rows."""
+
+    busy_ns: Int64s
+    # The number of its pair of category and unit; -1 for migrations, which are not counted.
+    kind: Ints
+    # The category and the unit of each number.
+    kinds: tuple[tuple[str, str], ...]
+
+
+def own_time(tables: Tables, names: Names) -> Owned:
+    """Return how much of each piece of work's time counts for it.
+
+    Of several that run at once on a device, computation counts before communication, and then the one that began
+    first. So the sum over the work of a device is the time in which it was busy.
+    """
+    kind_of_variant, kinds = _kinds(tables, names)
+    work = tables.work
+    kind = kind_of_variant[work.variant]
+    is_behind = np.array([category in _BEHIND for category, _ in kinds] + [False], dtype=np.bool_)
+    busy = np.zeros(len(work), dtype=np.int64)
+    for device in np.unique(work.device_of).tolist():
+        of_device = (work.device_of == device) & (kind_of_variant >= 0)
+        rows = _in_order(tables, of_device & ~is_behind[kind_of_variant])
+        start, end = _own(tables, rows)
+        busy[rows] = end - start
+        behind = _in_order(tables, of_device & is_behind[kind_of_variant])
+        if len(behind):
+            low, high = _own(tables, behind)
+            computed = end > start
+            busy[behind] = (high - low) - measure(start[computed], end[computed], low, high)[0]
+    return Owned(busy, kind, kinds)
+
+
+def _kinds(tables: Tables, names: Names) -> tuple[Ints, tuple[tuple[str, str], ...]]:
+    """Return the number of each variant's category and unit, and these in the order of CATEGORIES."""
+    work = tables.work
+    pairs = [(category, unit) for category in CATEGORIES for unit in UNITS]
+    number = {pair: place for place, pair in enumerate(pairs)}
+    of_text = [number[kind.category, kind.unit] for kind in map(kind_of, map(str, names.texts))]
+    of_variant = np.array([*of_text, -1], dtype=np.int16)[np.where(work.kind_of == KERNEL, names.of_variant, -1)]
+    for code, category, unit in _OTHER_KINDS:
+        of_variant[work.kind_of == code] = number[category, unit]
+    of_variant[work.kind_of == MIGRATION] = -1
+    return of_variant, tuple(pairs)
+
+
+def _in_order(tables: Tables, chosen: Bools) -> Rows:
+    """Return the rows of some variants of work in the order of their starts."""
+    work = tables.work
+    rows: Rows = np.flatnonzero(chosen[work.variant]).astype(np.int32)
+    start = work.start_ns[rows]
+    return rows if bool((start[1:] >= start[:-1]).all()) else rows[np.argsort(start, kind="stable")]
+
+
+def _own(tables: Tables, rows: Rows) -> tuple[Int64s, Int64s]:
+    """Return from when to when each row of work is the first of those that run. Nothing is empty: its end is its start.
+
+    rows: in the order of their starts.
+    """
+    start, end = tables.work.start_ns[rows].astype(np.int64), tables.work.ends_ns(rows).astype(np.int64)
+    if len(rows) == 0:
+        return start, end
+    reached = np.maximum.accumulate(end)
+    start[1:] = np.maximum(start[1:], reached[:-1])
+    return np.minimum(start, np.maximum(end, start)), np.maximum(end, start)
+
+
+def tabulate_work(tables: Tables, names: Names, attributed: Attributed, caused: CausedWork | None) -> pd.DataFrame:
+    """Return the rows of work.csv: those of devices first, then those of ranges.
+
+    A range has the work that it launched or adopted. Work of a range inside another belongs to both.
+
+    caused: None where only what ranges launched is wanted.
+    """
+    owned = own_time(tables, names)
+    cells = _Cells.of(tables, owned)
+    parts = [cells.sum_stretches(None, np.array([-1]), np.array([0]), np.array([len(cells.cell)]))]
+    names_of_groups = attributed.keys["name"].tolist()
+    if names_of_groups:
+        group = attributed.ranges["group"].to_numpy(dtype=np.int64)
+        for segments in attributed.segments.values():
+            stretches = merge(group[segments.instance], segments.low, segments.high)
+            parts.append(cells.sum_stretches(segments.order, *stretches))
+        if caused is not None:
+            instance, row = caused.all_adopted_pairs(attributed.structure.parent)
+            pairs = np.unique(np.stack((group[instance], row.astype(np.int64))), axis=1)
+            parts.append(cells.sum_pairs(pairs[0], pairs[1]))
+    table = pd.concat(parts, ignore_index=True)
+    table["range"] = ["" if group < 0 else names_of_groups[group] for group in table["group"].tolist()]
+    table = table.groupby(["device_id", "range", "category", "unit"], sort=False, as_index=False)[list(_SUMS)].sum()
+    table = table[(table["busy_ns"] > 0) | (table["kernel_count"] > 0)]
+    table["is_part"] = table["range"] != ""
+    table = table.sort_values(
+        ["is_part", "device_id", "range", "busy_ns"], ascending=[True, True, True, False], kind="stable"
+    )
+    for column in ("flops", "least_bytes", "floor_ns"):
+        table[column] = pd.array([pd.NA] * len(table), dtype="Int64")
+    table["range"] = table["range"].replace("", None)
+    return table[list(WORK.names)].reset_index(drop=True)
+
+
+@dataclass(frozen=True)
+class _Cells:
+    """The work of a trace, where all work of one device, category and unit has one number."""
+
+    # Of each row of work; -1: not counted.
+    cell: Ints
+    busy_ns: Int64s
+    duration_ns: Ints
+    # How many of the rows are kernels.
+    kernels: int
+    # Device, category and unit of each number.
+    keys: tuple[tuple[int, str, str], ...]
+
+    @classmethod
+    def of(cls, tables: Tables, owned: Owned) -> _Cells:
+        """Return the numbers of the devices, categories and units that the trace has."""
+        work = tables.work
+        kind_of_variant = np.full(len(work.variants), -1, dtype=np.int64)
+        kind_of_variant[work.variant] = owned.kind
+        pairs, number = np.unique(np.stack((work.device_of, kind_of_variant)), axis=1, return_inverse=True)
+        counted = pairs[1] >= 0
+        number_of_pair = np.where(counted, np.cumsum(counted) - 1, -1).astype(np.int16)
+        keys = tuple((int(device), *owned.kinds[kind]) for device, kind in pairs[:, counted].T.tolist())
+        return cls(
+            number_of_pair[number.reshape(-1)][work.variant], owned.busy_ns, work.duration_ns, work.kernels, keys
+        )
+
+    def sum_stretches(self, order: Rows | None, group: Int64s, low: Int64s, high: Int64s) -> pd.DataFrame:
+        """Return the sums over stretches of work by group and cell, those of one group not overlapping.
+
+        order: the rows of work in which the stretches lie; None: as they are.
+        """
+        cell = self.cell if order is None else self.cell[order]
+        tables = []
+        for number, key in enumerate(self.keys):
+            place = np.flatnonzero(cell == number)
+            if len(place) == 0:
+                continue
+            rows = place if order is None else order[place]
+            is_kernel = rows < self.kernels
+            first, last = np.searchsorted(place, low), np.searchsorted(place, high)
+            chosen = last > first
+            sums = [
+                running_sum(value)[last[chosen]] - running_sum(value)[first[chosen]]
+                for value in (self.busy_ns[rows], is_kernel, np.where(is_kernel, self.duration_ns[rows], 0))
+            ]
+            tables.append(_table(group[chosen], key, sums))
+        return pd.concat(tables, ignore_index=True) if tables else _table(group[:0], (0, "", ""), [group[:0]] * 3)
+
+    def sum_pairs(self, group: Int64s, row: Int64s) -> pd.DataFrame:
+        """Return the sums over pairs of a group and a row of work by group and cell."""
+        order = np.argsort(group, kind="stable")
+        groups, first = np.unique(group[order], return_index=True)
+        return self.sum_stretches(row[order].astype(np.int32), groups, first, np.append(first[1:], len(group)))
+
+
+def _table(group: Int64s, key: tuple[int, str, str], sums: list[Int64s]) -> pd.DataFrame:
+    device, category, unit = key
+    table = pd.DataFrame({"group": group, "device_id": device, "category": category, "unit": unit})
+    return table.assign(**dict(zip(_SUMS, sums, strict=True)))

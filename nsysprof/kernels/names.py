@@ -1,0 +1,156 @@
+"""Look up what is known of kernels by their names, in the data file beside this module and in a user's own file."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from importlib.resources import files
+from pathlib import Path
+
+from nsysprof.errors import UsageError
+
+# What a kernel does.
+CATEGORIES = (
+    "gemm", "convolution", "attention", "normalization", "softmax", "elementwise", "reduction", "index", "layout",
+    "copy", "fill", "optimizer", "random", "communication", "fft", "wait", "graph", "other",
+)  # fmt: skip
+# What limits it: tensor cores, the other cores, or memory. "other" where the name does not tell.
+TENSOR, PLAIN, MEMORY, OTHER = UNITS = ("tensor", "plain", "memory", "other")
+# The environment variable that names a file of the user's own kernels.
+OWN_NAMES = "NSYSPROF_KERNEL_NAMES"
+_COLUMNS = ("category", "unit", "backend", "pattern", "example")
+# What a bundle writes for a name of the user's: <kernel-3 gemm>.
+_TOKEN = re.compile(r"<kernel-\d+ ([a-z]+)>")
+_OF_MEMORY = frozenset(CATEGORIES) - {
+    "gemm", "convolution", "attention", "communication", "fft", "wait", "graph", "other"
+}  # fmt: skip
+# The most characters to look at in a name, and what a user's file may hold.
+_MOST_READ, _MOST_BYTES = 4_096, 1 << 20
+
+
+@dataclass(frozen=True)
+class KernelKind:
+    """What a kernel's name says about it."""
+
+    category: str
+    unit: str
+    # The attention backend that it belongs to; "" for all other kernels.
+    backend: str = ""
+
+    @property
+    def is_communication(self) -> bool:
+        """Return whether the kernel waits for other GPUs."""
+        return self.category == "communication"
+
+
+@dataclass(frozen=True)
+class KernelRule:
+    """One line of a file: the names that match a pattern belong to kernels of one kind.
+
+    The text between the stars of the pattern occurs in the name in this order, whatever the case of its letters. After
+    ^ it begins the name.
+    """
+
+    kind: KernelKind
+    pattern: str
+    example: str
+
+    def matches(self, name: str) -> bool:
+        """Return whether the pattern matches a name in lower case, in time that grows with the name's length."""
+        first, *others = self.pattern.split("*")
+        if first.startswith("^"):
+            if not name.startswith(first[1:]):
+                return False
+            end = len(first) - 1
+        else:
+            end = name.find(first) + len(first)
+            if end < len(first):
+                return False
+        for part in others:
+            at = name.find(part, end)
+            if at < 0:
+                return False
+            end = at + len(part)
+        return True
+
+
+_UNKNOWN = KernelKind("other", OTHER)
+
+
+def kind_of(name: str) -> KernelKind:
+    """Return what the demangled name of a kernel, or the name of a torch operator, says about it."""
+    return _kind_of(name[:_MOST_READ], os.environ.get(OWN_NAMES, ""))
+
+
+# The ranks of a job have the same kernels.
+@lru_cache(1 << 14)
+def _kind_of(name: str, own_file: str) -> KernelKind:
+    token = _TOKEN.fullmatch(name)
+    if token is not None and token[1] in CATEGORIES:
+        return KernelKind(token[1], MEMORY if token[1] in _OF_MEMORY else OTHER)
+    text = name.lower().removeprefix("void ")
+    rules = (*_own_rules(own_file), *known_rules()) if own_file else known_rules()
+    return next((rule.kind for rule in rules if rule.matches(text)), _UNKNOWN)
+
+
+def categorize(name: str) -> str:
+    """Return the category of a demangled kernel name or an operator."""
+    return kind_of(name).category
+
+
+@cache
+def known_rules() -> tuple[KernelRule, ...]:
+    """Return the rules of the package, in the order in which they are tried."""
+    text = files(__package__).joinpath("kernels.tsv").read_text(encoding="utf-8")
+    return tuple(_parse(text.splitlines(), "kernels.tsv"))
+
+
+@cache
+def _own_rules(path: str) -> tuple[KernelRule, ...]:
+    return read_rules(Path(path))
+
+
+def read_rules(path: Path) -> tuple[KernelRule, ...]:
+    """Return the rules of a user's file, which has the form of the package's own.
+
+    Raises UsageError if the file cannot be read or a line is wrong.
+    """
+    try:
+        with path.open("rb") as file:
+            content = file.read(_MOST_BYTES + 1)
+        text = content.decode("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"The kernel names {path} cannot be read: {error}") from None
+    if len(content) > _MOST_BYTES:
+        raise UsageError(f"The kernel names {path} are larger than 1 MiB.")
+    return tuple(_parse(text.splitlines(), str(path)))
+
+
+def _parse(lines: Iterable[str], source: str) -> Iterator[KernelRule]:
+    for number, line in enumerate(lines, 1):
+        fields = line.split("\t")
+        if not line.strip() or line.startswith("#") or tuple(fields) == _COLUMNS[: len(fields)]:
+            continue
+        category, unit, backend, pattern, example = (*fields, "", "", "", "")[:5]
+        problem = _problem(category, unit, pattern, len(fields))
+        if problem:
+            raise UsageError(
+                f"{source}, line {number}: {problem} A line has, with tabs between them: {', '.join(_COLUMNS[:4])}."
+            )
+        yield KernelRule(KernelKind(category, unit, backend), pattern.lower(), example)
+
+
+def _problem(category: str, unit: str, pattern: str, count: int) -> str:
+    """Return what is wrong with a line; "" where nothing is."""
+    if not 4 <= count <= len(_COLUMNS):
+        return f"It has {count} fields."
+    if category not in CATEGORIES:
+        return f"There is no category {category!r}; there are {', '.join(CATEGORIES)}."
+    if unit not in UNITS:
+        return f"There is no unit {unit!r}; there are {', '.join(UNITS)}."
+    if not pattern.strip("^* "):
+        return "The pattern matches every name."
+    return ""
