@@ -12,28 +12,28 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Peak:
-    """The peak rates of a GPU: FLOP/s by dtype of case.DTYPES (fp32 without TF32), and bytes/s of DRAM."""
+    """The peak rates of a GPU: FLOP/s by dtype of case.DTYPES and in TF32 (fp32 is without it), and bytes/s of DRAM."""
 
     flops: dict[str, float]
     bytes_per_s: float
 
 
-def _peak(half_tflops: float, fp32_tflops: float, gigabytes_per_s: float) -> Peak:
-    flops = {"fp16": half_tflops * 1e12, "bf16": half_tflops * 1e12, "fp32": fp32_tflops * 1e12}
-    return Peak(flops, gigabytes_per_s * 1e9)
+def _peak(half_tflops: float, tf32_tflops: float, fp32_tflops: float, gigabytes_per_s: float) -> Peak:
+    tflops = {"fp16": half_tflops, "bf16": half_tflops, "tf32": tf32_tflops, "fp32": fp32_tflops}
+    return Peak({dtype: rate * 1e12 for dtype, rate in tflops.items()}, gigabytes_per_s * 1e9)
 
 
 # By parts of the name that the driver reports; the longest part that matches counts.
 _PEAKS = {
-    "H200": _peak(989.4, 66.9, 4800),
-    "H100 80GB HBM3": _peak(989.4, 66.9, 3350),
-    "H100 PCIe": _peak(756.0, 51.2, 2000),
-    "A100-SXM4-80GB": _peak(312.0, 19.5, 2039),
-    "A100-SXM4-40GB": _peak(312.0, 19.5, 1555),
-    "A100 80GB PCIe": _peak(312.0, 19.5, 1935),
-    "L40S": _peak(362.05, 91.6, 864),
-    "NVIDIA L4": _peak(121.0, 30.3, 300),
-    "RTX 4090": _peak(165.2, 82.6, 1008),
+    "H200": _peak(989.4, 494.7, 66.9, 4800),
+    "H100 80GB HBM3": _peak(989.4, 494.7, 66.9, 3350),
+    "H100 PCIe": _peak(756.0, 378.0, 51.2, 2000),
+    "A100-SXM4-80GB": _peak(312.0, 156.0, 19.5, 2039),
+    "A100-SXM4-40GB": _peak(312.0, 156.0, 19.5, 1555),
+    "A100 80GB PCIe": _peak(312.0, 156.0, 19.5, 1935),
+    "L40S": _peak(362.05, 183.0, 91.6, 864),
+    "NVIDIA L4": _peak(121.0, 60.0, 30.3, 300),
+    "RTX 4090": _peak(165.2, 82.6, 82.6, 1008),
 }
 
 

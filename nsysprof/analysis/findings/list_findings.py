@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from nsysprof.analysis.findings.attention_alternative import find_attention_alternative
+from nsysprof.analysis.findings.busy_candidates import list_busy_candidates
 from nsysprof.analysis.findings.candidates import Candidate, list_candidates
 from nsysprof.analysis.findings.host_candidates import list_host_candidates
 from nsysprof.analysis.findings.kernel_candidates import list_kernel_candidates
@@ -87,6 +88,7 @@ def list_findings(
     situation = look_at(tables, graph, ledger.classes, ranges, steps)
     listed = [
         *list_candidates(situation), *list_host_candidates(situation), *list_kernel_candidates(situation),
+        *list_busy_candidates(situation),
         *_alternatives(tables, situation, ranges, policy),
     ]  # fmt: skip
     candidates = [

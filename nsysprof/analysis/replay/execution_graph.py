@@ -281,18 +281,34 @@ def _place_work(
     excess = np.minimum(over_call, over_stream)
     other = np.full(len(start), _NONE, dtype=np.int64)
     other_ns = np.zeros(len(start), dtype=np.int64)
+    is_crowded = np.zeros(len(start), dtype=np.bool_)
     unexplained = np.flatnonzero(excess > _UNEXPLAINED_NS)
     if streams > 1 and len(unexplained):
         latest = _latest_of_others(times, stream, streams, unexplained)
-        ended = end[np.maximum(latest, 0)]
-        near = (latest >= 0) & (start[unexplained] - ended <= _ENDED_JUST_BEFORE_NS)
+        near = (latest >= 0) & (start[unexplained] - end[np.maximum(latest, 0)] <= _ENDED_JUST_BEFORE_NS)
         chosen = unexplained[near]
-        other[chosen], other_ns[chosen] = latest[near], start[chosen] - ended[near]
-    bound_by_call = (over_call <= over_stream) & (other < 0)
-    bound_by_stream = (over_call > over_stream) & (other < 0)
+        other[chosen], other_ns[chosen] = latest[near], start[chosen] - end[latest[near]]
+        is_crowded[unexplained] = ~near & (excess[unexplained] > _ENDED_JUST_BEFORE_NS)
+        is_crowded &= _is_beside_others(times, stream, streams)
+    # What starts while another stream works, and nothing just ended, waited for room on the GPU. A replay with shorter
+    # work has that room earlier.
+    bound_by_call = (over_call <= over_stream) & (other < 0) & ~is_crowded
+    bound_by_stream = (over_call > over_stream) & (other < 0) & ~is_crowded
     issue = np.where(bound_by_call, since_call, np.minimum(since_call, least_call))
     stream_ns = np.where(bound_by_stream, since_stream, np.minimum(since_stream, least_stream))
     return issue, stream_ns, other_ns, other, free - begin
+
+
+def _is_beside_others(times: _Times, stream: Int64s, streams: int) -> Bools:
+    """Return which work began while another stream worked."""
+    is_beside = np.zeros(len(stream), dtype=np.bool_)
+    for number in range(streams):
+        mine = np.flatnonzero(stream == number)
+        mine = mine[np.argsort(times.start[mine], kind="stable")]
+        at = np.searchsorted(times.start[mine], times.start, "right") - 1
+        running = (at >= 0) & (times.end[mine[np.maximum(at, 0)]] > times.start)
+        is_beside |= running & (stream != number)
+    return is_beside
 
 
 def _latest_of_others(times: _Times, stream: Int64s, streams: int, rows: Int64s) -> Int64s:

@@ -5,6 +5,8 @@ from __future__ import annotations
 CODES = (
     "pageable-copy", "sync", "alloc-in-loop", "launch-bound", "host-bound", "stream-dependency", "collective-wait",
     "unfused-attention", "attention-backend", "unfused-optimizer", "module-load", "small-copies",
+    "no-tensor-cores", "misaligned-gemm", "unfused-elementwise", "layout-conversion", "redundant-copy", "large-logits",
+    "small-work",
 )  # fmt: skip
 # Findings about the memory of torch's allocator, which save bytes and not time.
 FRAGMENTATION = "memory-fragmentation"

@@ -1,0 +1,363 @@
+"""Find what the GPU could do faster while it works, as candidates for findings.
+
+Without the shapes of operators, names and times of kernels have to tell. Each factor below stands with the measurement
+that it comes from; the bounds are as wide as these were apart.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from nsysprof.analysis.findings.candidates import Candidate, without_work
+from nsysprof.analysis.findings.situation import Situation
+from nsysprof.analysis.findings.step_amounts import counted, in_work, number_text
+from nsysprof.analysis.replay.replay import ReplayChange
+from nsysprof.kernels.names import PLAIN, TENSOR, kind_of
+from nsysprof.results.device_limits import find_peak
+from nsysprof.trace.schema import Bools, Rows
+from nsysprof.units import format_ns
+
+# Products of floats on the other cores. Those in double precision and of complex numbers have no TF32.
+_FP32 = re.compile(r"sgemm|scudnn|f32f32_f32f32|<float|float_", re.IGNORECASE)
+_NOT_FP32 = re.compile(r"f64|dgemm|cf32|cgemm|zgemm|complex|double", re.IGNORECASE)
+# A kernel with TF32 takes this share more of its time than the ratio of the two peak rates says: a product and a
+# convolution on an H200 (4096 x 4096 floats: 0.9 times the ratio; ResNet-50, NCHW: 1.3 times, with its conversions of
+# layout). The bounds: what memory limits (1 x 1 convolutions: six times), and the best product.
+_TF32_USUAL, _TF32_MOST, _TF32_LEAST = 1.2, 3.0, 0.85
+# Kernels for sizes that are no multiple of 16 bytes, and how long aligned ones take instead. GPT with 50,257 columns
+# in bf16 on an H200: 0.16.
+_UNALIGNED = re.compile(r"_align([124])(?!\d)")
+_ELEMENT_BYTES = (("bf16", 2), ("f16", 2), ("h1688", 2), ("h884", 2), ("h16816", 2), ("s1688gemm", 4))
+_ALIGNED_USUAL, _ALIGNED_MOST, _ALIGNED_LEAST = 0.2, 0.45, 0.12
+# A run of elementwise kernels that is fused takes as long as its longest one, about. RMSNorm and GELU of a GPT in
+# pieces on an H200: 0.6 to 2 times.
+_FUSED_USUAL, _FUSED_MOST, _FUSED_LEAST = 1.15, 2.0, 0.7
+_LEAST_RUN, _LONGEST_RUN, _SAME_TENSOR = 3, 32, 0.3
+_ELEMENTWISE = ("elementwise", "reduction", "random")
+_CAST = re.compile(r"float16_copy_kernel|unrolled_elementwise_kernel.*direct_copy|convert", re.IGNORECASE)
+_STRIDED_COPY = re.compile(r"gpu_kernel_impl_nocast.*direct_copy_kernel|triton_poi_fused_clone")
+# cuDNN's batch normalization in NCHW, and the share of its time that it takes in NHWC: ResNet-50 on an H200, 0.58.
+_NCHW_NORM, _NHWC_NORM = re.compile(r"bn_(fw|bw)_\w*1C11|NCHW", re.IGNORECASE), 0.6
+_GROUP_NORM = re.compile(r"group_?norm|RowwiseMoments", re.IGNORECASE)
+# The loss of a language model: log-softmax in fp32, and what its passes take in the dtype of the model. With 50,304
+# columns and 8,192 tokens on an H200: 0.41.
+_LOGITS_KERNEL = re.compile(r"<(?:\(int\)\d+, )?float, float, float, .*LogSoftMax")
+_LOGITS_USUAL, _LOGITS_MOST, _LOGITS_LEAST = 0.45, 0.7, 0.25
+# A kernel is small from here down: it takes less time than this (ns), in less than one wave of blocks.
+_SMALL_NS = 10_000
+# The shares of a step that small kernels, and the pauses between them, have at least.
+_SMALL_SHARE, _LEAST_PAUSES = 0.3, 0.02
+_EMPTY_KERNEL_NS = 1_500
+
+
+def list_busy_candidates(situation: Situation) -> Iterator[Candidate]:
+    """Yield what could be changed in the work of the graph, so that the GPU takes less time for it."""
+    searches: tuple[Callable[[Situation], Candidate | None], ...] = (
+        _no_tensor_cores, _misaligned, _pieces, _layouts, _copies, _logits, _small_work,
+    )  # fmt: skip
+    for search in searches:
+        candidate = search(situation)
+        if candidate is not None:
+            yield candidate
+
+
+def _matching(situation: Situation, decide: Callable[[str], bool]) -> Bools:
+    """Return which work is a kernel whose name is decided for."""
+    decided = [decide(str(name)) for name in situation.names.texts]
+    matches: Bools = np.array([*decided, False], dtype=np.bool_)[situation.kernel_number]
+    return matches
+
+
+def _scaled(situation: Situation, chosen: Bools, factor: float) -> ReplayChange:
+    """Return the change in which some work takes a share of its time."""
+    duration = situation.graph.duration_ns
+    return without_work(
+        situation, np.zeros_like(chosen), np.where(chosen, (duration * factor).astype(np.int64), duration)
+    )
+
+
+def _spent(situation: Situation, chosen: Bools) -> int:
+    return int(in_work(situation, chosen, situation.graph.duration_ns))
+
+
+def _with_conversions(situation: Situation, chosen: Bools) -> Bools:
+    """Return the conversions of layout too, where most convolutions are among the chosen work."""
+    convolutions = situation.category == "convolution"
+    if 2 * _spent(situation, chosen & convolutions) <= _spent(situation, convolutions):
+        return chosen
+    both: Bools = chosen | (situation.category == "layout")
+    return both
+
+
+def _no_tensor_cores(situation: Situation) -> Candidate | None:
+    peak = find_peak(situation.board)
+    if peak is None or "tf32" not in peak.flops:
+        return None
+
+    def is_plain(name: str) -> bool:
+        kind = kind_of(name)
+        return (
+            kind.unit == PLAIN
+            and kind.category in ("gemm", "convolution")
+            and _FP32.search(name) is not None
+            and _NOT_FP32.search(name) is None
+        )
+
+    chosen = _matching(situation, is_plain)
+    if not chosen.any():
+        return None
+    chosen = _with_conversions(situation, chosen)
+    ratio = peak.flops["fp32"] / peak.flops["tf32"]
+    spent = _spent(situation, chosen)
+    saved = [int(spent * (1 - min(1.0, _TF32_USUAL * ratio / speed))) for speed in (1, 2)]
+    text = (
+        f"{counted(in_work(situation, chosen), 'product or convolution', 'products and convolutions')} in fp32 without "
+        f"tensor cores take {format_ns(spent)}. TF32 would save about {format_ns(saved[0])}, bf16 about "
+        f"{format_ns(saved[1])}."
+    )
+    step = (
+        'torch.set_float32_matmul_precision("high") and torch.backends.cudnn.allow_tf32 = True, or '
+        'torch.autocast("cuda", torch.bfloat16); in CUDA C++ cublasSetMathMode(handle, CUBLAS_TF32_TENSOR_OP_MATH).'
+    )
+    usual, low, high = (
+        _scaled(situation, chosen, min(1.0, ratio * factor)) for factor in (_TF32_USUAL, _TF32_MOST, _TF32_LEAST)
+    )
+    return Candidate(
+        "no-tensor-cores", usual, low, high, situation.calls_of(chosen), int(chosen.sum()), text, step, spent_ns=spent
+    )
+
+
+def _misaligned(situation: Situation) -> Candidate | None:
+    def is_unaligned(name: str) -> bool:
+        kind, match = kind_of(name), _UNALIGNED.search(name)
+        if match is None or kind.unit != TENSOR or kind.category not in ("gemm", "convolution"):
+            return False
+        size = next((size for mark, size in _ELEMENT_BYTES if mark in name), None)
+        return size is not None and int(match[1]) * size < 8
+
+    chosen = _matching(situation, is_unaligned)
+    if not chosen.any():
+        return None
+    spent = _spent(situation, chosen)
+    text = (
+        f"{counted(in_work(situation, chosen), 'product')} of sizes that are no multiple of 8 elements run in slow "
+        f"kernels (align1, align2): {format_ns(spent)}, about {1 / _ALIGNED_USUAL:.0f} times what padded sizes take."
+    )
+    step = (
+        "Pad the size to a multiple of 64, such as the vocabulary of the embedding and the head (50,257 to 50,304); "
+        "ignore the added columns."
+    )
+    usual, low, high = (
+        _scaled(situation, chosen, factor) for factor in (_ALIGNED_USUAL, _ALIGNED_MOST, _ALIGNED_LEAST)
+    )
+    return Candidate(
+        "misaligned-gemm", usual, low, high, situation.calls_of(chosen), int(chosen.sum()), text, step, spent_ns=spent
+    )
+
+
+@dataclass(frozen=True)
+class _Runs:
+    """Runs of kernels that follow each other in a stream, and could be one."""
+
+    # The work of each run, and its longest kernel.
+    members: list[Rows]
+    longest: list[int]
+
+    def marks(self, count: int) -> Bools:
+        """Return which of so many pieces of work belong to a run."""
+        inside = np.zeros(count, dtype=np.bool_)
+        for rows in self.members:
+            inside[rows] = True
+        return inside
+
+
+def _elementwise_runs(situation: Situation) -> _Runs:
+    """Return the runs of elementwise kernels between other work of their stream.
+
+    A loop over parameters has longer runs, over other tensors each time. A kernel that is much shorter than the longest
+    has another, smaller tensor.
+    """
+    multi = _matching(situation, lambda name: "multi_tensor_apply" in name)
+    casts = _matching(situation, lambda name: _CAST.search(name) is not None)
+    member = (np.isin(situation.category, _ELEMENTWISE) | ((situation.category == "copy") & casts)) & ~multi
+    duration, stream = situation.graph.duration_ns, situation.graph.stream
+    members, longest = [], []
+    for number in np.unique(stream).tolist():
+        mine = np.flatnonzero(stream == number).astype(np.int32)
+        edges = np.flatnonzero(np.diff(member[mine].astype(np.int8))) + 1
+        parts = np.split(mine, edges)
+        for part in parts[1:-1]:
+            if not member[part[0]] or not _LEAST_RUN <= len(part) <= _LONGEST_RUN:
+                continue
+            most = int(duration[part].max())
+            if int((duration[part] >= _SAME_TENSOR * most).sum()) >= _LEAST_RUN:
+                members.append(part)
+                longest.append(int(part[np.argmax(duration[part])]))
+    return _Runs(members, longest)
+
+
+def _fused(situation: Situation, runs: _Runs, factor: float) -> ReplayChange:
+    """Return the change in which each run is one kernel that takes so many times as long as its longest one."""
+    duration = situation.graph.duration_ns.copy()
+    gone = runs.marks(len(duration))
+    gone[runs.longest] = False
+    for rows, longest in zip(runs.members, runs.longest, strict=True):
+        duration[longest] = min(int(duration[rows].sum()), int(duration[longest] * factor))
+    return without_work(situation, gone, duration)
+
+
+def _pieces(situation: Situation) -> Candidate | None:
+    runs = _elementwise_runs(situation)
+    if not runs.members:
+        return None
+    inside = runs.marks(len(situation.kernel_name))
+    first = np.zeros_like(inside)
+    first[[int(rows[0]) for rows in runs.members]] = True
+    usual, low, high = (_fused(situation, runs, factor) for factor in (_FUSED_USUAL, _FUSED_MOST, _FUSED_LEAST))
+    spent = _spent(situation, inside)
+    fused = int(in_work(situation, inside, usual.duration_ns))
+    text = (
+        f"{number_text(in_work(situation, inside))} elementwise kernels in {counted(in_work(situation, first), 'run')} "
+        f"read and write the same tensors again and again: {format_ns(spent)}. Fused, each run is one kernel: about "
+        f"{format_ns(fused)}."
+    )
+    step = (
+        "torch.compile(model), or the fused operator where there is one (rms_norm, layer_norm, gelu, silu, "
+        "cross_entropy); in CUDA C++ one kernel for the whole formula."
+    )
+    return Candidate(
+        "unfused-elementwise", usual, low, high, situation.calls_of(inside), len(runs.members), text, step,
+        order=1, spent_ns=spent,
+    )  # fmt: skip
+
+
+def _layouts(situation: Situation) -> Candidate | None:
+    """Return the conversions of layout around convolutions on tensor cores, and what normalizing in NCHW costs."""
+    convolutions = situation.category == "convolution"
+    plain = _matching(situation, lambda name: kind_of(name).unit == PLAIN) & convolutions
+    chosen = situation.category == "layout"
+    # Plain convolutions have conversions of their own, which go with them. torch's group_norm copies channels_last
+    # tensors back and forth, which costs more than the conversions.
+    if (
+        not chosen.any()
+        or 2 * _spent(situation, plain) > _spent(situation, convolutions)
+        or _matching(situation, lambda name: _GROUP_NORM.search(name) is not None).any()
+    ):
+        return None
+    normalizing = _matching(situation, lambda name: _NCHW_NORM.search(name) is not None)
+    duration, spent = situation.graph.duration_ns, _spent(situation, chosen)
+    text = (
+        f"{counted(in_work(situation, chosen), 'conversion')} between the layouts NCHW and NHWC take "
+        f"{format_ns(spent)}; tensor cores compute convolutions in NHWC."
+    )
+    if normalizing.any():
+        text += (
+            f" Normalizations in NCHW take {format_ns(_spent(situation, normalizing))}, and are faster in NHWC, too."
+        )
+    step = "model.to(memory_format=torch.channels_last) and the same for its inputs; in cuDNN CUDNN_TENSOR_NHWC."
+
+    def at(kept: float, normalization: float) -> ReplayChange:
+        shorter = np.where(normalizing, duration * normalization, np.where(chosen, duration * kept, duration))
+        return without_work(situation, chosen if kept == 0 else np.zeros_like(chosen), shorter.astype(np.int64))
+
+    return Candidate(
+        "layout-conversion", at(0, _NHWC_NORM), at(0.5, 1), at(0, _NHWC_NORM - 0.1),
+        situation.calls_of(chosen | normalizing), int(chosen.sum()), text, step, spent_ns=spent,
+    )  # fmt: skip
+
+
+def _copies(situation: Situation) -> Candidate | None:
+    """Return the copies that torch's group_norm makes of channels_last tensors, before and after it."""
+    strided = _matching(situation, lambda name: _STRIDED_COPY.search(name) is not None)
+    normalizing = _matching(situation, lambda name: _GROUP_NORM.search(name) is not None)
+    before = np.zeros_like(strided)
+    for number in np.unique(situation.graph.stream[normalizing]).tolist():
+        mine = np.flatnonzero(situation.graph.stream == number)
+        before[mine[:-1][strided[mine][:-1] & normalizing[mine][1:]]] = True
+    # Each tensor is copied twice: before the normalization, and into the layout of the next convolution.
+    if not before.any() or int(strided.sum()) > 3 * int(before.sum()):
+        return None
+    if 10 * _spent(situation, situation.category == "layout") > _spent(situation, strided):
+        return None
+    spent = _spent(situation, strided)
+    text = (
+        f"{counted(in_work(situation, strided), 'copy', 'copies')} of whole tensors take {format_ns(spent)}: torch's "
+        "group_norm works in NCHW, so that channels_last tensors are copied before and after it."
+    )
+    step = "Leave this model in NCHW, or normalize with a kernel for channels_last."
+    # In NCHW the convolutions convert instead, which takes half of it: a U-Net in bf16 on an H200.
+    usual, low, high = (_scaled(situation, strided, kept) for kept in (0.5, 0.75, 0.05))
+    return Candidate(
+        "redundant-copy", usual, low, high, situation.calls_of(strided), int(strided.sum()), text, step, spent_ns=spent
+    )
+
+
+def _logits(situation: Situation) -> Candidate | None:
+    loss = _matching(situation, lambda name: _LOGITS_KERNEL.search(name) is not None)
+    if not loss.any():
+        return None
+    casts = _matching(situation, lambda name: _CAST.search(name) is not None) & (situation.category == "copy")
+    beside = np.zeros_like(loss)
+    for number in np.unique(situation.graph.stream[loss]).tolist():
+        mine = np.flatnonzero(situation.graph.stream == number)
+        before = casts[mine][:-1] & loss[mine][1:]
+        behind = loss[mine][:-1] & casts[mine][1:]
+        beside[mine[:-1][before]] = beside[mine[1:][behind]] = True
+    duration = situation.graph.duration_ns
+    spent = _spent(situation, loss | beside)
+    casting = f", {format_ns(_spent(situation, beside))} of it for casts" if beside.any() else ""
+    text = (
+        f"The loss reads and writes its logits in fp32: {format_ns(spent)}{casting}. They take twice the memory, too."
+    )
+    step = (
+        "Give cross_entropy the logits in bf16 (it adds up in fp32 anyway), or a fused or chunked loss that never "
+        "stores them all (torch.compile, Liger's fused linear cross entropy)."
+    )
+
+    def at(factor: float) -> ReplayChange:
+        return without_work(situation, beside, np.where(loss, (duration * factor).astype(np.int64), duration))
+
+    return Candidate(
+        "large-logits", at(_LOGITS_USUAL), at(_LOGITS_MOST), at(_LOGITS_LEAST), situation.calls_of(loss | beside),
+        int(loss.sum()), text, step, spent_ns=spent,
+    )  # fmt: skip
+
+
+def _small_work(situation: Situation) -> Candidate | None:
+    """Return kernels too short to fill the GPU, where the time between them shows it."""
+    graph = situation.graph
+    duration = graph.duration_ns
+    is_kernel = situation.kernel_number >= 0
+    small = is_kernel & (duration < _SMALL_NS) & ~np.isin(situation.category, ("communication", "wait", "graph"))
+    pauses = np.where(small, np.clip(graph.stream_ns, 0, 3 * _EMPTY_KERNEL_NS), 0)
+    busy = max(1, int(duration.sum()))
+    if duration[small].sum() < _SMALL_SHARE * busy or pauses.sum() < _LEAST_PAUSES * busy:
+        return None
+    # A launch by itself costs the host more than such a kernel takes, which launch-bound is about.
+    replayed = np.diff(graph.first_work) > 1
+    small &= replayed[situation.call]
+    if duration[small].sum() < _SMALL_SHARE * busy:
+        return None
+
+    def at(pause: float, empty: float) -> ReplayChange:
+        shorter = duration - (pauses * pause).astype(np.int64) - int(empty * _EMPTY_KERNEL_NS)
+        changed = np.where(small, np.maximum(shorter, duration // 4), duration)
+        return without_work(situation, np.zeros_like(small), changed)
+
+    text = (
+        f"{number_text(in_work(situation, small))} kernels of {format_ns(int(np.median(duration[small])))} each "
+        f"(median) are too small to fill the GPU; between them it pauses for "
+        f"{format_ns(int(in_work(situation, small, pauses)))}."
+    )
+    step = (
+        "Batch more work into each kernel, fuse neighbours (torch.compile), or let them begin before the last one ends "
+        "(programmatic dependent launch)."
+    )
+    return Candidate(
+        "small-work", at(0.7, 0.0), at(0.3, 0.0), at(1.0, 1.0), situation.calls_of(small), int(small.sum()), text, step,
+        order=2, spent_ns=_spent(situation, small),
+    )  # fmt: skip
