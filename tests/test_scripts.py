@@ -205,6 +205,13 @@ def test_the_study_of_planted_faults_says_what_its_traces_say() -> None:
     assert load("prove_findings").study() == study.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
+def test_the_study_of_busy_time_says_what_its_traces_say() -> None:
+    """Whoever changes what is found or predicted writes the study again: scripts/prove_busy.py --write."""
+    study = REPOSITORY / "analysis/h200-busy/README.md"
+    assert load("prove_busy").write_page() == study.read_text(encoding="utf-8")
+
+
 def test_every_planted_fault_is_found_first_and_predicted_within_the_promise() -> None:
     study = (REPOSITORY / "analysis/h200-faults/README.md").read_text(encoding="utf-8")
     rows = [line for line in study.splitlines() if line.count("|") == 10][2:]
@@ -300,7 +307,7 @@ def test_the_pages_of_optimize_are_as_it_writes_them_now() -> None:
 
 
 def test_every_study_is_written_by_a_script() -> None:
-    own_scripts = {"h200-ddp", "h200-faults"}
+    own_scripts = {"h200-busy", "h200-ddp", "h200-faults"}
     folders = {path.parent.name for path in (REPOSITORY / "analysis").glob("*/README.md")}
     assert folders == {*load("write_studies").STUDIES, *own_scripts}
 

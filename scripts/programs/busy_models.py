@@ -36,7 +36,7 @@ def _training(model: torch.nn.Module, loss: Callable[[], torch.Tensor]) -> Step:
 
 
 def bert(fault: str) -> Step:
-    """An encoder in fp32; mended, products run in TF32."""
+    """Train an encoder in fp32; mended, products run in TF32."""
     from transformers import BertConfig, BertForMaskedLM
 
     _tf32(allowed=fault != "fp32")
@@ -46,7 +46,7 @@ def bert(fault: str) -> Step:
 
 
 def vit(fault: str) -> Step:
-    """A vision transformer in fp32; mended, products run in TF32."""
+    """Train a vision transformer in fp32; mended, products run in TF32."""
     import torchvision
 
     _tf32(allowed=fault != "fp32")
@@ -56,7 +56,7 @@ def vit(fault: str) -> Step:
 
 
 def gpt2(fault: str) -> Step:
-    """A decoder in bf16 with 50,257 columns; mended, its vocabulary is padded."""
+    """Train a decoder in bf16 with 50,257 columns; mended, its vocabulary is padded."""
     from transformers import GPT2Config, GPT2LMHeadModel
 
     columns = 50257 if fault == "odd-vocabulary" else 50304
@@ -66,7 +66,7 @@ def gpt2(fault: str) -> Step:
 
 
 def llama(fault: str) -> Step:
-    """A decoder in bf16, whose norms and rotary embeddings are formulas; mended, it is compiled."""
+    """Train a decoder in bf16, whose norms and rotary embeddings are formulas; mended, it is compiled."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
     config = LlamaConfig(
@@ -79,7 +79,7 @@ def llama(fault: str) -> Step:
 
 
 def resnext(fault: str) -> Step:
-    """A convolutional net under autocast in NCHW; mended, it is channels_last."""
+    """Train a convolutional net under autocast in NCHW; mended, it is channels_last."""
     import torchvision
 
     _tf32(allowed=True)
@@ -96,7 +96,7 @@ def resnext(fault: str) -> Step:
 
 
 def vgg(fault: str) -> Step:
-    """Inference of a convolutional net in fp32; mended, in TF32."""
+    """Run inference of a convolutional net in fp32; mended, in TF32."""
     import torchvision
 
     _tf32(allowed=fault != "fp32")
@@ -111,7 +111,7 @@ def vgg(fault: str) -> Step:
 
 
 def lstm(fault: str) -> Step:
-    """A recurrent net in fp32; mended, in TF32."""
+    """Train a recurrent net in fp32; mended, in TF32."""
     _tf32(allowed=fault != "fp32")
     model = torch.nn.LSTM(1024, 1024, 4, batch_first=True).cuda()
     tokens = torch.randn(64, 256, 1024, device="cuda")
@@ -137,9 +137,9 @@ def main() -> None:
         return
     times: dict[str, list[float]] = {fault: [], "none": []}
     for _ in range(TURNS):
-        for name in times:
+        for name, measured in times.items():
             step = build("" if name == "none" else name)
-            times[name].append(round(median_step_ms(step), 4))
+            measured.append(round(median_step_ms(step), 4))
             del step
             torch.cuda.empty_cache()
     print(json.dumps({"program": arguments.model, "step_ms": times}))

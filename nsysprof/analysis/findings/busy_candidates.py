@@ -7,6 +7,7 @@ that it comes from; the bounds are as wide as these were apart.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -41,7 +42,7 @@ _ELEMENTWISE = ("elementwise", "reduction", "random")
 _CAST = re.compile(r"float16_copy_kernel|unrolled_elementwise_kernel.*direct_copy|convert", re.IGNORECASE)
 _STRIDED_COPY = re.compile(r"gpu_kernel_impl_nocast.*direct_copy_kernel|triton_poi_fused_clone")
 # cuDNN's batch normalization in NCHW, and the share of its time that it takes in NHWC: ResNet-50 on an H200, 0.58.
-_NCHW_NORM, _NHWC_NORM = re.compile(r"bn_(fw|bw)_\w*1C11|NCHW", re.IGNORECASE), 0.6
+_NCHW_NORM, _NHWC_NORM = re.compile(r"^(?!.*nhwc).*cudnn::bn_", re.IGNORECASE), 0.6
 _GROUP_NORM = re.compile(r"group_?norm|RowwiseMoments", re.IGNORECASE)
 # The loss of a language model: log-softmax in fp32, and what its passes take in the dtype of the model. With 50,304
 # columns and 8,192 tokens on an H200: 0.41.
@@ -78,6 +79,15 @@ def _scaled(situation: Situation, chosen: Bools, factor: float) -> ReplayChange:
     return without_work(
         situation, np.zeros_like(chosen), np.where(chosen, (duration * factor).astype(np.int64), duration)
     )
+
+
+def _range_of_most_time(situation: Situation, chosen: Bools) -> str:
+    """Return the range whose calls issued most of this work, by its time."""
+    time_by_range: Counter[str] = Counter()
+    duration = situation.graph.duration_ns[chosen].tolist()
+    for range_, spent in zip(situation.range_of[situation.call[chosen]].tolist(), duration, strict=True):
+        time_by_range[str(range_)] += spent
+    return time_by_range.most_common(1)[0][0]
 
 
 def _spent(situation: Situation, chosen: Bools) -> int:
@@ -127,8 +137,9 @@ def _no_tensor_cores(situation: Situation) -> Candidate | None:
         _scaled(situation, chosen, min(1.0, ratio * factor)) for factor in (_TF32_USUAL, _TF32_MOST, _TF32_LEAST)
     )
     return Candidate(
-        "no-tensor-cores", usual, low, high, situation.calls_of(chosen), int(chosen.sum()), text, step, spent_ns=spent
-    )
+        "no-tensor-cores", usual, low, high, situation.calls_of(chosen), int(chosen.sum()), text, step, spent_ns=spent,
+        most_range=_range_of_most_time(situation, chosen),
+    )  # fmt: skip
 
 
 def _misaligned(situation: Situation) -> Candidate | None:
@@ -155,8 +166,9 @@ def _misaligned(situation: Situation) -> Candidate | None:
         _scaled(situation, chosen, factor) for factor in (_ALIGNED_USUAL, _ALIGNED_MOST, _ALIGNED_LEAST)
     )
     return Candidate(
-        "misaligned-gemm", usual, low, high, situation.calls_of(chosen), int(chosen.sum()), text, step, spent_ns=spent
-    )
+        "misaligned-gemm", usual, low, high, situation.calls_of(chosen), int(chosen.sum()), text, step, spent_ns=spent,
+        most_range=_range_of_most_time(situation, chosen),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -231,7 +243,7 @@ def _pieces(situation: Situation) -> Candidate | None:
     )
     return Candidate(
         "unfused-elementwise", usual, low, high, situation.calls_of(inside), len(runs.members), text, step,
-        order=1, spent_ns=spent,
+        order=1, spent_ns=spent, most_range=_range_of_most_time(situation, inside),
     )  # fmt: skip
 
 
@@ -240,10 +252,11 @@ def _layouts(situation: Situation) -> Candidate | None:
     convolutions = situation.category == "convolution"
     plain = _matching(situation, lambda name: kind_of(name).unit == PLAIN) & convolutions
     chosen = situation.category == "layout"
-    # Plain convolutions have conversions of their own, which go with them. torch's group_norm copies channels_last
-    # tensors back and forth, which costs more than the conversions.
+    # In NCHW each convolution has its conversions; those of plain ones go with them. torch's group_norm copies
+    # channels_last tensors back and forth, which costs more than the conversions.
     if (
-        not chosen.any()
+        2 * int(chosen.sum()) < int((convolutions & ~plain).sum())
+        or not chosen.any()
         or 2 * _spent(situation, plain) > _spent(situation, convolutions)
         or _matching(situation, lambda name: _GROUP_NORM.search(name) is not None).any()
     ):
@@ -292,8 +305,9 @@ def _copies(situation: Situation) -> Candidate | None:
     # In NCHW the convolutions convert instead, which takes half of it: a U-Net in bf16 on an H200.
     usual, low, high = (_scaled(situation, strided, kept) for kept in (0.5, 0.75, 0.05))
     return Candidate(
-        "redundant-copy", usual, low, high, situation.calls_of(strided), int(strided.sum()), text, step, spent_ns=spent
-    )
+        "redundant-copy", usual, low, high, situation.calls_of(strided), int(strided.sum()), text, step, spent_ns=spent,
+        most_range=_range_of_most_time(situation, strided),
+    )  # fmt: skip
 
 
 def _logits(situation: Situation) -> Candidate | None:
@@ -323,7 +337,7 @@ def _logits(situation: Situation) -> Candidate | None:
 
     return Candidate(
         "large-logits", at(_LOGITS_USUAL), at(_LOGITS_MOST), at(_LOGITS_LEAST), situation.calls_of(loss | beside),
-        int(loss.sum()), text, step, spent_ns=spent,
+        int(loss.sum()), text, step, spent_ns=spent, most_range=_range_of_most_time(situation, loss | beside),
     )  # fmt: skip
 
 

@@ -123,6 +123,11 @@ def _calls_inside(situation: Situation, storm: Bools) -> Bools:
     return in_runs
 
 
+# Names of kernels that cuDNN and cuBLAS run in streams of their own.
+_LIBRARY = re.compile(
+    r"cudnn|cublas|cutlass|xmma|nvjet|sgemm_|RNN|LSTM|GRU|elementWise_|region_transform|[wd]grad|fprop|convolve|winograd|"
+    r"fft2d|flip_filter|scalePackedTensor"
+)
 _NOT_SIMPLE = ("gemm", "convolution", "attention", "fft", "softmax")
 
 
@@ -198,6 +203,7 @@ def _streams(situation: Situation) -> Candidate | None:
     graph, base = situation.graph, no_change(situation.graph)
     collective = situation.category == "communication"
     waits = (graph.other >= 0) & ~_of_collectives(situation, collective)
+    waits &= _is_told_to_wait(situation) & ~_is_of_libraries(situation)
     # The first step may begin after its wait.
     if int(waits.sum()) < max(1, graph.steps - 1):
         return None
@@ -216,6 +222,33 @@ def _streams(situation: Situation) -> Candidate | None:
         "stream-dependency", change, base, change, calls, int(waits.sum()), text, step, weight=1.1,
         named_by=situation.calls_of(waits & (graph.stream == busiest)), is_named_by_waits=True,
     )  # fmt: skip
+
+
+def _is_told_to_wait(situation: Situation) -> Bools:
+    """Return the work before which a call made its stream wait for an event, since the work before it in its stream.
+
+    Work that begins as other work ends may also have waited for room on the GPU, or for the engine that copies.
+    """
+    stream, call = situation.graph.stream, situation.call
+    before = np.full(len(stream), -1, dtype=np.int64)
+    for number in np.unique(stream).tolist():
+        mine = np.flatnonzero(stream == number)
+        before[mine[1:]] = call[mine[:-1]]
+    waits = np.append(0, np.cumsum(situation.is_stream_wait))
+    told: Bools = waits[call] > waits[before + 1]
+    return told
+
+
+def _is_of_libraries(situation: Situation) -> Bools:
+    """Return the work of streams that hold nothing but kernels of libraries, which order their own streams."""
+    stream = situation.graph.stream
+    named = [_LIBRARY.search(str(name)) is not None for name in situation.names.texts]
+    # The last entry is for work that is not a kernel.
+    is_library = np.array([*named, True], dtype=np.bool_)[situation.kernel_number]
+    own = np.bincount(stream, weights=~is_library) == 0
+    of_library: Bools = own[stream]
+    other = situation.graph.other
+    return of_library | ((other >= 0) & of_library[np.maximum(other, 0)])
 
 
 def attention_candidate(situation: Situation) -> Candidate | None:

@@ -270,6 +270,8 @@ def idle_table(idle: Idle) -> Table:
 
 # The most causes of idle time that the sentence names, and the least share of a step to name one (percent).
 _MOST_CAUSES, _LEAST_PCT = 3, 1.0
+# The most kinds of work that the sentence names, and the least share of the busy time to name one (percent).
+_MOST_WORK, _LEAST_WORK_PCT = 5, 3.0
 _MOST_DEVICES = 8
 # The category of collectives, and the least share of a step without other work to say so (percent).
 _COLLECTIVES, _LEAST_WAITING_PCT = "communication", 10.0
@@ -285,6 +287,8 @@ def overview_sections(analysis: Analysis) -> list[Section]:
         return []
     devices = times.devices[:_MOST_DEVICES]
     lines = [_busy_line(times, device, several=len(devices) > 1) for device in devices]
+    if len(devices) == 1:
+        lines += _work_lines(times, devices[0], analysis.work)
     if times.are_steps:
         lines += [_step_line(times), *_slow_lines(times)]
     # The findings follow, and should be seen without a scroll: the bars of several devices stand behind them.
@@ -337,6 +341,32 @@ def _busy_line(times: StepTimes, device: int, *, several: bool) -> str:
         return text
     causes = "; ".join(f"{_percent(part.mean_ns, whole)} {IDLE_WORDS[part.name]}" for part in shown)
     return f"{text} Idle: {causes}."
+
+
+def _work_lines(times: StepTimes, device: int, work: pd.DataFrame | None) -> list[str]:
+    """Return what the GPU does while it works, the most time first.
+
+    work: the rows of work.csv; None where they are unknown.
+    """
+    parts = sorted((part for part in times.parts_of(device) if part.is_busy), key=lambda part: -part.mean_ns)
+    busy = sum(part.mean_ns for part in parts)
+    shown = [part for part in parts[:_MOST_WORK] if 100 * part.mean_ns >= _LEAST_WORK_PCT * busy]
+    if work is None or not shown:
+        return []
+    whole = work[work["range"].isna() & (work["device_id"] == device)]
+    texts = []
+    for part in shown:
+        rows = whole[whole["category"] == part.name]
+        plain_ns, all_ns = int(rows.loc[rows["unit"] == "plain", "busy_ns"].sum()), int(rows["busy_ns"].sum())
+        text = f"{format_ns(part.mean_ns)} {part.name}"
+        if 10 * plain_ns >= 9 * all_ns > 0:
+            text += " without tensor cores"
+        elif 10 * plain_ns >= all_ns > 0:
+            text += f" ({_percent(plain_ns, all_ns)} of it without tensor cores)"
+        texts.append(text)
+    rest = busy - sum(part.mean_ns for part in shown)
+    more = f", {format_ns(rest)} other work" if 100 * rest >= _LEAST_WORK_PCT * busy else ""
+    return [f"What it does: {', '.join(texts)}{more}."]
 
 
 def _percent(part: float, whole: float) -> str:

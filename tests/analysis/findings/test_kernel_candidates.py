@@ -28,7 +28,7 @@ def test_ranks_that_differ_a_little_are_not_accused(findings):
 def test_a_rank_that_waits_for_others_may_save_nothing_by_itself(trace_path):
     with open_trace(trace_path("ddp_rank0")) as trace:
         items = {item.code: item for item in summarize(read_tables(trace)).findings.items}
-    assert 0 == items["host-bound"].saving_low_ns < items["host-bound"].saving_ns < items["collective-wait"].saving_ns
+    assert 0 == items["collective-wait"].saving_low_ns < items["collective-wait"].saving_ns
 
 
 def test_waiting_for_another_rank_is_found(findings):

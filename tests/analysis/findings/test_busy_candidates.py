@@ -1,0 +1,31 @@
+"""Findings about busy time on real programs: each predicts what the change saved, measured without a profiler."""
+
+import json
+
+import pytest
+
+from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
+from scripts.prove_busy import ACCUSED_PCT, MENDED, MOST_OFF_PCT, PLANTED, TRACES, UNSEEN
+
+TIMES = json.loads((TRACES / "step_times.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("fault", [*PLANTED, *UNSEEN], ids=lambda fault: f"{fault.trace}-{fault.code}")
+def test_each_fault_is_found_and_saves_what_its_mending_saved(trace_path, fault):
+    found = analyze_trace(trace_path(f"h200-busy/{fault.trace}")).findings
+    item = next(item for item in found.items if item.code == fault.code)
+    step_ms, saved_ms, _, _ = fault.saved_ms(TIMES)
+    assert abs(item.saving_ns / 1e6 - saved_ms) <= MOST_OFF_PCT / 100 * step_ms
+    assert 0 <= item.saving_low_ns <= item.saving_ns <= item.saving_high_ns
+
+
+@pytest.mark.parametrize("name", MENDED)
+def test_mended_programs_are_accused_of_nothing(trace_path, name):
+    found = analyze_trace(trace_path(f"h200-busy/{name}")).findings
+    assert [item.code for item in found.items if 100 * item.saving_ns > ACCUSED_PCT * found.step_ns] == []
+
+
+def test_waits_of_cudnn_for_its_own_streams_are_no_finding(trace_path):
+    codes = [item.code for item in analyze_trace(trace_path("h200-busy/resnet-all")).findings.items]
+    assert codes[0] == "no-tensor-cores"
+    assert "stream-dependency" not in codes
