@@ -34,6 +34,7 @@ def analyze(
     counters: Source | None = ...,
     unfold: bool = ...,
     policy: Source | None = ...,
+    kernel_names: Source | None = ...,
     workers: int | None = ...,
     scheduler: str | None = ...,
     tls_ca_file: Source | None = ...,

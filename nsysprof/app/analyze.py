@@ -13,6 +13,7 @@ from nsysprof.app.trace_analysis.analyze_request import AnalyzeRequest
 from nsysprof.app.trace_analysis.analyze_trace import TraceResult, analyze_one
 from nsysprof.errors import UsageError
 from nsysprof.files.folder_name import name_after
+from nsysprof.kernels.names import use_names
 
 if TYPE_CHECKING:
     from nsysprof.app.trace_analysis.analyze_ranks import RanksResult
@@ -23,6 +24,11 @@ __all__ = ["AnalyzeRequest", "analyze"]
 
 def analyze(request: AnalyzeRequest, progress: Progress = SILENT) -> TraceResult | RanksResult | SnapshotResult:
     """Analyze the traces that the request names, and write the analysis folder."""
+    with use_names(request.kernel_names):
+        return _analyze(request, progress)
+
+
+def _analyze(request: AnalyzeRequest, progress: Progress) -> TraceResult | RanksResult | SnapshotResult:
     from nsysprof.app.trace_analysis.analyze_ranks import analyze_ranks, is_many
     from nsysprof.app.trace_analysis.analyze_snapshot import SnapshotRequest, analyze_snapshot, is_snapshot
     from nsysprof.trace.inputs.bundle_file import is_bundle, unpack_bundle

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib.resources import files
@@ -111,6 +112,28 @@ def known_rules() -> tuple[KernelRule, ...]:
 @cache
 def _own_rules(path: str) -> tuple[KernelRule, ...]:
     return read_rules(Path(path))
+
+
+@contextmanager
+def use_names(path: Path | None) -> Iterator[None]:
+    """Let the rules of a user's file go before those of the package, in this process and in those that it starts.
+
+    path: None to leave everything as it is.
+
+    Raises UsageError as read_rules does.
+    """
+    if path is None:
+        yield
+        return
+    read_rules(path)
+    before = os.environ.get(OWN_NAMES)
+    os.environ[OWN_NAMES] = str(path.absolute())
+    try:
+        yield
+    finally:
+        del os.environ[OWN_NAMES]
+        if before is not None:
+            os.environ[OWN_NAMES] = before
 
 
 def read_rules(path: Path) -> tuple[KernelRule, ...]:

@@ -4,6 +4,7 @@ import sqlite3
 
 import pytest
 
+from nsysprof.app.analyze import AnalyzeRequest, analyze
 from nsysprof.errors import UsageError
 from nsysprof.kernels.names import CATEGORIES, OWN_NAMES, categorize, kind_of, known_rules, read_rules
 from tests.conftest import REPOSITORY
@@ -128,3 +129,12 @@ def test_nearly_every_kernel_of_every_trace_has_a_category(trace_path):
     found = {name: _other_pct(trace_path(name.removesuffix(".sqlite.xz"))) for name in names}
     assert len(found) > 40
     assert {name: pct for name, pct in found.items() if pct >= 2} == {}
+
+
+def test_analyze_takes_names_of_the_user_and_forgets_them_afterwards(trace_path, tmp_path):
+    own = tmp_path / "names.tsv"
+    own.write_text("attention\ttensor\tmine\tnvjet\n")
+    request = AnalyzeRequest((trace_path("h200-busy/gpt-none"),), out=tmp_path / "out", kernel_names=own, figures=False)
+    kernels = analyze(request).analysis.kernels
+    assert set(kernels.loc[kernels["name"].str.startswith("nvjet"), "category"]) == {"attention"}
+    assert categorize("nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_NNT") == "gemm"

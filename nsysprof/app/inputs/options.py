@@ -37,6 +37,13 @@ Attribution = Annotated[
         form=ATTRIBUTION,
     ),
 ]
+KernelNames = Annotated[
+    Path | None,
+    Option(
+        "A file of your own kernels: category, unit, backend and pattern, with tabs between them. It goes before what "
+        "is known.",
+    ),
+]
 Policy = Annotated[
     Path | None, Option("A policy.json of tune: the attention backends that were measured to be faster.")
 ]

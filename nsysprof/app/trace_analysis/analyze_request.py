@@ -22,6 +22,7 @@ class AnalyzeRequest:
     ncu: the ncu that reads the counters.
     launched_only: whether to leave out what ranges adopted or captured, in one trace.
     policy: a policy of tune, whose faster attention backends become findings of one trace.
+    kernel_names: a file of the user's own kernels, in the form of nsysprof/kernels/kernels.tsv.
     unfold: whether to show step0, step1, ... instead of step#.
 
     Only for several traces:
@@ -51,6 +52,7 @@ class AnalyzeRequest:
         bool, Option("List counted ranges (step0, step1) separately instead of as step#.", ("--unfold",))
     ] = False
     policy: options.Policy = None
+    kernel_names: options.KernelNames = None
     workers: Annotated[
         int | None, Option("Number of processes. Default: depends on the size of the traces.", panel=_RANKS, min=1)
     ] = None
