@@ -41,12 +41,17 @@ _FREE_EVENTS, _LEAST_SHARE = 1_000, 0.5
 _EVENTS_LOST = "nsys lost events"
 
 
-def read_diagnostics(tables: Tables) -> list[Remark]:
+def read_diagnostics(tables: Tables, *, shows_loss: bool = False) -> list[Remark]:
     """Return the messages of nsys that change what the numbers mean, without paths; at most five of a kind.
 
     Losses in a process without CUDA do not count against processes with CUDA.
+
+    shows_loss: see explain_messages.
     """
-    return explain_messages(tables.diagnostics, tables.helper_diagnostics, has_kernels=KERNEL in tables.recorded)
+    has_kernels = KERNEL in tables.recorded
+    return explain_messages(
+        tables.diagnostics, tables.helper_diagnostics, has_kernels=has_kernels, shows_loss=shows_loss
+    )
 
 
 def explain_messages(
@@ -55,16 +60,21 @@ def explain_messages(
     *,
     has_kernels: bool,
     is_strict: bool = False,
+    shows_loss: bool = False,
 ) -> list[Remark]:
     """Return what read_diagnostics returns, for messages given as pairs of nsys' severity and text.
 
     of_helpers: messages about processes that use no CUDA. Only those that hold for every process count.
     is_strict: whether a full buffer is a loss also where nsys only warns of it.
+    shows_loss: whether launches without kernels, or empty ranges of ours, show that events are missing. Only then
+    do the counts of events say how many: nsys drops calls that it does not trace, so that fewer prove nothing.
     """
     of_all = [each for each in of_helpers or () if any(kind.search(each[1][:_READ]) for kind in _OF_ALL)]
     messages = [*messages, *of_all]
     kinds: dict[str, list[Remark]] = {}
-    for code, remark in dict.fromkeys((*_explain(messages, has_kernels, is_strict), *_counted(messages))):
+    for code, remark in dict.fromkeys(
+        (*_explain(messages, has_kernels, is_strict), *(_counted(messages) if shows_loss else ()))
+    ):
         kinds.setdefault(code, []).append(remark)
     return [remark for of_kind in kinds.values() for remark in of_kind[:_MOST_OF_A_KIND]]
 
@@ -104,7 +114,7 @@ def _counted(messages: list[tuple[int, str]]) -> Iterator[tuple[str, Remark]]:
     counts = {"CUPTI events produced": 0, "CUDA events collected": 0}
     for _, text in messages:
         for what, number in _COUNT.findall(text[:_READ]):
-            counts[what] += int(number)
+            counts[what] = int(number)  # of the process so far: the last one holds
     produced, collected = counts.values()
     if collected and produced - collected > _FREE_EVENTS and collected < _LEAST_SHARE * produced:
         yield (

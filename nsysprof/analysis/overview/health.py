@@ -214,13 +214,20 @@ def _ran_no_kernel(tables: Tables, calls: int, ours: int, gpu_recorded: bool) ->
 
 
 def read_health(
-    tables: Tables, *, silent: int, open_ranges: int, bad_ranges: int, memory: DeviceMemory | None
+    tables: Tables,
+    *,
+    silent: int,
+    open_ranges: int,
+    bad_ranges: int,
+    memory: DeviceMemory | None,
+    shows_loss: bool = False,
 ) -> list[Remark]:
     """Return notes on everything else that changes what the numbers mean.
 
     silent: the replays of graphs that left no record.
     open_ranges: the number of NVTX ranges without an end.
     bad_ranges: the number of NVTX ranges that were left out because their times are impossible.
+    shows_loss: see explain_messages.
     """
     return [
         *_unrecorded(tables),
@@ -228,7 +235,7 @@ def read_health(
         *_left_out(tables, open_ranges, bad_ranges, memory),
         *([] if memory is None else _memory(memory)),
         *_partial(tables),
-        *read_diagnostics(tables),
+        *read_diagnostics(tables, shows_loss=shows_loss),
     ]
 
 

@@ -9,8 +9,8 @@ IMPORT = (
 )
 
 
-def said(*messages):
-    remarks = split_losses(explain_messages(list(messages), has_kernels=True))
+def said(*messages, shows_loss=False):
+    remarks = split_losses(explain_messages(list(messages), has_kernels=True, shows_loss=shows_loss))
     return [(note.code, note.severity, note.text) for note in remarks.notes]
 
 
@@ -33,20 +33,26 @@ def test_far_fewer_events_than_cupti_produced():
         (1, "Number of CUPTI events produced: \t8248, CUPTI buffers: 50."),
         (1, "Number of CUDA events collected: \t446."),
     )
-    ((code, severity, text),) = said(*counts)
+    ((code, severity, text),) = said(*counts, shows_loss=True)
     assert (code, severity) == ("events-lost", Severity.ERROR)
     assert "8,248" in text
     assert "446" in text
 
 
 def test_what_nsys_leaves_out_of_sound_traces_is_no_loss():
-    """As in traces/: two_gpus, graph_whole, ddp_rank0."""
-    for produced, collected in ((289, 27), (1806, 1205), (20176, 15706)):
+    """As in public traces of JAX and of CUDA C++, in which every launch has its kernel."""
+    for produced, collected in ((289, 27), (1806, 1205), (20176, 15706), (7888, 2647), (7641, 1371)):
         messages = (
             (1, f"Number of CUPTI events produced: {produced}, x"),
             (1, f"Number of CUDA events collected: {collected}."),
         )
         assert said(*messages) == []
+
+
+def test_counts_are_those_of_the_process_so_far_and_are_not_added_up():
+    counts = [(1, f"Number of CUPTI events produced: {count}, x") for count in (11_577, 11_582)]
+    counts.append((1, "Number of CUDA events collected: 11554."))
+    assert said(*counts, shows_loss=True) == []
 
 
 def test_paths_are_left_out_and_words_with_a_slash_stay():
