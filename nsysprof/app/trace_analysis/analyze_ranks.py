@@ -79,6 +79,7 @@ def _analyze_into(
     )
     with _keep_going(folder, len(sources)), _processes(sources, request) as processes:
         from nsysprof.ranks.engine import plan_tasks, prepare_parts  # while the workers start
+        from nsysprof.ranks.unrelated_traces import refuse_unrelated
         from nsysprof.report.pages.ranks import write_ranks
 
         tasks = plan_tasks(sources, folder)
@@ -92,6 +93,8 @@ def _analyze_into(
             done = _run(tasks, processes, request, advance)
     engine = {"ran on": done.where, "seconds": round(done.seconds, 2), **done.tasks}
     found = _conclude(done, tasks, copies, engine, by_order=request.by_order)
+    if not request.by_order:
+        refuse_unrelated(found.rows, found.kernels, {task.source.position: task.source.path for task in tasks})
     if request.unfold:
         found = replace(found, range_families=found.ranges)
     return found, write_ranks(found, folder, figures=request.figures, svg=request.svg, progress=progress.say)
