@@ -49,6 +49,7 @@ def test_json_on_stdout_and_nothing_else(trace_path, tmp_path):
 
 def test_a_profiler_that_lost_kernels_is_said_on_the_terminal(trace_path, tmp_path):
     done = run("analyze", trace_path("sdpa22"), "--no-figures", "--out", tmp_path / "o")
+    assert done.stdout.startswith("This trace lost every kernel.")
     assert "error: The trace has 12 measured ranges but not one kernel" in done.stdout
     assert "newer nsys" in done.stdout
     assert "Coverage: an unknown number of kernels and of launches." in done.stdout

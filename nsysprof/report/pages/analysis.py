@@ -84,7 +84,7 @@ def analysis_report(
         sections = [*verdict_sections(record), *findings_sections(analysis), *case_sections(record, words)]
     else:
         sections = [*overview_sections(analysis), *findings_sections(analysis), *step_sections(analysis)]
-    sections += idle_sections(analysis)
+    sections = [*_lost_sections(analysis), *sections, *idle_sections(analysis)]
     sections += figure_sections(figures)
     sections += [Section("Timeline", (Chart(timeline),), in_terminal=False)] if timeline is not None else []
     sections.append(_trace_section(analysis, tier))
@@ -101,8 +101,20 @@ def analysis_report(
 def first_report(analysis: Analysis) -> Report:
     """Return the beginning of a report: what the program does with the GPU, and what to change."""
     return Report(
-        analysis.trace.path_name, (*overview_sections(analysis), *findings_sections(analysis), *idle_sections(analysis))
-    )
+        analysis.trace.path_name,
+        (
+            *_lost_sections(analysis), *overview_sections(analysis), *findings_sections(analysis),
+            *idle_sections(analysis),
+        ),
+    )  # fmt: skip
+
+
+def _lost_sections(analysis: Analysis) -> list[Section]:
+    """Return that the trace lost all its kernels, which comes before everything that depends on them."""
+    if not analysis.lost_kernels:
+        return []
+    lost = next((note.text for note in analysis.notes if note.code == "no-kernels"), "No kernel was recorded.")
+    return [Section("", (Lines((f"This trace lost every kernel. {lost}",), is_verdict=True),))]
 
 
 def demo_report(analysis: Analysis, about: str) -> Report:
