@@ -121,7 +121,7 @@ def laws_broken(written: dict[str, bytes]) -> list[Difference]:
             hold("ranges.csv", name, "median after the warm-up", middle, row["steady_wall_med_ns"])
     for law, part, whole in (*_tree_laws(written, instances), *_caused_laws(written), *_memory_laws(written, totals)):
         hold("analysis", "all", law, part, whole)
-    if totals["gpu_busy_ns"] is not None:
+    if totals["gpu_busy_ns"] is not None and summary["trace"]["work_kind"] == "kernel":
         whole = [row for row in _rows(written, "work.csv") if row["range"] in (None, "")]
         hold("work.csv", "all", "work adds up to busy", sum(row["busy_ns"] for row in whole), totals["gpu_busy_ns"])
     idle: dict[str, int] = {}

@@ -36,6 +36,7 @@ from nsysprof.analysis.overview.trace_overview import (
     Outline,
     attribute,
     count_totals,
+    is_of_processor,
     judge,
     live_metrics,
     outline,
@@ -147,7 +148,7 @@ def summarize(
         findings=why.findings,
         no_findings=why.no_findings,
         step_times=why.step_times,
-        work=work_table if whole.is_counted else None,
+        work=work_table if whole.is_counted and not is_of_processor(tables) else None,
         losses=whole.losses,
         lost_kernels=whole.is_lost,
         attention=attention.result(),
@@ -242,6 +243,8 @@ def _explain(
     stacks: StackSamples | None,
     release: Callable[[], None],
 ) -> _Explained:
+    if is_of_processor(tables):
+        return _Explained()
     if not judged.loss.is_counted or issued.has_silent:
         return _Explained(no_findings=_no_work_to_explain(tables, is_lost=judged.loss.is_lost))
     release()
