@@ -15,50 +15,28 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-# Each phase: the module that calls a function, and the name by which it calls it.
+if TYPE_CHECKING:
+    from nsysprof.analysis.overview.stages import StagesRun
+
+# Each phase around the stages of the analysis: the module that calls a function, and the name by which it calls it.
 _PHASES = (
     ("nsysprof.trace.tables", "read_work"),
     ("nsysprof.trace.tables", "read_calls"),
     ("nsysprof.trace.tables", "match_launches"),
     ("nsysprof.trace.open", "_sha256"),
-    ("nsysprof.analysis.overview.summarize", "attribute"),
-    ("nsysprof.analysis.overview.summarize", "_api"),
-    ("nsysprof.analysis.overview.summarize", "_kernels"),
-    ("nsysprof.analysis.overview.summarize", "count_totals"),
-    ("nsysprof.analysis.overview.summarize", "find_caused"),
-    ("nsysprof.analysis.overview.summarize", "_coverage"),
-    ("nsysprof.analysis.attribution.attributed_ranges", "find_structure"),
-    ("nsysprof.analysis.ranges.summarize_ranges", "measure_work"),
-    ("nsysprof.analysis.ranges.summarize_ranges", "measure_instances"),
-    ("nsysprof.analysis.ranges.summarize_ranges", "count_calls"),
-    ("nsysprof.analysis.ranges.summarize_ranges", "count_launches"),
-    ("nsysprof.analysis.ranges.summarize_ranges", "sum_launched"),
-    ("nsysprof.analysis.ranges.summarize_ranges", "list_kernels"),
-    ("nsysprof.analysis.ranges.summarize_ranges", "sum_all_work"),
-    ("nsysprof.analysis.ranges.summarize_ranges", "range_api_table"),
-    ("nsysprof.analysis.ranges.summarize_ranges", "count_exclusive"),
-    ("nsysprof.analysis.ranges.summarize_ranges", "add_caused"),
-    ("nsysprof.analysis.ranges.summarize_ranges", "mark_slow_instances"),
-    ("nsysprof.analysis.ranges.summarize_ranges", "tabulate_instances"),
-    ("nsysprof.analysis.ranges.summarize_ranges", "tabulate_tree"),
-    ("nsysprof.analysis.ranges.summarize_ranges", "add_traffic"),
-    ("nsysprof.analysis.overview.summarize", "outline"),
-    ("nsysprof.analysis.overview.summarize", "summarize_ranges"),
-    ("nsysprof.analysis.overview.summarize", "keep_ledger"),
-    ("nsysprof.analysis.overview.summarize", "find_steps"),
-    ("nsysprof.analysis.overview.summarize", "build_graph"),
-    ("nsysprof.analysis.overview.summarize", "list_findings"),
-    ("nsysprof.analysis.overview.summarize", "time_steps"),
-    ("nsysprof.analysis.overview.summarize", "make_timeline"),
-    ("nsysprof.analysis.overview.summarize", "list_attention"),
     ("nsysprof.report.write", "_write_tables"),
     ("nsysprof.report.write", "write_report"),
 )
+# The runner of the stages, which times them.
+_RUNNER = ("nsysprof.analysis.overview.summarize", "run_stages")
 # The phases that only findings need: the replayed steps, why the GPU was idle, and what to change. Older measurements
-# call list_findings find_causes.
-_OF_FINDINGS = ("keep_ledger", "find_steps", "build_graph", "list_findings", "find_causes", "time_steps")
+# have the names of functions.
+_OF_FINDINGS = (
+    "steps", "blamed", "ledger", "explained", "replayed", "findings",
+    "keep_ledger", "find_steps", "build_graph", "list_findings", "find_causes", "time_steps",
+)  # fmt: skip
 
 
 def findings_ratio(found: dict[str, Any]) -> float:
@@ -96,6 +74,19 @@ class PhaseTimes:
 
         return timed
 
+    def wrap_runner(self, run_stages: Callable[..., StagesRun]) -> Callable[..., StagesRun]:
+        """Return the runner of stages, which leaves its times here."""
+
+        @functools.wraps(run_stages)
+        def watched(*arguments: Any, **options: Any) -> StagesRun:
+            run = run_stages(*arguments, **options)
+            for took in run.times:
+                self.found[took.stage] = took.wall_s, took.cpu_s
+                self.inside += took.cpu_s
+            return run
+
+        return watched
+
 
 def time_phases(arguments: list[str]) -> dict[str, Any]:
     """Run a command of nsysprof in this process; return its phases and totals (seconds, bytes)."""
@@ -106,6 +97,8 @@ def time_phases(arguments: list[str]) -> dict[str, Any]:
         function = getattr(module, name, None)
         if function is not None:
             setattr(module, name, times.wrap(name.strip("_"), function))
+    runner = importlib.import_module(_RUNNER[0])
+    setattr(runner, _RUNNER[1], times.wrap_runner(getattr(runner, _RUNNER[1])))
     imports = time.process_time()
     from nsysprof.cli import app
     from nsysprof.files.memory_reuse import reuse_freed_memory

@@ -58,8 +58,8 @@ MOST_TOP_MODULES = 8  # besides __init__ and __main__
 MOST_MODULES = 17  # in one folder: what has more is split by topic
 MOST_LINES = 60  # in the body of a function
 # How many folders and top modules know another. An import of one constant is no reason for one more: put the
-# constant where it belongs.
-MOST_ACQUAINTANCES = 113
+# constant where it belongs. The analysis knows `files` because the runner of its stages returns memory to the system.
+MOST_ACQUAINTANCES = 114
 # What several commands share, and the options of one that has many. Every other module in cli/ and cli/measuring/ is a
 # command.
 OF_ALL_COMMANDS = {"measurement", "options", "request_options"}
@@ -202,8 +202,9 @@ def test_one_module_assembles_the_analysis_of_a_trace() -> None:
             if isinstance(node, ast.ImportFrom) and node.module == source and name in {each.name for each in node.names}
         }
 
-    summarizing = users("summarize", "nsysprof.analysis.overview.summarize")
-    assert summarizing == {"nsysprof.app.trace_analysis.assemble"}
+    summary = "nsysprof.analysis.overview.summarize"
+    assert users("run_summary", summary) == {"nsysprof.app.trace_analysis.assemble"}
+    assert not users("summarize", summary)
     assert users("read_tables", "nsysprof.trace.tables") <= READ_TABLES
 
 

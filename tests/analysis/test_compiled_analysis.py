@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from nsysprof.analysis.comparison.range_facts import collect_range_facts
-from nsysprof.analysis.overview.summarize import summarize
+from nsysprof.analysis.overview.summarize import SummaryOptions, run_summary, summarize
 from nsysprof.native import load
 from nsysprof.results.analysis import Analysis
 from nsysprof.results.comparison import RangeFacts
@@ -50,9 +50,11 @@ def disorderly(path: Path, seed: int) -> Path:
 
 def compare_facts(path: Path) -> dict[tuple[str, str], RangeFacts]:
     with open_trace(path) as trace:
-        tables, handed = read_tables(trace), []
-        analysis = summarize(tables, when_attributed=lambda *found: handed.append(found))
-        found = collect_range_facts(tables, analysis, {}, attributed=handed.pop())
+        tables = read_tables(trace)
+        summary = run_summary(tables, SummaryOptions(), keeps_attribution=True)
+        analysis, attribution = summary.analysis, summary.attribution
+        assert attribution is not None
+        found = collect_range_facts(tables, analysis, {}, attributed=(attribution, summary.caused))
         assert found == collect_range_facts(tables, analysis, {})  # without what the analysis has found already
         return found
 

@@ -69,7 +69,7 @@ def collect_range_facts(
 
     calls: how many calls each range name stands for.
     launched_only: whether to leave out what ranges adopted from helper threads or captured into graphs.
-    attributed: what summarize gave to its `when_attributed`; None to find it again.
+    attributed: what run_summary kept; None to find it again.
     """
     whole, caused = attributed or _attribute(tables, launched_only=launched_only)
     steady = _find_steady(tables, whole, caused, calls, launched_only=launched_only)

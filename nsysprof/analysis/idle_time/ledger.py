@@ -5,7 +5,6 @@ Every idle nanosecond of a device between its first and its last work has exactl
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,7 +12,7 @@ import pandas as pd
 
 from nsysprof.analysis.idle_time.blame import Blamed, blame_gaps, follow_threads
 from nsysprof.analysis.idle_time.call_classes import CallClasses, call_texts, classify_calls
-from nsysprof.analysis.idle_time.gaps import DeviceSpan, find_gaps
+from nsysprof.analysis.idle_time.gaps import DeviceSpan, Gaps, find_gaps
 from nsysprof.analysis.idle_time.instance_ledger import list_instances
 from nsysprof.analysis.idle_time.intervals_within import measure_by_code, union_of_groups
 from nsysprof.analysis.kernel_names.variant_names import Texts, kernel_names
@@ -49,23 +48,36 @@ class Ledger:
         return replace(self, pieces=tuple(each.cut_out(begin_ns, end_ns) for each in self.pieces))
 
 
-def keep_ledger(
-    tables: Tables,
-    ranges: pd.DataFrame,
-    lost: Int64s | None = None,
-    doubt: str = "",
-    release: Callable[[], None] = lambda: None,
-) -> Ledger:
-    """Return the idle time of a trace by cause.
+@dataclass(frozen=True)
+class BlamedIdle:
+    """The idle time of all devices, cut into pieces with one cause each. As in Ledger."""
 
-    ranges: instances with name, start_ns, end_ns and global_pid.
+    spans: tuple[DeviceSpan, ...]
+    pieces: tuple[Blamed, ...]
+    classes: CallClasses
+    # Why no cause is known, and for how long (ns).
+    reasons: dict[str, int]
+    doubt: str
+
+
+def blame_idle(tables: Tables, lost: Int64s | None = None, doubt: str = "") -> BlamedIdle:
+    """Return the cause of each piece of idle time.
+
     lost: the calls that launched work which is not in the trace; None where no call did.
     doubt: why every cause is unknown, as from doubt_of; "" where they are known.
-    release: returns memory to the system that this process has freed and kept.
     """
-    launch = tables.launch
     gaps = find_gaps(tables.work)
-    classes = classify_calls(tables, launch)
+    classes = classify_calls(tables, tables.launch)
+    pieces = _blame(tables, gaps, classes, lost)
+    if doubt:
+        pieces = [each.without_causes(len(its)) for its, each in zip(gaps, pieces, strict=True)]
+    spans = tuple(each.span for each in gaps)
+    total = sum(span.whole.idle_ns for span in spans)
+    reasons = _reasons(tables, pieces) if not doubt else {doubt: total} if total else {}
+    return BlamedIdle(spans, tuple(pieces), classes, reasons, doubt)
+
+
+def _blame(tables: Tables, gaps: list[Gaps], classes: CallClasses, lost: Int64s | None) -> list[Blamed]:
     threads = follow_threads(tables, classes)
     names = kernel_names(tables)
     is_collective = (
@@ -74,19 +86,18 @@ def keep_ledger(
     lost_ns = np.zeros(0, dtype=np.int64)
     if lost is not None and tables.calls is not None:
         lost_ns = np.sort(tables.calls.start_ns[lost])
-    release()
-    pieces = [
-        blame_gaps(tables, launch, each, threads, is_collective=is_collective.astype(np.bool_), lost_ns=lost_ns)
+    return [
+        blame_gaps(tables, tables.launch, each, threads, is_collective=is_collective.astype(np.bool_), lost_ns=lost_ns)
         for each in gaps
     ]
-    del threads  # as large as the calls
-    if doubt:
-        pieces = [each.without_causes(len(its)) for its, each in zip(gaps, pieces, strict=True)]
-    spans = tuple(each.span for each in gaps)
-    total = sum(span.whole.idle_ns for span in spans)
-    reasons = _reasons(tables, pieces) if not doubt else {doubt: total} if total else {}
-    del gaps  # they take as much memory as the pieces
-    release()
+
+
+def keep_ledger(tables: Tables, ranges: pd.DataFrame, blamed: BlamedIdle) -> Ledger:
+    """Return the idle time of a trace by cause.
+
+    ranges: instances with name, start_ns, end_ns and global_pid.
+    """
+    spans, pieces = blamed.spans, blamed.pieces
     parts = [table for each in pieces for table in (_of_trace(each), _of_ranges(each, ranges, _pids(tables, each)))]
     joined = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=list(IDLE_COLUMNS))
     joined = joined.astype({"device_id": "int64", "idle_ns": "int64", "count": "int64"})
@@ -95,8 +106,8 @@ def keep_ledger(
         for span, each in zip(spans, pieces, strict=True)
     ]
     of_instances = pd.concat(instances, ignore_index=True) if instances else empty_table(IDLE_INSTANCES)
-    idle = Idle(joined, of_instances, tuple(span.whole for span in spans), reasons)
-    return Ledger(spans, tuple(pieces), classes, idle, tuple(_notes(idle)), doubt)
+    idle = Idle(joined, of_instances, tuple(span.whole for span in spans), blamed.reasons)
+    return Ledger(spans, pieces, blamed.classes, idle, tuple(_notes(idle)), blamed.doubt)
 
 
 def doubt_of(tables: Tables, doubt: str) -> str:

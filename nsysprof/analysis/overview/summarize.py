@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,7 +15,7 @@ from nsysprof.analysis.attribution.gpu_time import kernels_and_graphs
 from nsysprof.analysis.busy_time.work_ledger import tabulate_work
 from nsysprof.analysis.findings.attention_calls import list_attention
 from nsysprof.analysis.findings.list_findings import list_findings, within_graph
-from nsysprof.analysis.idle_time.ledger import doubt_of, keep_ledger
+from nsysprof.analysis.idle_time.ledger import BlamedIdle, Ledger, blame_idle, doubt_of, keep_ledger
 from nsysprof.analysis.kernel_names.variant_names import (
     FILL_NAME,
     Names,
@@ -25,9 +24,10 @@ from nsysprof.analysis.kernel_names.variant_names import (
     kernel_names,
     plain_call_name,
 )
-from nsysprof.analysis.overview.beside import Beside, beside
 from nsysprof.analysis.overview.health import MUCH_LOST
+from nsysprof.analysis.overview.memory import DeviceMemory
 from nsysprof.analysis.overview.memory_owners import list_owners
+from nsysprof.analysis.overview.stages import Stage, run_stages
 from nsysprof.analysis.overview.streams import tabulate_streams
 from nsysprof.analysis.overview.timeline import make_timeline
 from nsysprof.analysis.overview.trace_overview import (
@@ -42,8 +42,8 @@ from nsysprof.analysis.overview.trace_overview import (
     outline,
 )
 from nsysprof.analysis.ranges.range_evidence import RangeEvidence
-from nsysprof.analysis.ranges.summarize_ranges import RangeSummary, summarize_ranges
-from nsysprof.analysis.replay.execution_graph import build_graph
+from nsysprof.analysis.ranges.summarize_ranges import MeasuredRanges, RangeSummary, measure_ranges, tabulate_ranges
+from nsysprof.analysis.replay.execution_graph import ExecutionGraph, build_graph
 from nsysprof.analysis.steps.find_steps import Steps, find_steps
 from nsysprof.analysis.steps.settle_steps import settle_steps
 from nsysprof.analysis.steps.step_times import time_idle, time_steps
@@ -59,6 +59,7 @@ from nsysprof.results.analysis import (
     Analysis,
     Coverage,
     StepTimes,
+    Timeline,
     Totals,
     TraceRows,
 )
@@ -66,7 +67,10 @@ from nsysprof.results.column_registry.analysis_columns import RANGE_INSTANCES, R
 from nsysprof.results.findings import Findings, Idle, StackSamples
 from nsysprof.results.power_samples import GpuEnergy
 from nsysprof.trace.gpu_metrics_schema import GpuMetrics
-from nsysprof.trace.schema import COPY, FILL, MIGRATION, Calls, Int64s, Ints, Tables, Work
+from nsysprof.trace.schema import COPY, FILL, MIGRATION, Int64s, Ints, Tables
+
+# In a trace with fewer calls and pieces of work, two threads wait for each other longer than they work together.
+_MANY_EVENTS = 150_000
 
 
 def summarize(
@@ -77,9 +81,6 @@ def summarize(
     stacks: StackSamples | None = None,
     unfold: bool = False,
     power: Sequence[GpuEnergy] = (),
-    alone: bool = False,
-    release: Callable[[], None] = lambda: None,
-    when_attributed: Callable[[Attribution, CausedWork | None], object] = lambda *_: None,
 ) -> Analysis:
     """Return the analysis of a trace: everything counted and attributed.
 
@@ -88,101 +89,142 @@ def summarize(
     launched_only: whether to leave out what ranges adopted from helper threads or captured into graphs, as NVIDIA does.
     policy: the attention backends that were measured to be the fastest, for the finding attention-backend.
     stacks: samples of the program's threads, which give findings their lines of code.
-    unfold: see summarize_ranges.
+    unfold: see tabulate_ranges.
     power: what the GPUs' energy counters said during the recording.
-    alone: whether no two parts may run, and hold their memory, at the same time.
-    release: returns memory to the system that this process has freed and kept.
-    when_attributed: is called once, with which range each launch belongs to, and with what ranges caused.
     """
-    release()
-    with beside(alone=alone) as second:
-        # What needs least runs beside what all else waits for.
-        names = kernel_names(tables)
-        first = _start_first(second, tables, names)
-        found, steps = _attribute(tables)
-        attributed, ranges, memory = found.attributed, found.attributed.ranges, found.memory
-        totals, attention = second.start(count_totals, tables, found), second.start(list_attention, tables, ranges)
-        judged = judge(tables, found)
-        release()
-        caused = None if launched_only else find_caused(tables, ranges, attributed.structure)
-        when_attributed(found, caused)
-        release()
-        coverage = second.start(_coverage, tables, found, caused)
-        work = second.start(tabulate_work, tables, names, attributed, caused)
-        sampled = live_metrics(tables)
-        facts = ranges, _issued(tables, found), steps, judged, policy, stacks, release
-        explained: list[Future[_Explained]] = []
-        summary = summarize_ranges(
-            _evidence(tables, found, names, caused, sampled[0], power),
-            unfold=unfold,
-            when_light=lambda: explained.append(second.start(_explain, tables, *facts)),
-        )
-        covered_by, work_table = coverage.result(), work.result()
-        del found, attributed, coverage, work  # with the work of ranges, as large as a third of the calls
-        release()
-        whole = outline(tables, judged, totals.result(), sampled, summary.traffic)
-        _make_work_unknown(tables, whole, summary)
-        collectives, of_collectives = tabulate_collectives(tables, names)
-        why = explained[0].result()
-    return Analysis(
-        trace=whole.trace,
-        devices=whole.devices,
-        coverage=replace(covered_by, launches_without_gpu_record=whole.lost),
-        totals=whole.totals,
-        kernels=first[1].result(),
-        ranges=summary.by_name,
-        range_instances=summary.instances,
-        range_kernels=summary.kernels,
-        caused_kernels=summary.caused,
-        range_tree=summary.tree,
-        api=first[0].result(),
-        range_api=summary.range_api,
-        gpu_use=summary.gpu_use,
-        streams=first[2].result(),
-        energy=summary.energy,
-        collectives=collectives,
-        memops=_memops(tables.work),
-        timeline=make_timeline(tables, names, ranges, memory, caused),
-        notes=(*whole.notes, *summary.slow, *of_collectives, *why.notes),
-        idle=why.idle,
-        findings=why.findings,
-        no_findings=why.no_findings,
-        step_times=why.step_times,
-        work=work_table if whole.is_counted and not is_of_processor(tables) else None,
-        losses=whole.losses,
-        lost_kernels=whole.is_lost,
-        attention=attention.result(),
-        memory_owners=list_owners(memory, ranges),
-    )
+    options = SummaryOptions(launched_only, policy, stacks, unfold, power)
+    return run_summary(tables, options).analysis
 
 
-def _start_first(second: Beside, tables: Tables, names: Names) -> tuple[Future[pd.DataFrame], ...]:
-    """Return the tables of API calls, kernels and streams that a second thread makes."""
-    return (
-        second.start(_api, tables, tables.calls),
-        second.start(_kernels, tables.work, names),
-        second.start(tabulate_streams, tables),
-    )
+@dataclass(frozen=True)
+class SummaryOptions:
+    """What is wanted of a summary; see summarize."""
+
+    launched_only: bool = False
+    policy: PolicyFile | None = None
+    stacks: StackSamples | None = None
+    unfold: bool = False
+    power: Sequence[GpuEnergy] = ()
 
 
-def _attribute(tables: Tables) -> tuple[Attribution, Steps | None]:
-    """Return what attribute does, with the warm-up that the steps of the trace have, and these."""
-    found = attribute(tables)
-    steps = find_steps(tables, found.attributed.ranges)
-    return replace(found, attributed=settle_steps(tables, found.attributed, steps)), steps
+@dataclass(frozen=True)
+class Summary:
+    """The analysis of a trace, and if it is wanted, which range each launch belongs to and what ranges caused."""
+
+    analysis: Analysis
+    attribution: Attribution | None = None
+    caused: CausedWork | None = None
+
+
+def run_summary(tables: Tables, options: SummaryOptions, *, keeps_attribution: bool = False) -> Summary:
+    """Run the stages of a summary. To keep the attribution takes as much memory as a third of the calls."""
+    wanted = ("analysis", "attribution", "caused") if keeps_attribution else ("analysis",)
+    events = len(tables.work) + (0 if tables.calls is None else len(tables.calls))
+    run = run_stages(STAGES, {"tables": tables, "options": options}, wanted, is_large=events >= _MANY_EVENTS)
+    return Summary(**run.results)
+
+
+def _ranges(launched: Attribution) -> pd.DataFrame:
+    return launched.attributed.ranges
+
+
+def _memory(launched: Attribution) -> DeviceMemory | None:
+    return launched.memory
+
+
+def _settle(tables: Tables, launched: Attribution, steps: Steps | None) -> Attribution:
+    """Return the attribution with the warm-up that the steps of the trace have."""
+    return replace(launched, attributed=settle_steps(tables, launched.attributed, steps))
+
+
+def _find_caused(tables: Tables, attribution: Attribution, options: SummaryOptions) -> CausedWork | None:
+    attributed = attribution.attributed
+    return None if options.launched_only else find_caused(tables, attributed.ranges, attributed.structure)
 
 
 def _evidence(
     tables: Tables,
-    found: Attribution,
+    attribution: Attribution,
     names: Names,
     caused: CausedWork | None,
-    metrics: GpuMetrics | None,
-    power: Sequence[GpuEnergy],
+    sampled: tuple[GpuMetrics | None, list[Note]],
+    options: SummaryOptions,
 ) -> RangeEvidence:
-    energy = by_device(power, tables.devices)
     return RangeEvidence(
-        tables, found.attributed, names, found.memory, found.replays, found.launch_calls, metrics, caused, energy
+        tables, attribution.attributed, names, attribution.memory, attribution.replays, attribution.launch_calls,
+        sampled[0], caused, by_device(options.power, tables.devices),
+    )  # fmt: skip
+
+
+def _tabulate_ranges(evidence: RangeEvidence, measured_ranges: MeasuredRanges, options: SummaryOptions) -> RangeSummary:
+    return tabulate_ranges(evidence, measured_ranges, unfold=options.unfold)
+
+
+def _tabulate_work(tables: Tables, names: Names, attribution: Attribution, caused: CausedWork | None) -> pd.DataFrame:
+    return tabulate_work(tables, names, attribution.attributed, caused)
+
+
+def _counted_work(tables: Tables, whole: Outline, work: pd.DataFrame) -> pd.DataFrame | None:
+    return work if whole.is_counted and not is_of_processor(tables) else None
+
+
+def _outline(
+    tables: Tables,
+    judged: Judged,
+    totals: Totals,
+    sampled: tuple[GpuMetrics | None, list[Note]],
+    range_summary: RangeSummary,
+) -> Outline:
+    whole = outline(tables, judged, totals, sampled, range_summary.traffic)
+    _make_work_unknown(tables, whole, range_summary)
+    return whole
+
+
+def _conclude(
+    whole: Outline,
+    coverage: Coverage,
+    kernels: pd.DataFrame,
+    api: pd.DataFrame,
+    streams: pd.DataFrame,
+    memops: pd.DataFrame,
+    range_summary: RangeSummary,
+    collectives: tuple[pd.DataFrame, list[Note]],
+    timeline: Timeline,
+    attention: pd.DataFrame,
+    memory_owners: pd.DataFrame,
+    explained: Explained,
+    findings: Findings | None,
+    counted_work: pd.DataFrame | None,
+) -> Analysis:
+    return Analysis(
+        trace=whole.trace,
+        devices=whole.devices,
+        coverage=replace(coverage, launches_without_gpu_record=whole.lost),
+        totals=whole.totals,
+        kernels=kernels,
+        ranges=range_summary.by_name,
+        range_instances=range_summary.instances,
+        range_kernels=range_summary.kernels,
+        caused_kernels=range_summary.caused,
+        range_tree=range_summary.tree,
+        api=api,
+        range_api=range_summary.range_api,
+        gpu_use=range_summary.gpu_use,
+        streams=streams,
+        energy=range_summary.energy,
+        collectives=collectives[0],
+        memops=memops,
+        timeline=timeline,
+        notes=(*whole.notes, *range_summary.slow, *collectives[1], *explained.notes),
+        idle=explained.idle,
+        findings=findings,
+        no_findings=explained.no_findings,
+        step_times=explained.step_times,
+        work=counted_work,
+        losses=whole.losses,
+        lost_kernels=whole.is_lost,
+        attention=attention,
+        memory_owners=memory_owners,
     )
 
 
@@ -203,19 +245,18 @@ def list_rows(tables: Tables, *, launched_only: bool = False) -> TraceRows:
 
 
 @dataclass(frozen=True)
-class _Explained:
-    """Why the GPU was idle, what to change, and how long steps took. None is unknown."""
+class Explained:
+    """Why the GPU was idle, and how long steps took. None is unknown."""
 
     idle: Idle | None = None
     notes: tuple[Note, ...] = ()
-    findings: Findings | None = None
     step_times: StepTimes | None = None
     # Why there are no findings; "" where there are, or where no program used a GPU.
     no_findings: str = ""
 
 
 @dataclass(frozen=True)
-class _Issued:
+class Issued:
     """What the calls of a trace issued."""
 
     # The number of launches.
@@ -226,40 +267,55 @@ class _Issued:
     has_silent: bool
 
 
-def _issued(tables: Tables, found: Attribution) -> _Issued:
-    lost = None if tables.calls is None else np.flatnonzero(found.launches & ~found.launching)
+@dataclass(frozen=True)
+class Replayed:
+    """The steps to replay, and the ledger of idle time with the pieces alone that findings look at."""
+
+    graph: ExecutionGraph
+    ledger: Ledger
+
+
+def _issued(tables: Tables, attribution: Attribution) -> Issued:
+    lost = None if tables.calls is None else np.flatnonzero(attribution.launches & ~attribution.launching)
     if lost is not None and len(lost):  # a graph may consist of copies and fills alone
         lost = lost[~np.isin(lost, tables.launch[tables.work.kernels :])]
-    return _Issued(int(found.launches.sum()), lost, len(found.replays[1]) > 0)
+    return Issued(int(attribution.launches.sum()), lost, len(attribution.replays[1]) > 0)
 
 
-def _explain(
-    tables: Tables,
-    ranges: pd.DataFrame,
-    issued: _Issued,
-    steps: Steps | None,
-    judged: Judged,
-    policy: PolicyFile | None,
-    stacks: StackSamples | None,
-    release: Callable[[], None],
-) -> _Explained:
+def _blame(tables: Tables, issued: Issued, judged: Judged) -> BlamedIdle | None:
+    """Return the causes of idle time; None where the trace lacks work."""
+    if is_of_processor(tables) or not judged.loss.is_counted or issued.has_silent:
+        return None
+    return blame_idle(tables, issued.lost, doubt_of(tables, _missing_anywhere(judged.losses)))
+
+
+def _keep_ledger(tables: Tables, ranges: pd.DataFrame, blamed: BlamedIdle | None) -> Ledger | None:
+    return None if blamed is None else keep_ledger(tables, ranges, blamed)
+
+
+def _explain(tables: Tables, issued: Issued, judged: Judged, steps: Steps | None, ledger: Ledger | None) -> Explained:
     if is_of_processor(tables):
-        return _Explained()
-    if not judged.loss.is_counted or issued.has_silent:
-        return _Explained(no_findings=_no_work_to_explain(tables, is_lost=judged.loss.is_lost))
-    release()
-    doubt = doubt_of(tables, _missing_anywhere(judged.losses))
-    ledger = keep_ledger(tables, ranges, issued.lost, doubt, release)
-    release()
+        return Explained()
+    if ledger is None:
+        return Explained(no_findings=_no_work_to_explain(tables, is_lost=judged.loss.is_lost))
     unknown = ledger.doubt or _lacks_for_findings(tables, issued.launches, judged.loss.launches_without_work)
-    step_times = time_steps(tables, steps, time_idle(steps, ledger))
-    idle, told, findings = ledger.idle, ledger.notes, None
-    graph = None if unknown or steps is None else build_graph(tables, tables.launch, ledger.classes, steps)
-    if graph is not None and steps is not None:
-        ledger = within_graph(ledger, graph)  # all pieces take as much memory as the trace
-        release()
-        findings = list_findings(tables, ranges, ledger, steps, graph, policy, stacks)
-    return _Explained(idle, told, findings, step_times, unknown)
+    return Explained(ledger.idle, ledger.notes, time_steps(tables, steps, time_idle(steps, ledger)), unknown)
+
+
+def _replay(tables: Tables, steps: Steps | None, ledger: Ledger | None, explained: Explained) -> Replayed | None:
+    """Return what findings look at; None where there are none. All pieces take as much memory as the trace."""
+    if ledger is None or steps is None or explained.no_findings:
+        return None
+    graph = build_graph(tables, tables.launch, ledger.classes, steps)
+    return None if graph is None else Replayed(graph, within_graph(ledger, graph))
+
+
+def _list_findings(
+    tables: Tables, ranges: pd.DataFrame, steps: Steps | None, replayed: Replayed | None, options: SummaryOptions
+) -> Findings | None:
+    if steps is None or replayed is None:
+        return None
+    return list_findings(tables, ranges, replayed.ledger, steps, replayed.graph, options.policy, options.stacks)
 
 
 def why_not_explained(tables: Tables, found: Attribution) -> str:
@@ -311,15 +367,15 @@ def _make_work_unknown(tables: Tables, whole: Outline, summary: RangeSummary) ->
     summary.instances[[column.name for column in RANGE_INSTANCES.columns if column.of_work]] = pd.NA
 
 
-def _coverage(tables: Tables, found: Attribution, caused: CausedWork | None) -> Coverage:
+def _coverage(tables: Tables, attribution: Attribution, caused: CausedWork | None) -> Coverage:
     kernels, launch = tables.work.kernels, tables.launch
-    launched = found.attributed.inside(len(launch))[:kernels]
+    launched = attribution.attributed.inside(len(launch))[:kernels]
     adopted, captured = (np.zeros(kernels, bool),) * 2 if caused is None else (w[:kernels] for w in caused.inside())
     outside = np.flatnonzero(~(launched | adopted | captured))
     with_call = outside[launch[outside] >= 0]
     reasons = {"no launch record": len(outside) - len(with_call)}
-    reasons |= _launched_only(tables, found, with_call) if caused is None else caused.reasons_of(with_call)
-    total = int(found.launch_calls.launches.sum()) if tables.calls is not None else None
+    reasons |= _launched_only(tables, attribution, with_call) if caused is None else caused.reasons_of(with_call)
+    total = int(attribution.launch_calls.launches.sum()) if tables.calls is not None else None
     return Coverage(
         kernels=kernels,
         attributed_kernels=kernels - len(outside),
@@ -345,8 +401,8 @@ def _launched_only(tables: Tables, found: Attribution, outside: Ints) -> dict[st
     }
 
 
-def _kernels(work: Work, names: Names) -> pd.DataFrame:
-    duration, variant = kernels_and_graphs(work)
+def _kernels(tables: Tables, names: Names) -> pd.DataFrame:
+    duration, variant = kernels_and_graphs(tables.work)
     table = summarize_durations(duration, variant, names.of_variant)
     number = table.index.to_numpy()
     total = table["total_ns"].sum()
@@ -357,7 +413,8 @@ def _kernels(work: Work, names: Names) -> pd.DataFrame:
     return table[list(KERNEL_COLUMNS)].reset_index(drop=True)
 
 
-def _api(tables: Tables, calls: Calls | None) -> pd.DataFrame:
+def _api(tables: Tables) -> pd.DataFrame:
+    calls = tables.calls
     if calls is None:
         return pd.DataFrame(columns=list(API_COLUMNS))
     names = call_names(tables, plain_call_name)
@@ -366,7 +423,8 @@ def _api(tables: Tables, calls: Calls | None) -> pd.DataFrame:
     return table.rename(columns={"instances": "calls"})[list(API_COLUMNS)].reset_index(drop=True)
 
 
-def _memops(work: Work) -> pd.DataFrame:
+def _memops(tables: Tables) -> pd.DataFrame:
+    work = tables.work
     others = slice(work.kernels, None)
     kind = work.kinds(others)
     chosen = (kind == COPY) | (kind == FILL) | (kind == MIGRATION)
@@ -397,3 +455,47 @@ def _memops(work: Work) -> pd.DataFrame:
         table[column] = table[column].astype("Int64").mask(is_unknown)
     table["operation"] = [FILL_NAME if code == -1 else copy_name(code) for code in table.index.tolist()]
     return table.sort_values("total_ns", ascending=False, kind="stable").reset_index()[list(MEMOP_COLUMNS)]
+
+
+# What needs least runs beside what all else waits for. Findings begin once what takes most memory is done.
+STAGES: tuple[Stage, ...] = (
+    Stage("names", kernel_names, ("tables",)),
+    Stage("api", _api, ("tables",), beside=True),
+    Stage("kernels", _kernels, ("tables", "names"), beside=True),
+    Stage("streams", tabulate_streams, ("tables",), beside=True),
+    Stage("launched", attribute, ("tables",)),
+    Stage("ranges", _ranges, ("launched",)),
+    Stage("memory", _memory, ("launched",)),
+    Stage("steps", find_steps, ("tables", "ranges")),
+    Stage("attribution", _settle, ("tables", "launched", "steps")),
+    Stage("totals", count_totals, ("tables", "attribution"), beside=True),
+    Stage("attention", list_attention, ("tables", "ranges"), beside=True),
+    Stage("judged", judge, ("tables", "attribution")),
+    Stage("caused", _find_caused, ("tables", "attribution", "options")),
+    Stage("coverage", _coverage, ("tables", "attribution", "caused"), beside=True),
+    Stage("work", _tabulate_work, ("tables", "names", "attribution", "caused"), beside=True),
+    Stage("sampled", live_metrics, ("tables",)),
+    Stage("issued", _issued, ("tables", "attribution")),
+    Stage("evidence", _evidence, ("tables", "attribution", "names", "caused", "sampled", "options")),
+    Stage("measured_ranges", measure_ranges, ("evidence",)),
+    Stage("blamed", _blame, ("tables", "issued", "judged"), beside=True),
+    Stage("ledger", _keep_ledger, ("tables", "ranges", "blamed"), beside=True),
+    Stage("explained", _explain, ("tables", "issued", "judged", "steps", "ledger"), beside=True),
+    Stage("replayed", _replay, ("tables", "steps", "ledger", "explained"), beside=True),
+    Stage("findings", _list_findings, ("tables", "ranges", "steps", "replayed", "options"), beside=True),
+    Stage("range_summary", _tabulate_ranges, ("evidence", "measured_ranges", "options")),
+    Stage("whole", _outline, ("tables", "judged", "totals", "sampled", "range_summary")),
+    Stage("counted_work", _counted_work, ("tables", "whole", "work")),
+    Stage("collectives", tabulate_collectives, ("tables", "names")),
+    Stage("memops", _memops, ("tables",)),
+    Stage("timeline", make_timeline, ("tables", "names", "ranges", "memory", "caused")),
+    Stage("memory_owners", list_owners, ("memory", "ranges")),
+    Stage(
+        "analysis",
+        _conclude,
+        (
+            "whole", "coverage", "kernels", "api", "streams", "memops", "range_summary", "collectives", "timeline",
+            "attention", "memory_owners", "explained", "findings", "counted_work",
+        ),
+    ),
+)  # fmt: skip

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
@@ -15,7 +14,7 @@ from nsysprof.analysis.attribution.nesting import describe_places
 from nsysprof.analysis.attribution.warm_up import steady_medians
 from nsysprof.analysis.attribution.work_stretches import OrderedWork
 from nsysprof.analysis.overview.memory import DeviceMemory, peak_in_ranges
-from nsysprof.analysis.ranges.counted_calls import count_calls, find_functions
+from nsysprof.analysis.ranges.counted_calls import CalledFunctions, CountedCalls, count_calls, find_functions
 from nsysprof.analysis.ranges.instances import InstanceWork, measure_instances, tabulate_instances
 from nsysprof.analysis.ranges.range_api import range_api_table
 from nsysprof.analysis.ranges.range_energy import energy_table
@@ -23,7 +22,7 @@ from nsysprof.analysis.ranges.range_evidence import RangeEvidence
 from nsysprof.analysis.ranges.range_launches import RangeLaunches, count_launches, judge_launches
 from nsysprof.analysis.ranges.range_traffic import add_traffic, gpu_use_table, number_families
 from nsysprof.analysis.ranges.range_tree import tabulate_tree
-from nsysprof.analysis.ranges.range_work.all_work import add_all_work, sum_adopted, sum_all_work
+from nsysprof.analysis.ranges.range_work.all_work import AllWork, add_all_work, sum_adopted, sum_all_work
 from nsysprof.analysis.ranges.range_work.caused_kernels import add_adopted, add_caused
 from nsysprof.analysis.ranges.range_work.exclusive_kernels import count_exclusive
 from nsysprof.analysis.ranges.range_work.launched_work import list_kernels, sum_launched
@@ -72,20 +71,27 @@ class RangeTotals:
     caused: pd.DataFrame
 
 
-def summarize_ranges(
-    evidence: RangeEvidence, *, unfold: bool = False, when_light: Callable[[], object] = lambda: None
-) -> RangeSummary:
-    """Sum up what each (range, style, domain) launched and caused, and the DRAM traffic meanwhile.
+@dataclass(frozen=True)
+class MeasuredRanges:
+    """What ranges launched, caused and called, before it is tabulated."""
 
-    projected_ns is the time from the first start to the last end of the GPU work, added over instances, as in nsys'
-    nvtx_gpu_proj_sum. The exclusive columns count what no inner push/pop range of the same thread launched; start/end
-    ranges do not nest and have no such columns.
+    # The names with counters folded, and the position of each group's name among them.
+    families: tuple[pd.DataFrame, Int64s]
+    functions: CalledFunctions
+    counted: CountedCalls | None
+    launches: RangeLaunches
+    work: MeasuredWork
+    all_work: AllWork
+    # As in RangeSummary.
+    kernels: pd.DataFrame
 
-    unfold: whether the tree has a place for each name of a counted family (step0, step1) instead of one place (step#).
-    when_light: is called once, before what follows takes little memory.
+
+def measure_ranges(evidence: RangeEvidence) -> MeasuredRanges:
+    """Sum up what each range instance and each (range, style, domain) launched and caused.
+
+    This takes most of the memory and of the time of all that is done for ranges.
     """
     attributed = evidence.attributed
-    ranges = attributed.ranges
     with ThreadPoolExecutor(_THREADS) as pool:
         structure = pool.submit(lambda: attributed.structure)
         # Without compiled code, each part takes as much memory as the columns of the trace, so one follows the other.
@@ -94,19 +100,28 @@ def summarize_ranges(
         families, functions = number_families(evidence), find_functions(evidence.tables)
         counted = count_calls(evidence, families, functions)
         if counted is None:
-            launches = count_launches(ranges, evidence.groups, evidence.tables.calls, evidence.launch_calls)
+            launches = count_launches(attributed.ranges, evidence.groups, evidence.tables.calls, evidence.launch_calls)
         else:
             launches = judge_launches(counted.of_groups, counted.of_instances)
-        measured = measure_work(evidence)
-        if measured is None:
-            measured = _measure(evidence)
-        each, sums = measured.instances, measured.launched
-        all_work = sum_all_work(evidence, sums["gpu_busy_ns"], measured.adopted)
+        work = measure_work(evidence) or _measure(evidence)
+        all_work = sum_all_work(evidence, work.launched["gpu_busy_ns"], work.adopted)
         kernels = list_kernels(evidence, pool) if beside is None else beside.result()
         structure.result()
-    when_light()
+    return MeasuredRanges(families, functions, counted, launches, work, all_work, kernels)
+
+
+def tabulate_ranges(evidence: RangeEvidence, measured: MeasuredRanges, *, unfold: bool = False) -> RangeSummary:
+    """Return the tables of ranges: what each launched and caused, and the DRAM traffic meanwhile.
+
+    projected_ns is the time from the first start to the last end of the GPU work, added over instances, as in nsys'
+    nvtx_gpu_proj_sum. The exclusive columns count what no inner push/pop range of the same thread launched; start/end
+    ranges do not nest and have no such columns.
+
+    unfold: whether the tree has a place for each name of a counted family (step0, step1) instead of one place (step#).
+    """
+    ranges, launches, each = evidence.attributed.ranges, measured.launches, measured.work.instances
     wall = (ranges["end_ns"] - ranges["start_ns"]).to_numpy(dtype=np.int64)
-    table = _tabulate(evidence, measured, launches, wall)
+    table = _tabulate(evidence, measured.work, launches, wall)
     _describe(table, evidence, wall)
     instances = _tabulate_instances(evidence, each)
     opaque = find_opaque(evidence)
@@ -114,7 +129,7 @@ def summarize_ranges(
     tree = _tabulate_tree(evidence, each, hidden, launches.is_lost_instance, unfold=unfold)
     caused = add_caused(table, evidence)
     add_adopted(instances, evidence)
-    add_all_work(table, instances, evidence, all_work)
+    add_all_work(table, instances, evidence, measured.all_work)
     slow = mark_slow_instances(instances, evidence, each)
     blank_unknown(table, evidence, opaque, launches)
     blank_instances(instances, evidence, opaque, launches)
@@ -123,19 +138,19 @@ def summarize_ranges(
     return RangeSummary(
         table[list(RANGE_COLUMNS)],
         instances[list(RANGE_INSTANCE_COLUMNS)],
-        kernels,
+        measured.kernels,
         caused,
         tree[list(RANGE_TREE_COLUMNS)],
         slow,
         traffic,
         gpu_use_table(evidence, each.first_ns, each.last_ns),
-        range_api_table(evidence, families, functions, counted),
+        range_api_table(evidence, measured.families, measured.functions, measured.counted),
         energy_table(evidence, each.first_ns, each.last_ns),
     )
 
 
 def total_ranges(evidence: RangeEvidence) -> RangeTotals:
-    """Sum up as summarize_ranges does, but only what a comparison needs. gpu_busy_ns counts adopted kernels too."""
+    """Sum up as tabulate_ranges does, but only what a comparison needs. gpu_busy_ns counts adopted kernels too."""
     with ThreadPoolExecutor(_THREADS) as pool:
         kernels = list_kernels(evidence, pool)
     ranges, counted = evidence.attributed.ranges, count_calls(evidence)

@@ -81,7 +81,7 @@ class Built:
 
 
 @dataclass(frozen=True)
-class Stage:
+class Extent:
     """How much goes into a bundle.
 
     dropped: what is left out to stay below the size limit.
@@ -98,19 +98,19 @@ class Stage:
         """Return whether parts of the trace are left out that were asked for."""
         return bool(self.without) or self.ranges != request.ranges
 
-    def less(self, what: str, **changes: Any) -> Stage:
+    def less(self, what: str, **changes: Any) -> Extent:
         """Return this stage with one more part left out."""
         return replace(self, dropped=(*self.dropped, what), **changes)
 
 
-def stages(request: BuildRequest, tables: frozenset[str]) -> Iterator[Stage]:
+def stages(request: BuildRequest, tables: frozenset[str]) -> Iterator[Extent]:
     """Yield the stages, from everything down to the tables and the report alone.
 
     tables: the tables of the traces that have rows. To leave out an empty one would save nothing.
     """
-    yield (stage := Stage(ranges=request.ranges))
+    yield (stage := Extent(ranges=request.ranges))
     if request.source.kind == BENCH:
-        yield Stage(("figures",), figures=False)
+        yield Extent(("figures",), figures=False)
     if not request.source.traces:
         return
     yield (stage := stage.less(f"{REPORT_FOLDER}/report.html", html=False))
@@ -121,7 +121,7 @@ def stages(request: BuildRequest, tables: frozenset[str]) -> Iterator[Stage]:
         yield (stage := stage.less("GPU metrics", without=stage.without | SAMPLED))
     if not request.ranges:
         yield (stage := stage.less(f"everything outside the ranges {_OUR_RANGES[0]}", ranges=_OUR_RANGES))
-    yield Stage(("the trace", *stage.dropped[:2]), html=False, figures=False, ranges=request.ranges, trace=False)
+    yield Extent(("the trace", *stage.dropped[:2]), html=False, figures=False, ranges=request.ranges, trace=False)
 
 
 def build(request: BuildRequest, work: Path, say: Say) -> tuple[Built, Path]:
@@ -199,7 +199,7 @@ def _has_rows(connection: sqlite3.Connection, table: str) -> bool:
 def _build_stage(
     request: BuildRequest,
     work: Path,
-    stage: Stage,
+    stage: Extent,
     traces: dict[tuple[tuple[str, ...], frozenset[str]], _Shared],
     say: Say,
 ) -> Built:
@@ -228,7 +228,7 @@ def _build_stage(
     return built
 
 
-def _share_trace(request: BuildRequest, stage: Stage, work: Path, say: Say) -> _Shared:
+def _share_trace(request: BuildRequest, stage: Extent, work: Path, say: Say) -> _Shared:
 
     assert request.source.trace is not None
     trace = work / ("torch.sqlite" if _is_of_torch(request.source.trace) else "nsys.sqlite")
@@ -253,13 +253,13 @@ def _share_trace(request: BuildRequest, stage: Stage, work: Path, say: Say) -> _
             raise
 
 
-def _options(request: BuildRequest, stage: Stage) -> SanitizeOptions:
+def _options(request: BuildRequest, stage: Extent) -> SanitizeOptions:
     return SanitizeOptions(
         request.names, stage.ranges, stage.without, public=request.source.public, secrets=request.source.secrets
     )
 
 
-def _share_ranks(request: BuildRequest, stage: Stage, work: Path, say: Say) -> _Shared:
+def _share_ranks(request: BuildRequest, stage: Extent, work: Path, say: Say) -> _Shared:
 
     folder = work / "ranks" / request.title
     folder.mkdir(parents=True)
@@ -306,7 +306,7 @@ def _left_out_of_trace(report: SanitizeReport) -> Iterator[tuple[str, str]]:
         yield f"{sum(report.cropped_rows.values()):,} rows", "outside the requested ranges"
 
 
-def _analyze(shared: _Shared, stage: Stage, built: Built, say: Say) -> None:
+def _analyze(shared: _Shared, stage: Extent, built: Built, say: Say) -> None:
     """Analyze the rebuilt trace as `analyze` does, so that the reader of the bundle gets the same files."""
     _take_traces(shared, stage, built)
     record = read_record(built.folder)
@@ -321,7 +321,7 @@ def _analyze(shared: _Shared, stage: Stage, built: Built, say: Say) -> None:
             built.files[f"{REPORT_FOLDER}/{path.name}"] = path
 
 
-def _report_ranks(shared: _Shared, stage: Stage, built: Built, say: Say) -> None:
+def _report_ranks(shared: _Shared, stage: Extent, built: Built, say: Say) -> None:
     """Write the report of the ranks of a job, as `analyze` does."""
     assert shared.ranks is not None
     _take_traces(shared, stage, built)
@@ -334,14 +334,14 @@ def _report_ranks(shared: _Shared, stage: Stage, built: Built, say: Say) -> None
             built.files[f"{REPORT_FOLDER}/{path.name}"] = path
 
 
-def _take_traces(shared: _Shared, stage: Stage, built: Built) -> None:
+def _take_traces(shared: _Shared, stage: Extent, built: Built) -> None:
     built.shared_traces, built.report, built.originals = shared.traces, shared.report, shared.originals
     built.left_out += _left_out_of_trace(shared.report)
     if stage.trace:
         built.files |= {packed.name: packed for packed in shared.packed}
 
 
-def _report_bench(stage: Stage, built: Built) -> None:
+def _report_bench(stage: Extent, built: Built) -> None:
 
     run = read_run(built.folder / SAMPLES)
     results = summarize(run)

@@ -21,16 +21,11 @@ from nsysprof.trace.open import Trace, open_trace
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nsysprof.analysis.attribution.caused_work import CausedWork
-    from nsysprof.analysis.overview.trace_overview import Attribution
     from nsysprof.attention.policy_file import PolicyFile
     from nsysprof.results.analysis import Analysis, CaptureRecord
     from nsysprof.results.comparison import RangeFacts
     from nsysprof.results.findings import StackSamples
     from nsysprof.results.power_samples import GpuEnergy
-
-# In a smaller trace, two threads wait for each other longer than they work at the same time.
-_LEAST_FOR_TWO_THREADS = 8 << 20
 
 # What lies beside a trace in a capture folder and is joined with its analysis, in this order: the name, and what joins
 # it, given the analysis, the input and its SQLite file. A join without its file changes nothing.
@@ -108,29 +103,23 @@ def summarize_opened(
 
     stacks, power: what was read beside the trace.
     """
-    from nsysprof.analysis.overview.summarize import summarize
-    from nsysprof.files.memory_reuse import return_freed_memory, reuse_in_pyarrow
+    from nsysprof.analysis.overview.summarize import SummaryOptions, run_summary
+    from nsysprof.files.memory_reuse import reuse_in_pyarrow
     from nsysprof.trace.tables import read_tables
 
     reuse_in_pyarrow()
     tables = read_tables(trace, progress=say)
-    attributed: list[tuple[Attribution, CausedWork | None]] = []
-    analysis = summarize(
-        tables,
-        launched_only=options.launched_only,
-        policy=options.policy,
-        stacks=stacks,
-        unfold=options.unfold,
-        power=power,
-        alone=trace.one_thread or trace.bytes < _LEAST_FOR_TWO_THREADS,
-        release=return_freed_memory if trace.is_large else lambda: None,
-        when_attributed=(lambda *_: None) if options.calls_by_range is None else lambda *seen: attributed.append(seen),
-    )
-    if options.calls_by_range is None:
-        return analysis, {}
+    wanted = SummaryOptions(options.launched_only, options.policy, stacks, options.unfold, power)
+    summary = run_summary(tables, wanted, keeps_attribution=options.calls_by_range is not None)
+    if options.calls_by_range is None or summary.attribution is None:
+        return summary.analysis, {}
     from nsysprof.analysis.comparison.range_facts import collect_range_facts
 
     facts = collect_range_facts(
-        tables, analysis, options.calls_by_range, launched_only=options.launched_only, attributed=attributed.pop()
+        tables,
+        summary.analysis,
+        options.calls_by_range,
+        launched_only=options.launched_only,
+        attributed=(summary.attribution, summary.caused),
     )
-    return analysis, facts
+    return summary.analysis, facts
