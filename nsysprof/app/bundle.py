@@ -6,7 +6,7 @@ import hashlib
 import tempfile
 import zipfile
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +15,20 @@ from nsysprof.app.bundle_content.bundle_ranks import find_rank_traces
 from nsysprof.app.inputs.refuse_url import refuse_url
 from nsysprof.app.progress import SILENT, Progress, Say
 from nsysprof.app.requests.reading import BundleRequest
+from nsysprof.app.trace_analysis.join_recording_cost import costs_to_share
 from nsysprof.bundle.check import Searched, check_bundle, shared_texts
 from nsysprof.bundle.name_tokens import NameTokens
 from nsysprof.bundle.source import read_ranks, read_source, refuse_bundle
 from nsysprof.errors import OutputError, UsageError
 from nsysprof.files.folder_lock import claim_file
 from nsysprof.files.folder_name import name_after
+from nsysprof.files.json_file import encode_json
 from nsysprof.files.output import output_error, write_whole
 from nsysprof.kernels.names import categorize
 from nsysprof.nsight.find_tool import NSYS, find_tool
 from nsysprof.report.formats.markdown import render_markdown
 from nsysprof.report.pages.bundle import Shared, bundle_report
+from nsysprof.results.analysis import COSTS
 from nsysprof.trace.inputs.bundle_format import CONTENTS, SUFFIX, plain_title
 from nsysprof.trace.inputs.resolve_input import REPORTS
 
@@ -98,6 +101,9 @@ def _read(request: BundleRequest, title: str, scratch: Path) -> BuildRequest:
     if request.ranges and not read.traces:
         raise UsageError(f"{source} has no trace to crop.", "Leave out --range.")
     names = NameTokens(keep=request.keep_names, categorize=categorize)
+    costs = None if read.trace is None else costs_to_share(source, read.trace, names.keeps_range)
+    if costs is not None:
+        read = replace(read, texts={**read.texts, COSTS: encode_json(costs).decode()})
     return BuildRequest(read, title, names, request.ranges, request.max_bytes)
 
 

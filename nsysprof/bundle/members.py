@@ -71,7 +71,7 @@ _FIELDS = (
     "graph_reason launch_share warmup_calls stable throttled peak_bytes errors case time_ns "
     "session again_from least_samples input_bytes peak_reserved_bytes peak_beyond_inputs_bytes "
     "costs range instances plain_instances wall_med_ns plain_wall_med_ns slowdown slowdown_low slowdown_high "
-    "is_distorted"
+    "is_distorted in_one_run"
 )
 JSON_KEYS = ENVIRONMENT_KEYS | frozenset(_FIELDS.split())
 # Objects whose keys are data: ranges, dtypes, tensors, flags. Where the value is not an object, it is a plain field.

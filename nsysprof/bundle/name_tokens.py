@@ -49,12 +49,16 @@ class NameTokens:
 
     def range(self, name: str) -> str:
         """Return the token of the name of a range, mark, domain or thread, or the name where it stays."""
-        if self.keep or is_public_range(name, self._backends):
+        if self.keeps_range(name):
             return name
         parsed = parse_range(name)
         if parsed is not None:
             return name.replace(f"::{parsed.backend}::", f"::{self.backend(parsed.backend)}::", 1)
         return self._token("range", name)
+
+    def keeps_range(self, name: str) -> bool:
+        """Return whether the name of a range stays as it is."""
+        return self.keep or is_public_range(name, self._backends)
 
     def backend(self, name: str) -> str:
         """Return the token of a user's own backend, in a form that a range name can contain."""

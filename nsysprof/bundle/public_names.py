@@ -161,6 +161,10 @@ def is_public_call(name: str) -> bool:
     return is_cuda_call(name) or name in _NCCL or _CALL.fullmatch(name) is not None
 
 
+# What stands for the program's steps as a whole in the costs of a recording.
+ALL_STEPS = "(all steps)"
+
+
 def is_public_range(name: str, backends: frozenset[str]) -> bool:
     """Return whether a range (or a domain or category) has a library's name or ours, or reveals nothing."""
     parsed = parse_range(name)
@@ -170,7 +174,7 @@ def is_public_range(name: str, backends: frozenset[str]) -> bool:
     if plain.startswith(("aten::", "prim::")):
         return is_operator(plain.partition("::")[2])
     node = plain.removeprefix(_EVALUATED).removeprefix("torch::autograd::")
-    return plain in _NCCL or is_autograd_node(node) or _RANGE.fullmatch(plain) is not None
+    return plain in (*_NCCL, ALL_STEPS) or is_autograd_node(node) or _RANGE.fullmatch(plain) is not None
 
 
 _FILES = ("library_names.txt", "library_names_by_hand.txt")

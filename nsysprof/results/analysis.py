@@ -263,7 +263,7 @@ class CaptureRecord:
 MOST_COST = 0.10
 # The name for the program's steps as a whole, where its output shows them and not its ranges.
 STEPS = "(all steps)"
-# The file in a recording whose program was compared with itself, recorded and not, in one run.
+# The file that says what a recording cost, where the program was compared with itself, recorded and not.
 COSTS = "recording_cost.json"
 # The findings about the CPU's time, which recording prolongs.
 HOST_FINDINGS = ("launch-bound", "host-bound", "small-copies")
@@ -288,11 +288,13 @@ class RangeCost:
 
 
 @dataclass(frozen=True)
-class CostsInOneRun:
-    """The content of the file COSTS: what recording cost each range, compared with unrecorded parts of the same run."""
+class RecordingCosts:
+    """The content of the file COSTS: what recording cost each range."""
 
     format_version: int
     costs: tuple[RangeCost, ...]
+    # Whether it was compared with unrecorded parts of the same run, and not with a run of its own.
+    in_one_run: bool = True
 
 
 def cost_table(costs: Sequence[RangeCost]) -> pd.DataFrame:

@@ -1,6 +1,7 @@
 import pytest
 
-from nsysprof.bundle.public_names import is_public_call, is_public_kernel, is_public_range, public_backends
+from nsysprof.bundle.public_names import ALL_STEPS, is_public_call, is_public_kernel, is_public_range, public_backends
+from nsysprof.results.analysis import STEPS
 
 
 @pytest.mark.parametrize(
@@ -52,3 +53,8 @@ def test_a_call_stays_when_the_name_is_nvidias(name, public):
 )
 def test_a_range_stays_when_it_says_nothing_of_the_user(name, public):
     assert is_public_range(name, public_backends()) is public
+
+
+def test_the_name_for_all_steps_stays_so_that_findings_slowed_by_recording_are_left_out():
+    assert ALL_STEPS == STEPS
+    assert is_public_range(STEPS, public_backends())

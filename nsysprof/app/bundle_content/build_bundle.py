@@ -15,9 +15,8 @@ import pandas as pd
 from nsysprof.app.bundle_content.bundle_ranks import analyze_rank_traces
 from nsysprof.app.measuring.bench import report_of, summarize
 from nsysprof.app.progress import Say
-from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
+from nsysprof.app.trace_analysis.assemble import Assembled, assemble
 from nsysprof.app.trace_analysis.capture_record import read_record
-from nsysprof.app.trace_analysis.join_counters import complete_analysis
 from nsysprof.app.tuning.write_tuning import write_tuning
 from nsysprof.bundle.allow_list import NSYS_TABLE, SAMPLED, UNREAD, base_name
 from nsysprof.bundle.archive import most_bytes_of, pack_trace, write_archive
@@ -171,7 +170,7 @@ class _Shared:
     traces: tuple[Path, ...]
     packed: tuple[Path, ...]
     report: SanitizeReport
-    analysis: Analysis | None = None
+    assembled: Assembled | None = None
     ranks: RanksAnalysis | None = None
     originals: Originals | None = None
     fits_never: bool = False
@@ -215,12 +214,13 @@ def _build_stage(
         key = (stage.ranges, stage.without)
         if key not in traces:
             say("rebuild the traces" if source.ranks else "rebuild the trace")
-            traces[key] = (_share_ranks if source.ranks else _share_trace)(request, stage, work, say)
+            share = _share_ranks if source.ranks else _share_trace
+            traces[key] = share(request, stage, folder, say)
         packed = sum(path.stat().st_size for path in traces[key].packed) if stage.trace else 0
         if packed > request.max_bytes:  # leaving out the report does not make it smaller
             _take_traces(traces[key], stage, built)
         else:
-            (_report_ranks if source.ranks else _analyze)(traces[key], stage, built, say)
+            (_report_ranks if source.ranks else _report_trace)(traces[key], stage, built, say)
     elif source.kind == BENCH:
         _report_bench(stage, built)
     else:
@@ -228,26 +228,29 @@ def _build_stage(
     return built
 
 
-def _share_trace(request: BuildRequest, stage: Extent, work: Path, say: Say) -> _Shared:
+def _share_trace(request: BuildRequest, stage: Extent, folder: Path, say: Say) -> _Shared:
+    """Rebuild the trace beside the cleaned files of its folder, and analyze both as `analyze` does.
 
+    So the reader of the bundle gets the same files.
+    """
     assert request.source.trace is not None
-    trace = work / ("torch.sqlite" if _is_of_torch(request.source.trace) else "nsys.sqlite")
+    trace = folder / ("torch.sqlite" if _is_of_torch(request.source.trace) else "nsys.sqlite")
     report = sanitize_trace(request.source.trace, trace, _options(request, stage))
     most_bytes = request.max_bytes
     # A little more is packed where that shows that leaving out tables saves too little.
     saved = None if stage.leaves_out(request) else most_bytes_of(trace, UNREAD | SAMPLED, most_bytes // _SMALL_PART)
     cancelled = Event()
     with ThreadPoolExecutor(1, thread_name_prefix="pack") as pool:  # compression releases the GIL
-        packed = pool.submit(pack_trace, trace, work / f"{trace.name}.xz", most_bytes + (saved or 0), cancelled)
+        packed = pool.submit(pack_trace, trace, folder / f"{trace.name}.xz", most_bytes + (saved or 0), cancelled)
         try:
             # A trace of which parts are left out is only of use where it fits. That of the first stage is analysed in
             # any case: its report is shared where no trace fits.
             if stage.leaves_out(request) and packed.result().stat().st_size > request.max_bytes:
                 return _Shared((trace,), (packed.result(),), report)
-            analysis = analyze_trace(trace, say)
+            assembled = assemble(folder, trace, say=say)
             originals = originals_of_traces(request.source, (trace,))  # while the trace is still being packed
             fits_never = saved is not None and packed.result().stat().st_size > most_bytes + saved
-            return _Shared((trace,), (packed.result(),), report, analysis, originals=originals, fits_never=fits_never)
+            return _Shared((trace,), (packed.result(),), report, assembled, originals=originals, fits_never=fits_never)
         except BaseException:
             cancelled.set()
             raise
@@ -259,8 +262,9 @@ def _options(request: BuildRequest, stage: Extent) -> SanitizeOptions:
     )
 
 
-def _share_ranks(request: BuildRequest, stage: Extent, work: Path, say: Say) -> _Shared:
+def _share_ranks(request: BuildRequest, stage: Extent, cleaned: Path, say: Say) -> _Shared:
 
+    work = cleaned.parent
     folder = work / "ranks" / request.title
     folder.mkdir(parents=True)
     targets, packed, reports = [], [], []
@@ -306,17 +310,15 @@ def _left_out_of_trace(report: SanitizeReport) -> Iterator[tuple[str, str]]:
         yield f"{sum(report.cropped_rows.values()):,} rows", "outside the requested ranges"
 
 
-def _analyze(shared: _Shared, stage: Extent, built: Built, say: Say) -> None:
-    """Analyze the rebuilt trace as `analyze` does, so that the reader of the bundle gets the same files."""
+def _report_trace(shared: _Shared, stage: Extent, built: Built, say: Say) -> None:
+    """Write the report of the rebuilt trace, as `analyze` does."""
+    assert shared.assembled is not None
     _take_traces(shared, stage, built)
-    record = read_record(built.folder)
-    assert shared.analysis is not None
-    analysis, record = complete_analysis(shared.analysis, record, shared.traces[0], folder=built.folder)
-    if record is not None:
-        built.environment = record.environment
-    built.record, built.analysis = record, analysis
+    built.record, built.analysis = shared.assembled.record, shared.assembled.analysis
+    if built.record is not None:
+        built.environment = built.record.environment
     out = built.folder / REPORT_FOLDER
-    for path in write_analysis(analysis, record, out, figures=stage.figures, progress=say)[0]:
+    for path in write_analysis(built.analysis, built.record, out, figures=stage.figures, progress=say)[0]:
         if stage.html or path.name != "report.html":
             built.files[f"{REPORT_FOLDER}/{path.name}"] = path
 

@@ -15,10 +15,10 @@ from nsysprof.app.inputs.machine import default_dtype, require_torch, settle_dev
 from nsysprof.app.inputs.shared_values import shared_values
 from nsysprof.app.progress import SILENT, Progress
 from nsysprof.app.requests.attention import CaptureRequest
-from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
-from nsysprof.app.trace_analysis.capture_record import read_record, read_results
+from nsysprof.app.trace_analysis.assemble import COUNTERS, AnalysisOptions, assemble
+from nsysprof.app.trace_analysis.capture_record import read_results
 from nsysprof.app.trace_analysis.check_trace import check_grid
-from nsysprof.app.trace_analysis.join_counters import complete_analysis, name_kernels
+from nsysprof.app.trace_analysis.join_counters import name_kernels
 from nsysprof.attention.case import check_names
 from nsysprof.capture import plan as capture_plan
 from nsysprof.capture.environment import memory_of
@@ -40,7 +40,7 @@ from nsysprof.files.output import write_whole
 from nsysprof.files.result_folder import claim_folder
 from nsysprof.notes import Loss
 from nsysprof.nsight.find_tool import NCU, NSYS, find_tool
-from nsysprof.results.analysis import COSTS, RESULT_COLUMNS, Analysis, CostsInOneRun
+from nsysprof.results.analysis import COSTS, RESULT_COLUMNS, RecordingCosts
 from nsysprof.results.column_registry.case_columns import CAPTURE_RESULTS
 from nsysprof.results.column_registry.csv_table import render_csv, to_records
 from nsysprof.trace.inputs.resolve_input import own_trace
@@ -137,7 +137,7 @@ def _keep_costs(captured: Captured, folder: Path) -> None:
     ]
     found = tuple(cost for cost in costs if cost is not None)
     if found:
-        write_whole(folder / COSTS, encode_json(CostsInOneRun(1, found)))
+        write_whole(folder / COSTS, encode_json(RecordingCosts(1, found)))
 
 
 def _split_profilers(request: CaptureRequest) -> tuple[str, CountingPlan | None]:
@@ -190,23 +190,17 @@ def _add_trace(captured: Captured, folder: Path) -> tuple[Loss, ...]:
     """Complete results.csv from the trace, and return what the profiler lost."""
     if captured.trace is None:
         return ()
-    analysis = analyze_trace(captured.trace)
-    results = _fill(folder, analysis, captured, captured.trace)
-    write_whole(folder / RESULTS, render_csv(results, CAPTURE_RESULTS))
+    name_kernels(folder, captured.trace)
+    assembled = assemble(folder, captured.trace, AnalysisOptions(parts=frozenset({COUNTERS})))
+    analysis, record = assembled.analysis, assembled.record
+    assert record is not None
+    write_whole(folder / RESULTS, render_csv(record.results, CAPTURE_RESULTS))
+    captured.manifest.missing = list(record.missing)
+    captured.manifest.notes += assembled.counter_notes
     captured.manifest.notes += (loss.note for loss in analysis.losses)
-    captured.manifest.notes += noise_notes(results)
+    captured.manifest.notes += noise_notes(record.results)
     write_manifest(folder, captured.manifest)
     return analysis.losses
-
-
-def _fill(folder: Path, analysis: Analysis, captured: Captured, trace: Path) -> pd.DataFrame:
-
-    name_kernels(folder, trace)
-    joined, record = complete_analysis(analysis, read_record(folder), trace, folder=folder)
-    captured.manifest.notes += joined.notes[len(analysis.notes) :]
-    assert record is not None
-    captured.manifest.missing = list(record.missing)
-    return record.results
 
 
 def _failure(captured: Captured, folder: Path, losses: tuple[Loss, ...]) -> NsysprofError | None:

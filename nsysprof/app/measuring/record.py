@@ -39,7 +39,7 @@ from nsysprof.files.json_file import encode_json
 from nsysprof.files.output import output_error, write_whole
 from nsysprof.files.result_folder import claim_folder
 from nsysprof.notes import Note, Remarks, make_note
-from nsysprof.results.analysis import COSTS, STEPS, CostsInOneRun
+from nsysprof.results.analysis import COSTS, STEPS, RecordingCosts
 from nsysprof.results.recorded_part import LatencyWindows, ProcessPart, RecordResult
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.processes import ProcessEvents, count_by_process
@@ -186,7 +186,7 @@ def _keep_costs(part: RecordedPart) -> list[Note]:
         costs = (of_steps,) if of_steps else ()
     if not costs or part.trace is None:
         return []
-    write_whole(part.folder / COSTS, encode_json(CostsInOneRun(1, costs)))
+    write_whole(part.folder / COSTS, encode_json(RecordingCosts(1, costs)))
     return cost_notes(costs, in_one_run=True)
 
 

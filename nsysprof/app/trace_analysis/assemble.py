@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nsysprof.attention.policy_file import PolicyFile
+    from nsysprof.notes import Note
     from nsysprof.results.analysis import Analysis, CaptureRecord
     from nsysprof.results.comparison import RangeFacts
     from nsysprof.results.findings import StackSamples
@@ -60,11 +61,15 @@ class AnalysisOptions:
 
 @dataclass(frozen=True)
 class Assembled:
-    """The analysis of a trace, the record of its capture where it has one, and the facts about its ranges if wanted."""
+    """The analysis of a trace, the record of its capture where it has one, and the facts about its ranges if wanted.
+
+    counter_notes: those notes of the analysis that say what does not fit together in the counters.
+    """
 
     analysis: Analysis
     record: CaptureRecord | None = None
     range_facts: dict[tuple[str, str], RangeFacts] = field(default_factory=dict)
+    counter_notes: tuple[Note, ...] = ()
 
 
 DEFAULT = AnalysisOptions()
@@ -81,14 +86,16 @@ def assemble(source: Path, trace: Path, options: AnalysisOptions = DEFAULT, say:
         opened.begin()  # while pandas loads
         stacks, power = read_stacks(source, trace), read_power(source, trace)
         analysis, facts = summarize_opened(opened, options, say, stacks=stacks, power=power)
+    trace_notes = len(analysis.notes)
     if COUNTERS in options.parts:
         analysis, record = complete_analysis(
             analysis, record, trace, folder=source, report=options.counters, ncu=options.ncu
         )
+    counter_notes = analysis.notes[trace_notes:]
     for name, join in JOINS.items():
         if name in options.parts:
             analysis = join(analysis, source, trace)
-    return Assembled(analysis, record, facts)
+    return Assembled(analysis, record, facts, counter_notes)
 
 
 def summarize_opened(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from nsysprof.notes import Note
-    from nsysprof.results.analysis import Analysis, RangeCost
+    from nsysprof.results.analysis import Analysis, RangeCost, RecordingCosts
 
 
 def join_recording_cost(analysis: Analysis, source: Path, trace: Path) -> Analysis:
@@ -16,38 +17,66 @@ def join_recording_cost(analysis: Analysis, source: Path, trace: Path) -> Analys
     if not source.is_dir():  # only a capture folder has measured it
         return analysis
     from nsysprof.analysis.overview.recording_cost import without_distorted
-    from nsysprof.capture.self_check.record_again import RANGES_ALONE
 
-    costs = _costs_of(source, trace)
-    if costs is None:
+    measured = read_measured_costs(source, trace)
+    if measured is None:
         return analysis
-    in_one_run = not (source / RANGES_ALONE).is_file()
     found = analysis.findings
     gone: tuple[str, ...] = ()
     if found is not None:
-        found, gone = without_distorted(found, costs)
+        found, gone = without_distorted(found, measured.costs)
     return replace(
         analysis,
-        recording_cost=costs,
+        recording_cost=measured.costs,
         findings=found,
-        notes=(*analysis.notes, *cost_notes(costs, left_out=gone, in_one_run=in_one_run)),
+        notes=(*analysis.notes, *cost_notes(measured.costs, left_out=gone, in_one_run=measured.in_one_run)),
     )
 
 
-def _costs_of(source: Path, trace: Path) -> tuple[RangeCost, ...] | None:
+def read_measured_costs(source: Path, trace: Path) -> RecordingCosts | None:
     """Return what recording cost, as the capture folder says; None where it was not measured."""
     from nsysprof.analysis.overview.recording_cost import judge_cost
     from nsysprof.capture.self_check.record_again import RANGES_ALONE
     from nsysprof.files.json_file import read_json
-    from nsysprof.results.analysis import COSTS, CostsInOneRun
+    from nsysprof.results.analysis import COSTS, RecordingCosts
 
     if (source / RANGES_ALONE).is_file():
-        return read_costs(trace, source / RANGES_ALONE)
+        return RecordingCosts(1, read_costs(trace, source / RANGES_ALONE), in_one_run=False)
     if (source / COSTS).is_file():
         advice = "Record the part again."
-        found = read_json(source / COSTS, CostsInOneRun, kind="the cost of a recording", advice=advice, newest=1)
-        return tuple(judge_cost(cost) for cost in found.costs)
+        found = read_json(source / COSTS, RecordingCosts, kind="the cost of a recording", advice=advice, newest=1)
+        return replace(found, costs=tuple(judge_cost(cost) for cost in found.costs))
     return None
+
+
+def costs_to_share(source: Path, trace: Path, is_public: Callable[[str], bool]) -> RecordingCosts | None:
+    """Return what recording cost, for a reader who does not have the capture; None where it was not measured.
+
+    is_public: whether a range keeps its name when it is shared. Other names become tokens that do not tell to which
+    family (train#) they belong, so that each range of such a family is listed with the family's cost.
+    """
+    from nsysprof.analysis.overview.recording_cost import name_of
+    from nsysprof.trace.open import open_trace
+    from nsysprof.trace.tables import read_ranges, read_strings
+
+    measured = read_measured_costs(source, trace) if source.is_dir() else None
+    if measured is None:
+        return None
+    private = {cost.range for cost in measured.costs if "#" in cost.range and not is_public(cost.range)}
+    if not private:
+        return measured
+    with open_trace(trace) as opened:
+        ranges = read_ranges(opened, read_strings(opened))
+    names = [] if ranges is None else [str(name) for name in ranges["name"].unique()]
+    members: dict[str, list[str]] = {}
+    for name in names:
+        members.setdefault(name_of(name, private), []).append(name)
+    costs = [
+        replace(cost, range=name)
+        for cost in measured.costs
+        for name in (members.get(cost.range, [cost.range]) if cost.range in private else [cost.range])
+    ]
+    return replace(measured, costs=tuple(costs))
 
 
 def read_costs(trace: Path, plain: Path) -> tuple[RangeCost, ...]:

@@ -4,7 +4,7 @@ import pytest
 
 from nsysprof.analysis.overview.recording_cost import compare_walls, compare_with_plain, judge_cost, without_distorted
 from nsysprof.files.json_file import decode_json
-from nsysprof.results.analysis import STEPS, CostsInOneRun, RangeCost, cost_table
+from nsysprof.results.analysis import STEPS, RangeCost, RecordingCosts, cost_table
 from nsysprof.results.findings import Finding, Findings
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_ranges, read_strings
@@ -46,7 +46,7 @@ def test_costs_from_a_file_of_an_older_version_are_judged():
         '{"format_version": 1, "costs": [{"range": "step#", "instances": 9, "plain_instances": 9, "wall_med_ns": 120, '
         '"plain_wall_med_ns": 100, "slowdown": 1.2, "slowdown_low": 1.15, "slowdown_high": 1.25}]}'
     )
-    (cost,) = decode_json(text, CostsInOneRun).costs
+    (cost,) = decode_json(text, RecordingCosts).costs
     assert judge_cost(cost).is_distorted
     assert not judge_cost(replace(cost, slowdown=1.09, is_distorted=True)).is_distorted
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import lzma
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +14,14 @@ import pytest
 import nsysprof
 from nsysprof.app.agents.trace_tools import TraceTools
 from nsysprof.app.analyze import analyze
+from nsysprof.app.bundle import bundle
 from nsysprof.app.inputs.compare_inputs import read_input
+from nsysprof.app.requests.reading import BundleRequest
 from nsysprof.app.trace_analysis.analyze_request import AnalyzeRequest
 from nsysprof.app.trace_analysis.analyze_trace import TraceResult, analyze_trace
 from nsysprof.app.trace_analysis.assemble import assemble
 from nsysprof.files.json_file import encode_json
-from nsysprof.results.analysis import COSTS, HOST_FINDINGS, STEPS, CostsInOneRun, RangeCost
+from nsysprof.results.analysis import COSTS, HOST_FINDINGS, STEPS, RangeCost, RecordingCosts
 from tests.conftest import REPOSITORY
 
 
@@ -28,7 +33,7 @@ def capture(tmp_path_factory: pytest.TempPathFactory) -> Path:
     packed = REPOSITORY / "traces/h200-programs/decode.sqlite.xz"
     (folder / "nsys.sqlite").write_bytes(lzma.decompress(packed.read_bytes()))
     cost = RangeCost(STEPS, 20, 20, 2_000_000, 1_000_000, 2.0, 1.9, 2.1, is_distorted=True)
-    (folder / COSTS).write_bytes(encode_json(CostsInOneRun(1, (cost,))))
+    (folder / COSTS).write_bytes(encode_json(RecordingCosts(1, (cost,))))
     return folder
 
 
@@ -48,5 +53,13 @@ def test_findings_that_recording_distorts_are_left_out_behind_every_door(capture
     side = read_input(capture, None, lambda _text: None)
     assert side.savings is not None
     assert sorted({code for code, _range in side.savings}) == sorted(set(kept))
+    shared = bundle(BundleRequest(capture, out=tmp_path / "shared.zip", max_bytes=10**9))
+    assert "analysis/findings.csv" in shared.sizes
+    with zipfile.ZipFile(tmp_path / "shared.zip") as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith("analysis/findings.csv"))
+        assert [row["code"] for row in csv.DictReader(io.StringIO(archive.read(name).decode()))] == kept
+    received = analyze(AnalyzeRequest((tmp_path / "shared.zip",), out=tmp_path / "received", figures=False))
+    assert isinstance(received, TraceResult)
+    assert codes(received.analysis) == kept
     listed = TraceTools(capture.parent)
     assert [row["code"] for row in listed.findings(capture.name)["findings"]] == kept
