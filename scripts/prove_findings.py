@@ -317,7 +317,12 @@ def named(trace: str) -> str:
 
 
 def findings_of(name: str, traces: Path = TRACES) -> Findings:
-    """Return the findings of one trace of the study."""
+    """Return the findings of one trace of the study that count in it."""
+    return without_own_findings(all_findings_of(name, traces))
+
+
+def all_findings_of(name: str, traces: Path = TRACES) -> Findings:
+    """Return what is found in one trace."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.sqlite"
         path.write_bytes(lzma.decompress((traces / f"{name}.sqlite.xz").read_bytes()))
@@ -325,7 +330,7 @@ def findings_of(name: str, traces: Path = TRACES) -> Findings:
             found = summarize(read_tables(trace)).findings
     if found is None:
         raise SystemExit(f"{name} has no API calls, so nothing can be found in it.")
-    return without_own_findings(found)
+    return found
 
 
 def without_own_findings(found: Findings) -> Findings:

@@ -421,7 +421,7 @@ def test_what_a_new_user_does_first_shows_what_it_should(tmp_path: Path) -> None
 @pytest.fixture(scope="module")
 def training() -> Findings:
     """Return what is found in the training that the README shows."""
-    return load("prove_findings").findings_of("train-all", REPOSITORY / "traces/h200-programs")
+    return load("prove_findings").all_findings_of("train-all", REPOSITORY / "traces/h200-programs")
 
 
 def test_the_faults_of_a_real_training_are_found(training: Findings) -> None:

@@ -131,7 +131,7 @@ def tabulate_work(tables: Tables, names: Names, attributed: Attributed, caused: 
 class _Cells:
     """The work of a trace, where all work of one device, category and unit has one number."""
 
-    # Of each row of work; -1: not counted.
+    # The number of each row of work; -1 for what is not counted.
     cell: Ints
     busy_ns: Int64s
     duration_ns: Ints

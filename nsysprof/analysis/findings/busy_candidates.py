@@ -343,6 +343,8 @@ def _logits(situation: Situation) -> Candidate | None:
 
 def _small_work(situation: Situation) -> Candidate | None:
     """Return kernels too short to fill the GPU, where the time between them shows it."""
+    if not situation.is_looped:
+        return None
     graph = situation.graph
     duration = graph.duration_ns
     is_kernel = situation.kernel_number >= 0
