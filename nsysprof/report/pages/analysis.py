@@ -113,8 +113,8 @@ def _lost_sections(analysis: Analysis) -> list[Section]:
     """Return that the trace lost all its kernels, which comes before everything that depends on them."""
     if not analysis.lost_kernels:
         return []
-    lost = next((note.text for note in analysis.notes if note.code == "no-kernels"), "No kernel was recorded.")
-    return [Section("", (Lines((f"This trace lost every kernel. {lost}",), is_verdict=True),))]
+    lost = " ".join(loss.note.text for loss in analysis.losses[:1])
+    return [Section("", (Lines((f"This trace lost every kernel. {lost}".rstrip(),), is_verdict=True),))]
 
 
 def demo_report(analysis: Analysis, about: str) -> Report:
