@@ -391,6 +391,14 @@ class StepTimes:
         steps = self.steps
         return float(steps.loc[~(steps["is_warmup"] | steps["is_slow"]).to_numpy(dtype=bool), "wall_ns"].mean())
 
+    @property
+    def busy_share(self) -> float:
+        """Return the part of the steady steps in which the busiest device worked (0 to 1)."""
+        steady = ~self.table["is_warmup"].to_numpy(dtype=bool) & (self.table["device_id"] == self.devices[0])
+        rows = self.table[steady]
+        busy = rows[[work_column(category) for category in WORK_CATEGORIES]].to_numpy().sum()
+        return float(busy / rows["wall_ns"].sum()) if rows["wall_ns"].sum() > 0 else 0.0
+
     def steady_walls_ns(self) -> npt.NDArray[np.int64]:
         """Return how long each step after the warm-up took."""
         steps = self.steps

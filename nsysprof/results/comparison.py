@@ -79,6 +79,8 @@ class RangeFacts:
     family: str | None = None
     # The wall time of each instance after the warm-up (ns), in order of start; empty where calls are counted.
     walls_ns: tuple[int, ...] = ()
+    # Whether the host determines these wall times, as it does for every range of the host.
+    host_bound: bool = True
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,8 @@ class StepWalls:
     step_ns: float
     # How long each steady step took, in order of start (ns).
     walls_ns: tuple[int, ...]
+    # Whether the GPU waits for the host in these steps.
+    host_bound: bool = True
 
 
 @dataclass(frozen=True)

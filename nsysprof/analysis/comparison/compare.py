@@ -44,8 +44,9 @@ _TRACE_METHOD = (
 # Facts of the environment that change what is measured, without making two sides incomparable.
 _MATTER = ("throttled", "tf32_matmul", "sdpa_flags")
 _GATE_METHOD = (
-    "a gate's number of a trace is a regression where every trace of the candidate is beyond the limit of every one of "
-    "the baseline"
+    "a gate's count or bytes of a trace is a regression where every trace of the candidate is beyond the limit of "
+    "every one of the baseline; its times are judged by verdict and interval, without ranges of libraries and single "
+    "instances"
 )
 # SM clocks that differ by this much while measuring (percent) count as different.
 _CLOCK_GAP_PCT = 2.0

@@ -16,7 +16,13 @@ from itertools import pairwise
 
 import numpy as np
 
-from nsysprof.analysis.comparison.measured_units import MeasuredPair, MeasuredUnits, run_floor, units_of
+from nsysprof.analysis.comparison.measured_units import (
+    MeasuredPair,
+    MeasuredUnits,
+    is_host_bound,
+    run_floor,
+    units_of,
+)
 from nsysprof.analysis.comparison.throttled_sides import METHOD as THROTTLED_METHOD
 from nsysprof.analysis.comparison.throttled_sides import doubt_throttled
 from nsysprof.analysis.sampling.rank_tests import mann_whitney
@@ -40,6 +46,10 @@ LEAST_DELTA = 0.33
 LEAST_BLOCKS = 4
 # How much two processes of the same code may differ where nobody measured it (percent). On an H200, 6 % was seen.
 ASSUMED_FLOOR_PCT = 10.0
+# The standard deviation of processes whose time the host determines (percent), of eight programs that ran twice. On an
+# H200, launch-bound processes of the same code took up to 2.3 times as long as others. It only advises how many to
+# measure.
+HOST_PROCESS_PCT, HOST_PROCESS_TIMES = 5.8, 2
 # The resamples of a bootstrap, and the seed with which it repeats itself.
 _RESAMPLES, _SEED = 2_000, 0
 NORMAL_95 = 1.960  # quantile of the absolute value of a standard normal
@@ -77,14 +87,15 @@ METHOD = (
     "two sides differ where a t test of the log medians of their processes (of their runs, where a side has several; "
     f"variances moderated over all cases by Smyth's empirical Bayes), against a difference of {LEAST_PCT:g} %, gives "
     f"p < {ALPHA:g} after the correction of Benjamini and Hochberg over all cases, a two-sided Mann-Whitney test of "
-    f"their blocks' medians gives p < {ALPHA:g}, Cliff's delta is at least {LEAST_DELTA:g}, and the medians differ by "
-    "more than the noise floor; SAME needs the whole interval of the ratio within the margin; everything else is "
-    "INCONCLUSIVE",
+    f"their blocks' medians gives p < {ALPHA:g}, Cliff's delta is at least {LEAST_DELTA:g}, the medians differ by more "
+    "than the noise floor, and the interval of the ratio does not hold 1; SAME needs the whole interval within the "
+    "margin; everything else is INCONCLUSIVE",
     f"the interval of the ratio is the wider of a two-stage bootstrap (processes or runs, then their blocks, "
     f"{_RESAMPLES:,} resamples) and of the t test's interval; 95 %, for each case by itself",
-    "where each side was measured in one process, the noise floor stands for what processes differ by: the one given, "
-    "else 10 %; where each side is one run, that two runs of the same code differ by up to 2 % (10 % in cases that the "
-    "CPU bounds) is assumed, unless a floor is given",
+    "where each side was measured in one process, a time that the host determines has no verdict and no interval, "
+    "unless a floor is given; for times of the GPU the floor stands for what processes differ by: the one given, else "
+    "10 %, with the sampling error of both medians; where each side is one run, that two runs of the same code differ "
+    "by up to 2 % (10 % in cases that the CPU bounds) is assumed, unless a floor is given",
     "a capture's samples are calls back to back in one process: they are cut into stretches as long as their "
     "autocorrelation asks for, and a stretch stands for a block",
     THROTTLED_METHOD,
@@ -126,6 +137,7 @@ def compare_latencies(
             units_of(key, baseline, by_runs),
             units_of(key, candidate, by_runs),
             0.0 if by_runs or settings.floor_pct is not None else run_floor(key, (*baseline, *candidate)),
+            is_host_bound(key, (*baseline, *candidate)),
         )
         for key in keys
         if sides[key][0].median_ns and sides[key][1].median_ns
@@ -205,8 +217,19 @@ def _judge(
     }
 
 
+def _has_no_test(pair: MeasuredPair, settings: Settings) -> bool:
+    """Return whether one process a side says nothing, because the host determines the time and no floor is given."""
+    return pair.host_bound and pair.freedom == 0 and settings.floor_pct is None
+
+
 def _test(pair: MeasuredPair, prior: Prior, floor: float, settings: Settings, unit: str) -> LatencyChange:
     old, new = pair.baseline, pair.candidate
+    if _has_no_test(pair, settings):
+        ratio = float(np.exp(np.median(new.flat) - np.median(old.flat)))
+        sides = SideOfCase("ok"), SideOfCase("ok")
+        return LatencyChange(
+            "", LatencyVerdict.INCONCLUSIVE, *sides, ratio=ratio, margin_pct=settings.margin_pct, unit=unit
+        )
     blocks_test = compare_medians(np.exp(old.flat), np.exp(new.flat))
     own = _floor_of(floor, pair)
     error = _error(pair, prior, own)
@@ -243,13 +266,19 @@ def _error(pair: MeasuredPair, prior: Prior, floor_pct: float) -> tuple[float, f
     """
     moderated = prior.moderate(pair.spread, pair.freedom)
     if moderated is None:
-        return float(np.log1p(floor_pct / 100) / NORMAL_95), MOST_FREEDOM
+        within = sum(_median_variance(side) for side in (pair.baseline, pair.candidate))
+        return float(np.hypot(np.log1p(floor_pct / 100) / NORMAL_95, np.sqrt(within))), MOST_FREEDOM
     counts = len(pair.baseline.blocks), len(pair.candidate.blocks)
     measured = moderated[0] * (1 / counts[0] + 1 / counts[1])
     total = measured + _run_error(pair) ** 2
     # Satterthwaite's approximation: only the measured part has few degrees of freedom.
     freedom = moderated[1] * (total / measured) ** 2 if measured > 0 else MOST_FREEDOM
     return float(np.sqrt(total)), min(freedom, MOST_FREEDOM)
+
+
+def _median_variance(side: MeasuredUnits) -> float:
+    """Return the variance of the log median of a side's blocks."""
+    return float(MEDIAN_COST**2 * side.flat.var(ddof=1) / len(side.flat)) if len(side.flat) > 1 else 0.0
 
 
 def _run_error(pair: MeasuredPair) -> float:
@@ -293,16 +322,31 @@ def _resample(side: MeasuredUnits, generator: np.random.Generator) -> Floats:
 
 
 def _decide(pair: MeasuredPair, change: LatencyChange, prior: Prior, settings: Settings, tests: int) -> LatencyChange:
+    if _has_no_test(pair, settings):
+        return _need_processes(change, settings, tests)
     if change.p is None or change.ratio is None or change.low is None or change.high is None or change.delta is None:
         return _too_few(pair, change)
     floor, margin = np.log1p((change.floor_pct or 0) / 100), np.log1p((change.margin_pct or 0) / 100)
     distance = abs(np.log(change.ratio))
     is_certain = change.p < ALPHA and (change.p_blocks or 0.0) < ALPHA
-    if is_certain and abs(change.delta) >= LEAST_DELTA and distance > floor:
+    holds_one = change.low <= 1 <= change.high
+    if is_certain and abs(change.delta) >= LEAST_DELTA and distance > floor and not holds_one:
         return replace(change, verdict=LatencyVerdict.SLOWER if change.ratio > 1 else LatencyVerdict.FASTER)
     if -margin <= np.log(change.low) and np.log(change.high) <= margin:
         return replace(change, verdict=LatencyVerdict.SAME, reason=f"within {change.margin_pct:.2g} %")
     return _need_more(pair, change, prior, settings, tests)
+
+
+def _need_processes(change: LatencyChange, settings: Settings, tests: int) -> LatencyChange:
+    """Return the change of a host-bound case with one process a side: it has neither a test nor an interval."""
+    needed = max(LEAST_BLOCKS, units_needed(float(np.log1p(HOST_PROCESS_PCT / 100)), settings.margin_pct, tests))
+    reason = (
+        "each side is one process, and the host determines this time: another process of the same code may take up to "
+        f"{HOST_PROCESS_TIMES} times as long"
+    )
+    step = f"Give at least {LEAST_BLOCKS} of each side; about {needed} tell {settings.margin_pct:g} % where processes "
+    step += f"differ by {HOST_PROCESS_PCT:g} %. Counts, bytes and GPU time can be compared without them."
+    return replace(change, reason=reason, next_step=step, more=needed - 1)
 
 
 def _need_more(

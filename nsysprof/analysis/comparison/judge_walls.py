@@ -92,7 +92,7 @@ def _samples(facts: Mapping[Key, RangeFacts], chosen: Mapping[Key, str]) -> dict
         walls = tuple(wall for wall in facts[key].walls_ns if wall > 0) if key in facts else ()
         if walls:
             stretches = tuple(map(tuple, cut_shortest_stretches(walls, _MOST_STRETCHES)))
-            samples[key] = Measured("ok", processes=(stretches,), host_bound=True)
+            samples[key] = Measured("ok", processes=(stretches,), host_bound=facts[key].host_bound)
     return samples
 
 

@@ -50,6 +50,8 @@ class MeasuredPair:
     candidate: MeasuredUnits
     # The assumed difference (percent) that 95 % of pairs of runs of the same code stay below.
     run_floor_pct: float = 0.0
+    # Whether the host determines the time.
+    host_bound: bool = False
 
     @property
     def freedom(self) -> int:
@@ -80,8 +82,12 @@ def units_of(key: Case, inputs: Sequence[Mapping[Case, Measured]], by_runs: bool
 
 def run_floor(key: Case, inputs: Sequence[Mapping[Case, Measured]]) -> float:
     """Return by how much two runs of the same code are assumed to differ (percent)."""
-    host_bound = any(cases[key].host_bound for cases in inputs if key in cases)
-    return HOST_RUN_FLOOR_PCT if host_bound else RUN_FLOOR_PCT
+    return HOST_RUN_FLOOR_PCT if is_host_bound(key, inputs) else RUN_FLOOR_PCT
+
+
+def is_host_bound(key: Case, inputs: Sequence[Mapping[Case, Measured]]) -> bool:
+    """Return whether the host determines the time of a case in any input."""
+    return any(cases[key].host_bound for cases in inputs if key in cases)
 
 
 def _blocks(process: Sequence[Sequence[int]], in_order: bool) -> Floats:

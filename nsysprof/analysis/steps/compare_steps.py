@@ -75,4 +75,4 @@ def _steps(side: Sequence[Input]) -> list[StepWalls]:
 def _facts(steps: StepWalls) -> RangeFacts:
     walls = steps.walls_ns[:_MOST_SAMPLES]
     metrics = dict.fromkeys(METRICS) | {"wall": sum(walls)}
-    return RangeFacts(len(walls), None, metrics, None, {}, walls_ns=walls)
+    return RangeFacts(len(walls), None, metrics, None, {}, walls_ns=walls, host_bound=steps.host_bound)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import lzma
+import statistics
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -12,7 +13,7 @@ from pathlib import Path
 import pandas as pd
 
 from nsysprof.analysis.comparison.range_facts import WHOLE
-from nsysprof.analysis.traffic.launch_bound import is_bench_launch_bound
+from nsysprof.analysis.traffic.launch_bound import is_bench_launch_bound, is_launch_bound
 from nsysprof.app.inputs.refuse_url import refuse_url
 from nsysprof.app.progress import Say
 from nsysprof.app.trace_analysis.assemble import JOINS, AnalysisOptions, assemble
@@ -31,6 +32,8 @@ from nsysprof.results.samples import OK
 from nsysprof.trace.inputs.resolve_input import PACKED, REPORTS, own_trace, resolve_input
 
 _MOST_BYTES = 1 << 30  # the most bytes of unpacked samples
+# Where the GPU works in less of a step than this, the host determines how long the step takes.
+_GPU_BOUND_SHARE = 0.9
 
 
 def find_inputs(source: Path) -> list[Path]:
@@ -177,7 +180,12 @@ def _measured_by_capture(rows: pd.DataFrame, samples: tuple[int, ...] | None, *,
         return Measured(str(row["status"]) if row["status"] != OK else "not_run", str(row["reason"]))
     peak = row["peak_allocated_bytes"]
     known = peak if isinstance(peak, int) else None
-    return Measured(OK, processes=((samples,),), in_order=True, host_bound=on_cpu, peak_bytes=known)
+    total, calls = row.get("kernel_total_ns"), row.get("traced_calls")
+    kernel_ns = None if pd.isna(total) or pd.isna(calls) or not calls else float(total) / float(calls)
+    over_graph = row.get("event_over_graph")
+    ratio = None if pd.isna(over_graph) else float(over_graph)
+    waits = is_launch_bound(kernel_ns, statistics.median(samples), ratio)
+    return Measured(OK, processes=((samples,),), in_order=True, host_bound=on_cpu or waits, peak_bytes=known)
 
 
 def _read_trace(source: Path, calls: Mapping[str, int], nsys: Path | None, say: Say, *, launched_only: bool) -> Input:
@@ -219,7 +227,8 @@ def _read_trace(source: Path, calls: Mapping[str, int], nsys: Path | None, say: 
 def _step_walls(times: StepTimes | None) -> StepWalls | None:
     if times is None or not times.are_steps:
         return None
-    return StepWalls(times.per, times.step_ns, tuple(times.steady_walls_ns().tolist()))
+    walls = tuple(times.steady_walls_ns().tolist())
+    return StepWalls(times.per, times.step_ns, walls, host_bound=times.busy_share < _GPU_BOUND_SHARE)
 
 
 def _savings(found: Findings) -> dict[tuple[str, str], int]:

@@ -208,7 +208,15 @@ def range_table(comparison: VersionComparison) -> Table:
         drop = _DROP[name] + (0 if changed or not _DROP[name] else _UNCHANGED)
         columns.append(Column(METRICS[name].title, _UNITS[METRICS[name].unit], drop))
     judged = any(change.wall_verdict for change in comparison.ranges)
-    columns += [Column("wall [95 %]", Unit.QUOTIENT, drop=_DROP["launches"]), Column("verdict")] if judged else []
+    has_interval = any(_wall_interval(change)[1] is not None for change in comparison.ranges)
+    columns += (
+        [
+            Column("wall [95 %]" if has_interval else "wall, ratio", Unit.QUOTIENT, drop=_DROP["launches"]),
+            Column("verdict"),
+        ]
+        if judged
+        else []
+    )
     rows: list[tuple[Any, ...]] = [
         (
             _range_label(change),
@@ -231,7 +239,7 @@ def _wall_verdict_cells(change: RangeChange) -> tuple[Any, ...]:
 def _wall_interval(change: RangeChange) -> tuple[float | None, float | None, float | None]:
     """Return the ratio of the times of the range, with the interval behind the verdict or else of these traces."""
     verdict = change.wall_verdict
-    if verdict is not None and None not in (verdict.ratio, verdict.low, verdict.high):
+    if verdict is not None and verdict.ratio is not None:
         return verdict.ratio, verdict.low, verdict.high
     return change.wall_ratio, change.wall_ratio_low, change.wall_ratio_high
 

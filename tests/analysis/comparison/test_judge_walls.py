@@ -29,8 +29,22 @@ def verdicts(baseline, candidate, **settings):
     return {change.range: change.wall_verdict and change.wall_verdict.verdict for change in changes}
 
 
-def test_a_large_change_is_seen_in_one_trace_of_each_side_and_a_small_one_is_not():
-    found = verdicts([trace(1, step=50e6, load=1e6)], [trace(2, step=70e6, load=1.04e6)])
+def test_one_trace_of_each_side_says_nothing_of_the_time_of_a_range():
+    """The host determines it, and its processes differ: the ratio is told, without a verdict or an interval."""
+    sides = [trace(1, step=50e6, load=1e6)], [trace(2, step=70e6, load=1.04e6)]
+    found = {change.range: change.wall_verdict for change in judge_walls(compare_ranges(*sides), *sides, Settings())}
+    assert {verdict.verdict for verdict in found.values()} == {LatencyVerdict.INCONCLUSIVE}
+    assert found["step"].ratio == pytest.approx(1.4, rel=0.02)
+    assert (found["step"].low, found["step"].high) == (None, None)
+    assert "the host determines this time" in found["step"].reason
+    assert found["step"].more >= 3
+
+
+def test_steps_that_the_gpu_determines_have_a_verdict_from_one_trace_where_they_differ_by_far():
+    def of_gpu(seed, **medians_ns):
+        return {key: replace(facts, host_bound=False) for key, facts in trace(seed, **medians_ns).items()}
+
+    found = verdicts([of_gpu(1, step=50e6, load=1e6)], [of_gpu(2, step=70e6, load=1.04e6)])
     assert found == {"step": LatencyVerdict.SLOWER, "load": LatencyVerdict.INCONCLUSIVE}
 
 

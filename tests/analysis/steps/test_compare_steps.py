@@ -55,7 +55,7 @@ def told_by_analyze(path):
 
 def test_the_steps_of_two_trainings_are_those_that_analyze_tells_of(read, trace_path):
     names = "h200-ranges/train-eager", "h200-ranges/train-compiled"
-    found = compared(*map(read, names))
+    found = compared(*map(read, names), floor_pct=10.0)
     old, new = (told_by_analyze(trace_path(name)) for name in names)
     assert (found.step.baseline_ns, found.step.candidate_ns) == (old, new)
     assert found.step.change_pct == pytest.approx(100 * (new - old) / old)
@@ -77,9 +77,16 @@ def test_a_gate_judges_the_time_of_a_step(read):
     for old, new, outcome in (
         (compiled, eager, Outcome.REGRESSION), (eager, compiled, Outcome.PASS), (eager, other, Outcome.INCONCLUSIVE),
     ):  # fmt: skip
-        found = compare_inputs([old], [new], {}, parse_gate("step:3%"), Settings(), force=True)
+        found = compare_inputs([old], [new], {}, parse_gate("step:3%"), Settings(floor_pct=10.0), force=True)
         assert found.outcome is outcome
         assert (outcome is Outcome.REGRESSION) == ("19.45 ms to 26.60 ms" in str(found.gate))
+
+
+def test_steps_whose_gpu_waits_for_the_host_have_no_verdict_from_one_trace_a_side(read):
+    found = compared(read("h200-ranges/train-eager"), read("h200-ranges/train-compiled"))
+    assert found.step.verdict.verdict is LatencyVerdict.INCONCLUSIVE
+    assert found.step.verdict.low is None
+    assert "the host determines this time" in found.step.verdict.reason
 
 
 def test_where_the_host_runs_ahead_neither_the_step_nor_its_range_takes_longer(read):
@@ -127,7 +134,7 @@ def test_few_steps_have_no_verdict(read):
 
 def test_it_counts_in_the_correction_of_the_ranges(read):
     old, new = read("h200-ranges/train-eager"), read("h200-ranges/train-compiled")
-    alone, together = compared(replace(old, steps=None), new), compared(old, new)
+    alone, together = (compared(each, new, floor_pct=10.0) for each in (replace(old, steps=None), old))
     before, after = (
         {change.range: change.wall_verdict.p for change in each.ranges if change.wall_verdict is not None}
         for each in (alone, together)

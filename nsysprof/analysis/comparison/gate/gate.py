@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from nsysprof.analysis.sampling.significance import MARGIN_PCT, false_discovery
+from nsysprof.analysis.comparison.gate.range_times import TIMES, compare_range_times
+from nsysprof.analysis.sampling.significance import ALPHA, MARGIN_PCT, false_discovery
 from nsysprof.analysis.sampling.student_t import t_sf
 from nsysprof.errors import UsageError
 from nsysprof.results.checks import GateFinding, GateResult, Outcome
@@ -114,6 +115,8 @@ def _judge_rule(
 ) -> GateResult:
     if rule.metric in LATENCY_METRICS:
         checked = list(_judge_latencies(rule, latency))
+    elif rule.metric in TIMES:
+        checked = list(_judge_times(rule, ranges, lost))
     else:
         checked = list(_judge_metrics(rule, latency, ranges, lost))
     findings = tuple(finding for _, finding in checked if finding.outcome is not Outcome.PASS)
@@ -134,12 +137,43 @@ def _judge_latencies(rule: GateRule, latency: LatencyComparison) -> Iterable[tup
     A gate asks whether any case is beyond the limit. With many cases at the limit, the interval of one or another is
     beyond it by chance, so that the tests against the limit are corrected over all cases (Benjamini and Hochberg).
     """
-    tested = [change for change in latency.changes if _is_tested(change)]
-    raw = [_p_of_limit(rule, change) for change in tested]
-    corrected = {id(change): p for change, p in zip(tested, false_discovery(raw), strict=True)}
-    for change in latency.changes:
-        is_certain = corrected.get(id(change), 1.0) < _SHARE_OF_ALPHA * latency.alpha
+    return _judge_corrected([(rule, change) for change in latency.changes], latency.alpha)
+
+
+def _judge_corrected(
+    pairs: Sequence[tuple[GateRule, LatencyChange]], alpha: float
+) -> Iterable[tuple[str, GateFinding]]:
+    """Yield the judgement of each change by its rule, whose limit is a percentage, corrected over all of them."""
+    tested = [number for number, (_, change) in enumerate(pairs) if _is_tested(change)]
+    raw = [_p_of_limit(*pairs[number]) for number in tested]
+    corrected = dict(zip(tested, false_discovery(raw), strict=True))
+    for number, (rule, change) in enumerate(pairs):
+        is_certain = corrected.get(number, 1.0) < _SHARE_OF_ALPHA * alpha
         yield change.case, _judge_latency(rule, change, is_certain=is_certain)
+
+
+def _judge_times(
+    rule: GateRule, ranges: Sequence[RangeChange], lost: Sequence[str]
+) -> Iterable[tuple[str, GateFinding]]:
+    """Yield the judgement of a time of each range by its verdict and interval, and of the ranges that vanished."""
+    for change in ranges:
+        if change.how == "vanished" and not change.is_library:
+            yield change.label, _vanished(change)
+    by_number = compare_range_times(rule.metric, ranges, rule.limit if rule.percent else MARGIN_PCT)
+    pairs = []
+    for number, judged in by_number.items():
+        baseline = ranges[number].metrics[rule.metric].baseline or 1.0
+        percent = rule.limit if rule.percent else 100 * rule.limit / max(1.0, baseline)
+        pairs.append((GateRule(rule.text, "slower", percent, True), judged))
+    for number, (where, finding) in zip(by_number, _judge_corrected(pairs, ALPHA), strict=True):
+        time = ranges[number].metrics[rule.metric]
+        text = f"{rule.metric} {format_ns(time.baseline or 0)} to {format_ns(time.candidate or 0)}; {finding.text}"
+        yield where, _doubt(replace(finding, text=text), lost)
+
+
+def _vanished(change: RangeChange) -> GateFinding:
+    text = "is not in the candidate's trace"
+    return GateFinding(change.label, Outcome.INCONCLUSIVE, text, "Trace the same ranges.")
 
 
 def _is_tested(change: LatencyChange) -> bool:
@@ -202,8 +236,7 @@ def _judge_metrics(
 ) -> Iterable[tuple[str, GateFinding]]:
     for change in ranges:
         if change.how == "vanished":
-            text = "is not in the candidate's trace"
-            yield change.label, GateFinding(change.label, Outcome.INCONCLUSIVE, text, "Trace the same ranges.")
+            yield change.label, _vanished(change)
         elif change.how == "both":
             metric = _moved(change) if rule.metric == "moved" else change.metrics[rule.metric]
             if _never_known(metric):
@@ -236,8 +269,9 @@ def _moved(change: RangeChange) -> MetricChange:
 def _judge_metric(rule: GateRule, where: str, metric: MetricChange, unit: str) -> GateFinding:
     """Return the judgement of one number by its rule.
 
-    It is a regression where every trace of the candidate exceeds the limit over every trace of the baseline. It is
-    inconclusive where only their medians do, or where the error of a sampled number reaches across the limit.
+    It is a count or bytes, not a time. It is a regression where every trace of the candidate exceeds the limit over
+    every trace of the baseline. It is inconclusive where only their medians do, or where the error of a sampled number
+    reaches across the limit.
     """
     render = _FORMATS[unit or METRICS[metric.metric].unit]
     if metric.baseline is None or metric.candidate is None:
