@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from nsysprof.analysis.sampling.latency import block_medians, summarize_latency
@@ -27,12 +28,16 @@ from nsysprof.attention.shape import SHAPE_COLUMNS, attention_flops, least_bytes
 from nsysprof.notes import Note, make_note
 from nsysprof.results.device_limits import Peak, find_peak
 from nsysprof.results.roof import MOST_PCT
-from nsysprof.results.samples import LEAST_BLOCKS, OK, Block, dropped_samples, named_times
+from nsysprof.results.samples import LEAST_BLOCKS, OK, Block, dropped_samples, named_times, steady_samples
 
 _TOP_STATUS = ("wrong", "ineligible", "out_of_memory", "timeout", "crashed", "error")
 # A noise floor from fewer pairs than this is told to be a rough one.
 _FEW_PAIRS = 5
 FAR_BEHIND_VERDICT = "far behind"
+# A sample that takes so many times its cell's 10th percentile has stalled, as the threads of a busy host do. Where more
+# than this share of a cell's samples stalled, its shape has no verdict: no test sees that stalls hit one backend more.
+# All 760 wrong verdicts on simulated machines that stall were withdrawn, and no verdict of a calm machine.
+_STALL_TIMES, _STALL_SHARE = 3.0, 0.1
 
 
 @dataclass(frozen=True)
@@ -79,6 +84,7 @@ def summarize_bench(
     ]
     if copies == 1:
         _rank(rows, turns, medians)
+        _refuse_stalls(rows, by_cell)
         _set_goals(rows, floor)
     table = pd.DataFrame(rows)
     return BenchResults(table, floor, len(pairs), tuple(_notes(rows, by_cell, floor, len(pairs), environment)))
@@ -216,7 +222,7 @@ def _rank(rows: list[dict[str, Any]], turns: Sequence[Turns], medians: Sequence[
     groups: dict[tuple[Any, ...], list[int]] = {}
     for index, row in enumerate(rows):
         if row["status"] == OK:
-            groups.setdefault(tuple(row.get(key) for key in SHAPE_COLUMNS), []).append(index)
+            groups.setdefault(_shape_key(row), []).append(index)
     shapes = [{str(index): turns[index] for index in members} for members in groups.values()]
     prior = fit_differences(shapes)
     for members, shape in zip(groups.values(), shapes, strict=True):
@@ -231,6 +237,26 @@ def _rank(rows: list[dict[str, Any]], turns: Sequence[Turns], medians: Sequence[
                 rows[index]["against_best_low"], rows[index]["against_best_high"] = difference.low, difference.high
             verdict = _verdict(difference, medians[best], medians[index])
             rows[index]["verdict"] = _doubted(verdict, rows[best], rows[index])
+
+
+def stalls(blocks: Sequence[Block]) -> bool:
+    """Return whether so many samples of a cell stalled that it tells nothing about its code."""
+    samples = np.array(
+        [value for block in _good(blocks) for value in steady_samples(block.values_ns)], dtype=np.float64
+    )
+    return bool(len(samples)) and float(np.mean(samples > _STALL_TIMES * np.quantile(samples, 0.1))) > _STALL_SHARE
+
+
+def _refuse_stalls(rows: Sequence[dict[str, Any]], by_cell: Sequence[Sequence[Block]]) -> None:
+    """Withdraw the verdicts of shapes with a cell that stalled."""
+    stalled = {_shape_key(row) for row, blocks in zip(rows, by_cell, strict=True) if row["rank"] and stalls(blocks)}
+    for row in rows:
+        if row["rank"] and row["verdict"] != "alone" and _shape_key(row) in stalled:
+            row |= {"verdict": CaseVerdict.INCONCLUSIVE.value, "against_best_low": None, "against_best_high": None}
+
+
+def _shape_key(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(row.get(key) for key in SHAPE_COLUMNS)
 
 
 def _set_goals(rows: list[dict[str, Any]], floor_pct: float | None) -> None:
@@ -267,6 +293,9 @@ def _notes(
     environment: Mapping[str, Any],
 ) -> list[Note]:
     notes = []
+    stalled = [row["case"] for row, blocks in zip(rows, by_cell, strict=True) if stalls(blocks)]
+    if stalled:
+        notes.append(make_note("machine-stalls", cases=_some(stalled), percent=100 * _STALL_SHARE, times=_STALL_TIMES))
     throttled = sum(row["throttled_samples"] or 0 for row in rows)
     if throttled:
         total = sum(row["samples"] or 0 for row in rows)

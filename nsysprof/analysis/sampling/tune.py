@@ -212,6 +212,11 @@ def choose_backends(winners: pd.DataFrame) -> list[Choice]:
     return choices
 
 
+def decides_something(choices: Sequence[Choice]) -> bool:
+    """Return whether a policy of these choices says anything: not where all are torch's own and any is undecided."""
+    return any(choice.backend != AUTO for choice in choices) or all(choice.why != OPEN for choice in choices)
+
+
 def insights(table: pd.DataFrame, winners: pd.DataFrame, floor_pct: float | None) -> list[str]:
     """Return what follows from the data, one sentence each. Shapes are compared by time per operation."""
     known = winners[winners["verdict"] != UNKNOWN]
@@ -259,15 +264,27 @@ def _against_auto(known: pd.DataFrame) -> list[str]:
     measured = known[known["over_auto"].notna()]
     if len(measured) == 0:
         return []
-    tied = [AUTO in (row["backend"], *str(row["tied"]).split(", ")) for row in measured.to_dict("records")]
-    beaten = measured[[not is_tied for is_tied in tied]].sort_values("over_auto", ascending=False)
-    if len(beaten) == 0:
-        return [f"Torch's own choice is beaten nowhere on these {len(measured)} shapes: no policy is needed for them."]
-    worst = beaten.iloc[0]
-    return [
-        f"Torch's own choice is beaten on {len(beaten)} of {len(measured)} shapes, most by {worst['backend']} at "
-        f"{_label(worst, known)}: {worst['over_auto']:.3g} times as long."
-    ]
+    tied = pd.Series(
+        [AUTO in (row["backend"], *str(row["tied"]).split(", ")) for row in measured.to_dict("records")],
+        index=measured.index,
+    )
+    beaten = measured[~tied].sort_values("over_auto", ascending=False)
+    undecided = measured[tied & (measured["verdict"] == OPEN)]
+    lines = []
+    if len(beaten):
+        worst = beaten.iloc[0]
+        lines.append(
+            f"Torch's own choice is beaten on {len(beaten)} of {len(measured)} shapes, most by {worst['backend']} at "
+            f"{_label(worst, known)}: {worst['over_auto']:.3g} times as long."
+        )
+    if len(undecided):
+        lines.append(
+            f"Whether torch's own choice is beaten is undecided on {len(undecided)} of {len(measured)} shapes. It took "
+            f"up to {undecided['over_auto'].max():.3g} times as long as the fastest there; more processes decide it."
+        )
+    if not lines:
+        lines = [f"Torch's own choice is beaten nowhere on these {len(measured)} shapes: no policy is needed for them."]
+    return lines
 
 
 def _label(row: pd.Series, table: pd.DataFrame) -> str:

@@ -16,7 +16,15 @@ from nsysprof.analysis.sampling.bench import BenchResults
 from nsysprof.analysis.sampling.replayed_calls import METHOD as REPLAYS
 from nsysprof.analysis.sampling.replayed_calls import replayed_shapes, say_replayed
 from nsysprof.analysis.sampling.successive_halving import METHOD
-from nsysprof.analysis.sampling.tune import OPEN, UNKNOWN, choose_backends, failed_shapes, find_winners, insights
+from nsysprof.analysis.sampling.tune import (
+    OPEN,
+    UNKNOWN,
+    choose_backends,
+    decides_something,
+    failed_shapes,
+    find_winners,
+    insights,
+)
 from nsysprof.app.measuring.bench import method_lines
 from nsysprof.app.tuning.find_policy import write_choices
 from nsysprof.app.tuning.from_program import ProgramShapes
@@ -74,9 +82,10 @@ def write_tuning(
         )
         choices = fill_groups(shapes.chosen, choices)
         lines = [gain.text, *lines, *gain.refused]
+    has_policy = bool(choices) and decides_something(choices)
     pictures = _draw(winners, folder) if figures else []
     write_whole(folder / WINNERS.name, render_csv(winners, WINNERS))
-    if choices:
+    if has_policy:
         write_choices(folder / POLICY, run, choices)
     report = BenchReport(
         title=title or folder.resolve().name,
@@ -89,13 +98,13 @@ def write_tuning(
         method=[*method_lines(run.plan, results), METHOD, *([REPLAYS] if run.plan.device == "cuda" else [])],
         command=command,
         extra=tuning_sections(
-            winners, lines, price=price, policy=POLICY if choices else None, budget_note=told, figures=pictures
+            winners, lines, price=price, policy=POLICY if has_policy else None, budget_note=told, figures=pictures
         ),
     )
     write_bench(report, folder, figures=figures)
     data = _to_json(run, results, winners, lines, gain)
     write_whole(folder / "results.json", (json.dumps(data, indent=1) + "\n").encode())
-    return Tuning(winners, tuple(lines), folder / POLICY if choices else None, data, gain, replayed)
+    return Tuning(winners, tuple(lines), folder / POLICY if has_policy else None, data, gain, replayed)
 
 
 def _draw(winners: pd.DataFrame, folder: Path) -> list[Figure]:
@@ -126,7 +135,7 @@ class Tuning:
 
     winners: one row per shape.
     insights: what follows from the data, one sentence each.
-    policy: the policy file; None where no shape has a choice.
+    policy: the policy file; None where no shape has a choice, or all are torch's own and some are undecided.
     data: the content of results.json.
     program: what the program saves, where its shapes were tuned.
     replayed: the shapes that were judged by replays of CUDA graphs.

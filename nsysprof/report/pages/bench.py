@@ -59,6 +59,10 @@ _ABLATION_ROWS = (
 )  # fmt: skip
 
 
+# The note on a machine that stalls stands first.
+_STALLS = "machine-stalls"
+
+
 @dataclass(frozen=True)
 class BenchReport:
     """The content of a bench's report.
@@ -89,12 +93,14 @@ def bench_report(bench: BenchReport, figures: Sequence[Figure] = ()) -> Report:
     figures: the figures that were drawn, in order.
     """
     table = bench.table
+    refused = next((f"{note.text} {note.next_step}" for note in bench.notes if note.code == _STALLS), "")
     verdicts = Lines(verdict_lines(table), is_verdict=True, document_lines=30)
     detail: list[Part] = [
         *sweep_tables(table), ceiling_table(table), Paragraph(_ceilings(bench.ceilings)),
         target_table(table),
     ]  # fmt: skip
     sections = [
+        *([Section("", (Paragraph(refused, is_warning=True),))] if refused else []),
         *bench.extra[:1],
         Section("", (verdicts, Lines(tuple(bench.self_check)))),
         *bench.extra[1:],
@@ -102,7 +108,7 @@ def bench_report(bench: BenchReport, figures: Sequence[Figure] = ()) -> Report:
         *figure_sections(figures),
         Section("", tuple(detail), in_terminal=False),
         _ablation(),
-        Section("Notes", (Notes(tuple(bench.notes)),)),
+        Section("Notes", (Notes(tuple(note for note in bench.notes if note.code != _STALLS)),)),
         Section("Method", (Lines(tuple(bench.method)),), in_terminal=False),
         _environment(bench),
     ]

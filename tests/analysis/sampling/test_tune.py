@@ -7,6 +7,7 @@ from nsysprof.analysis.sampling.tune import (
     cells_to_confirm,
     cells_to_measure,
     choose_backends,
+    decides_something,
     find_winners,
     insights,
     replace_by_again,
@@ -161,3 +162,35 @@ def test_a_shape_of_which_nothing_is_claimed_is_not_measured_again():
     chosen, _, winners = searched_and_again((100e3, 400e3, 100e3), (None, None, None))
     assert chosen == []
     assert not winners.iloc[0]["measured_again"]
+
+
+def stalling(shapes, seed=0):
+    """Return what a tuning says where torch's own choice takes twice as long, on a machine that stalls."""
+    random = np.random.default_rng(seed)
+    cells = [Case(backend, seq=64 * (shape + 1)) for shape in range(shapes) for backend in ("auto", "math")]
+    blocks = [
+        Block(cell, process, turn, "ok", started_ns=1000 * (5 * process + turn), values_ns=tuple(
+            int(100_000 * (2.0 if cells[cell].backend == "auto" else 1.0) * (20 if random.random() < 0.4 else 1))
+            for _ in range(10)
+        ))
+        for cell in range(len(cells)) for process in range(3) for turn in range(5)
+    ]  # fmt: skip
+    table = summarize_bench(cells, [str(case) for case in cells], blocks, {}, {}).table
+    return table, find_winners(table)
+
+
+def test_undecided_shapes_are_not_called_shapes_that_need_no_policy():
+    table, winners = stalling(2)
+    assert list(winners["verdict"]) == ["inconclusive"] * 2
+    (line,) = [line for line in insights(table, winners, None) if "own choice" in line]
+    assert "undecided on 2 of 2 shapes" in line
+    assert "no policy is needed" not in line
+    assert f"up to {winners['over_auto'].max():.3g} times" in line
+    assert not decides_something(choose_backends(winners))
+
+
+def test_shapes_whose_backends_tie_need_no_policy():
+    results, winners = tuned([100_000, 100_000, 100_000] * 2, (512, 1024))
+    if set(winners["verdict"]) == {"tie"}:
+        assert any("no policy is needed" in line for line in insights(results.table, winners, None))
+    assert decides_something(choose_backends(winners)) == ("inconclusive" not in set(winners["verdict"]))
