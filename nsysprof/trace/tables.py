@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 
@@ -34,6 +35,7 @@ MOST_DEVICES = 1024
 _RANGE_TYPES = {59: "PushPop", 60: "StartEnd", 70: "PushPop", 71: "StartEnd"}
 _DOMAIN_TYPE = 75
 _CUDA_BEGAN, _CUPTI_COUNTED = "CUDA injection initialized", "Number of CUPTI events produced"
+_COUNTS = re.compile(r"Number of (CUPTI events produced|CUDA events collected)")
 _MEMORY_EVENTS = {"start": "time_ns", "address": "address", "bytes": "bytes", "memoryOperationType": "operation"}
 _MEMORY_DETAILS = {
     "globalPid": "global_pid", "deviceId": "device_id", "memKind": "kind", "localMemoryPoolAddress": "pool",
@@ -193,16 +195,23 @@ def _read_messages(trace: Trace) -> list[tuple[int, tuple[int, str]]]:
 
     They are read once, because two reads of a damaged table could return different rows. CUPTI counts the events since
     the process first used CUDA. Where that was before the recording began, its count covers more than the recording, so
-    it is left out.
+    it is left out. Counts of one process include those before them, so only the last of each kind is returned.
     """
     rows = read_rows(trace, "DIAGNOSTIC_EVENT", ("globalPid", "severity", "text", "timestamp"))
     older = {
         pid for pid, _, text, time in rows if isinstance(time, int) and time < 0 and str(text).startswith(_CUDA_BEGAN)
     }
-    return [
+    messages = [
         (_int(pid) or 0, (_int(severity) or 0, str(text)))
         for pid, severity, text, _ in rows
         if not (pid in older and str(text).startswith(_CUPTI_COUNTED))
+    ]
+    counts = [_COUNTS.match(text) for _, (_, text) in messages]
+    last = {(pid, count[0]): row for row, ((pid, _), count) in enumerate(zip(messages, counts, strict=True)) if count}
+    return [
+        (pid, message)
+        for row, ((pid, message), count) in enumerate(zip(messages, counts, strict=True))
+        if count is None or last[pid, count[0]] == row
     ]
 
 

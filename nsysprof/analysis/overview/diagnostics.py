@@ -41,16 +41,15 @@ _FREE_EVENTS, _LEAST_SHARE = 1_000, 0.5
 _EVENTS_LOST = "nsys lost events"
 
 
-def read_diagnostics(tables: Tables, *, shows_loss: bool = False) -> list[Remark]:
+def read_diagnostics(tables: Tables, *, lacks_work: bool) -> list[Remark]:
     """Return the messages of nsys that change what the numbers mean, without paths; at most five of a kind.
 
     Losses in a process without CUDA do not count against processes with CUDA.
 
-    shows_loss: see explain_messages.
+    lacks_work: whether the events themselves show that some of them are missing.
     """
-    has_kernels = KERNEL in tables.recorded
     return explain_messages(
-        tables.diagnostics, tables.helper_diagnostics, has_kernels=has_kernels, shows_loss=shows_loss
+        tables.diagnostics, tables.helper_diagnostics, has_kernels=KERNEL in tables.recorded, lacks_work=lacks_work
     )
 
 
@@ -60,22 +59,22 @@ def explain_messages(
     *,
     has_kernels: bool,
     is_strict: bool = False,
-    shows_loss: bool = False,
+    lacks_work: bool = False,
 ) -> list[Remark]:
     """Return what read_diagnostics returns, for messages given as pairs of nsys' severity and text.
 
     of_helpers: messages about processes that use no CUDA. Only those that hold for every process count.
     is_strict: whether a full buffer is a loss also where nsys only warns of it.
-    shows_loss: whether launches without kernels, or empty ranges of ours, show that events are missing. Only then
-    do the counts of events say how many: nsys drops calls that it does not trace, so that fewer prove nothing.
+    lacks_work: whether the events themselves show that some of them are missing.
     """
     of_all = [each for each in of_helpers or () if any(kind.search(each[1][:_READ]) for kind in _OF_ALL)]
     messages = [*messages, *of_all]
     kinds: dict[str, list[Remark]] = {}
-    for code, remark in dict.fromkeys(
-        (*_explain(messages, has_kernels, is_strict), *(_counted(messages) if shows_loss else ()))
-    ):
+    for code, remark in dict.fromkeys(_explain(messages, has_kernels, is_strict)):
         kinds.setdefault(code, []).append(remark)
+    if lacks_work or "events-lost" in kinds:
+        for code, remark in _counted(messages):
+            kinds.setdefault(code, []).append(remark)
     return [remark for of_kind in kinds.values() for remark in of_kind[:_MOST_OF_A_KIND]]
 
 
@@ -110,7 +109,11 @@ def _explain(messages: list[tuple[int, str]], has_kernels: bool, is_strict: bool
 
 
 def _counted(messages: list[tuple[int, str]]) -> Iterator[tuple[str, Remark]]:
-    """Yield a remark when far fewer events arrived than CUPTI produced, whatever severity nsys gives that."""
+    """Yield a remark when far fewer events arrived than CUPTI produced, whatever severity nsys gives that.
+
+    nsys drops the calls that it does not trace, so the counts alone prove nothing: JAX's programs have three events
+    produced for each one collected, and lack none. They only tell how much is missing where something is.
+    """
     counts = {"CUPTI events produced": 0, "CUDA events collected": 0}
     for _, text in messages:
         for what, number in _COUNT.findall(text[:_READ]):

@@ -29,6 +29,7 @@ _UPDATE_NSYS = (
 )
 # If more than this share of all launches is lost, counts cannot be trusted.
 MUCH_LOST = 0.01
+_ORPHANS = "kernels-without-launches"
 # The share of all kernels from which on a note is made.
 _NOTABLE = 0.01
 _SYNCHRONIZE = (
@@ -48,6 +49,13 @@ class DataLoss:
     # Whether there is no kernel although some ran.
     is_lost: bool
     remarks: tuple[Remark, ...]
+
+    @property
+    def is_shown(self) -> bool:
+        """Return whether launches or kernels without the other show that events are missing."""
+        codes = {(remark.note if isinstance(remark, Loss) else remark).code for remark in self.remarks}
+        is_lost = not self.is_counted or bool(self.launches_without_work) or _ORPHANS in codes
+        return is_lost or any(isinstance(remark, Loss) for remark in self.remarks)
 
 
 def find_data_loss(tables: Tables, attributed: Attributed, launches: Bools, missing: Bools, silent: Int64s) -> DataLoss:
@@ -113,7 +121,7 @@ def _without_launch(tables: Tables) -> Iterator[Note]:
     kernels = tables.work.kernels
     count = 0 if tables.calls is None else int((tables.launch[:kernels] < 0).sum())
     if count > _NOTABLE * kernels:
-        yield make_note("kernels-without-launches", count=count, kernels=kernels)
+        yield make_note(_ORPHANS, count=count, kernels=kernels)
 
 
 def _unnamed(tables: Tables) -> Iterator[Loss]:
@@ -214,20 +222,14 @@ def _ran_no_kernel(tables: Tables, calls: int, ours: int, gpu_recorded: bool) ->
 
 
 def read_health(
-    tables: Tables,
-    *,
-    silent: int,
-    open_ranges: int,
-    bad_ranges: int,
-    memory: DeviceMemory | None,
-    shows_loss: bool = False,
+    tables: Tables, *, loss: DataLoss, silent: int, open_ranges: int, bad_ranges: int, memory: DeviceMemory | None
 ) -> list[Remark]:
     """Return notes on everything else that changes what the numbers mean.
 
+    loss: what find_data_loss returned.
     silent: the replays of graphs that left no record.
     open_ranges: the number of NVTX ranges without an end.
     bad_ranges: the number of NVTX ranges that were left out because their times are impossible.
-    shows_loss: see explain_messages.
     """
     return [
         *_unrecorded(tables),
@@ -235,7 +237,7 @@ def read_health(
         *_left_out(tables, open_ranges, bad_ranges, memory),
         *([] if memory is None else _memory(memory)),
         *_partial(tables),
-        *read_diagnostics(tables, shows_loss=shows_loss),
+        *read_diagnostics(tables, lacks_work=loss.is_shown),
     ]
 
 

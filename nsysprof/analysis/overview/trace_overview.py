@@ -102,11 +102,11 @@ def judge(tables: Tables, found: Attribution) -> Judged:
     health = tuple(
         read_health(
             tables,
+            loss=loss,
             silent=len(silent),
             open_ranges=found.open_ranges,
             bad_ranges=found.bad_ranges,
             memory=found.memory,
-            shows_loss=not loss.is_counted or bool(loss.launches_without_work or split_losses(loss.remarks).losses),
         )
     )
     return Judged(loss, health, (*tables.losses, *split_losses((*loss.remarks, *health)).losses))

@@ -1,6 +1,9 @@
+import pytest
+
 from nsysprof.analysis.overview.diagnostics import explain_messages
 from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
 from nsysprof.notes import Severity, split_losses
+from tests.analysis.programs import US, Program
 from tests.builders.build_trace import OTHER_PID, PID, TraceBuilder
 
 IMPORT = (
@@ -9,8 +12,8 @@ IMPORT = (
 )
 
 
-def said(*messages, shows_loss=False):
-    remarks = split_losses(explain_messages(list(messages), has_kernels=True, shows_loss=shows_loss))
+def said(*messages, lacks_work=False):
+    remarks = split_losses(explain_messages(list(messages), has_kernels=True, lacks_work=lacks_work))
     return [(note.code, note.severity, note.text) for note in remarks.notes]
 
 
@@ -28,12 +31,16 @@ def test_any_line_of_a_message_is_read():
     assert text.endswith("Session Not all CUDA events might have been collected.")
 
 
-def test_far_fewer_events_than_cupti_produced():
-    counts = (
-        (1, "Number of CUPTI events produced: \t8248, CUPTI buffers: 50."),
-        (1, "Number of CUDA events collected: \t446."),
-    )
-    ((code, severity, text),) = said(*counts, shows_loss=True)
+COUNTS = (
+    (1, "Number of CUPTI events produced: \t8248, CUPTI buffers: 50."),
+    (1, "Number of CUDA events collected: \t446."),
+)
+
+
+def test_far_fewer_events_than_cupti_produced_tell_how_much_is_missing_where_something_is():
+    ((code, severity, text),) = said(*COUNTS, lacks_work=True)
+    _, (own, _, _) = said(*COUNTS, (2, "Not all CUDA events might have been collected."))
+    assert own == "events-lost"
     assert (code, severity) == ("events-lost", Severity.ERROR)
     assert "8,248" in text
     assert "446" in text
@@ -52,7 +59,7 @@ def test_what_nsys_leaves_out_of_sound_traces_is_no_loss():
 def test_counts_are_those_of_the_process_so_far_and_are_not_added_up():
     counts = [(1, f"Number of CUPTI events produced: {count}, x") for count in (11_577, 11_582)]
     counts.append((1, "Number of CUDA events collected: 11554."))
-    assert said(*counts, shows_loss=True) == []
+    assert said(*counts, lacks_work=True) == []
 
 
 def test_paths_are_left_out_and_words_with_a_slash_stay():
@@ -90,3 +97,46 @@ def test_a_message_counts_where_no_process_is_known_to_use_cuda(tmp_path):
     builder.put("DIAGNOSTIC_EVENT", severity=3, text="Failed to collect CUDA events.", globalPid=PID)
     notes = analyze_trace(builder.write(tmp_path / "t.sqlite")).notes
     assert "collection-failed" in {note.code for note in notes}
+
+
+def recorded_counts(path, *pairs, launches=40, orphans=0):
+    """Analyze a sound trace with nsys' counts of events, in the order in which nsys wrote them."""
+    program = Program()
+    program.builder = TraceBuilder("2025.3")
+    program.builder.gpu(0, cuda=0)
+    for _ in range(launches):
+        program.launch(100 * US)
+        program.wait()
+    for number in range(orphans):
+        program.builder.kernel(program.now + number * 10 * US, program.now + number * 10 * US + US, 90_000 + number)
+    for produced, collected in pairs:
+        texts = [f"CUPTI events produced: \t{produced}, x"]
+        texts += [] if collected is None else [f"CUDA events collected: \t{collected}."]
+        for text in texts:
+            program.builder.put("DIAGNOSTIC_EVENT", severity=1, text=f"Number of {text}", globalPid=PID)
+    return analyze_trace(program.builder.write(path))
+
+
+@pytest.mark.parametrize(
+    "pairs", [[(7641, 1371)], [(7888, 2647)], [(11577, None), (11582, 11356)]], ids=["C++", "JAX", "Windows"]
+)
+def test_calls_that_nsys_does_not_trace_are_no_loss(tmp_path, pairs):
+    """As in four public traces whose launches all have their kernels: their findings were withheld."""
+    analysis = recorded_counts(tmp_path / "t.sqlite", *pairs)
+    assert "events-lost" not in {note.code for note in analysis.notes}
+    assert analysis.findings is not None
+
+
+def test_kernels_without_launches_are_the_evidence_that_the_counts_explain(tmp_path):
+    assert "events-lost" in {
+        note.code for note in recorded_counts(tmp_path / "t.sqlite", (7641, 1371), orphans=20).notes
+    }
+
+
+def test_the_counts_of_a_process_include_those_before_them(tmp_path):
+    (note,) = [
+        note
+        for note in recorded_counts(tmp_path / "t.sqlite", (9000, 300), (9100, 400), orphans=20).notes
+        if note.code == "events-lost"
+    ]
+    assert ("9,100" in note.text, "400" in note.text) == (True, True)
