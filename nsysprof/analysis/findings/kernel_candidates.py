@@ -203,7 +203,7 @@ def _streams(situation: Situation) -> Candidate | None:
     graph, base = situation.graph, no_change(situation.graph)
     collective = situation.category == "communication"
     waits = (graph.other >= 0) & ~_of_collectives(situation, collective)
-    waits &= _is_told_to_wait(situation) & ~_is_of_libraries(situation)
+    waits &= _is_told_to_wait(situation) & ~_is_of_libraries(situation) & (graph.other != graph.engine)
     # The first step may begin after its wait.
     if int(waits.sum()) < max(1, graph.steps - 1):
         return None

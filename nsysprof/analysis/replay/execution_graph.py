@@ -22,7 +22,7 @@ from nsysprof.analysis.idle_time.full_queues import find_full_queues
 from nsysprof.analysis.idle_time.interval_layers import outermost
 from nsysprof.analysis.steps.find_steps import Steps
 from nsysprof.arrays import find_rows
-from nsysprof.trace.schema import MIGRATION, PID_MASK, Bools, Int64s, Ints, Tables
+from nsysprof.trace.schema import COPY, MIGRATION, PID_MASK, Bools, Int64s, Ints, Tables
 
 # If a thread makes no call for longer than this, another thread may have worked for it meanwhile.
 _HAND_OVER_NS = 50_000
@@ -41,6 +41,8 @@ _LEAST_STEPS = 4
 _NONE = -1
 _FAR_NS = int(np.iinfo(np.int64).max)
 _ROWS_AT_ONCE = 1 << 18
+# The kinds of copies that have an engine for each direction.
+_BETWEEN_HOST_AND_DEVICE = (1, 2)
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,9 @@ class ExecutionGraph:
     other_ns: Int64s
     other: Int64s
     duration_ns: Int64s
+    # The copy of another stream, in the same direction, that ended last before it began, or -1: both queue for one
+    # engine, so they never overlap.
+    engine: Int64s
 
     # When each stream had finished earlier work (ns since the begin).
     stream_free_ns: Int64s
@@ -205,7 +210,8 @@ def _build(
         also_after=also_after, gap_ns=start - previous_end,
         cost_ns=cost, waits_for=waits_for, return_ns=return_ns, first_work=first_work, work_row=issued,
         stream=stream, issue_ns=placed[0], stream_ns=placed[1], other_ns=placed[2], other=placed[3],
-        duration_ns=times.end - times.start, stream_free_ns=placed[4],
+        duration_ns=times.end - times.start, engine=_queue_copies(tables, issued, times, stream),
+        stream_free_ns=placed[4],
         recorded_ns=recorded, busy_ns=_busy(times, since),
     )  # fmt: skip
 
@@ -309,6 +315,27 @@ def _is_beside_others(times: _Times, stream: Int64s, streams: int) -> Bools:
         running = (at >= 0) & (times.end[mine[np.maximum(at, 0)]] > times.start)
         is_beside |= running & (stream != number)
     return is_beside
+
+
+def _queue_copies(tables: Tables, issued: Int64s, times: _Times, stream: Int64s) -> Int64s:
+    """Return for each copy the copy of another stream before it in the queue of its engine, or -1.
+
+    An engine moves data in one direction, between the host and one device. Copies that overlap have engines of their
+    own.
+    """
+    work = tables.work
+    engine = np.full(len(issued), _NONE, dtype=np.int64)
+    copies = np.flatnonzero(work.kinds(issued) == COPY)
+    kind = work.copy_kind[issued[copies] - work.kernels]
+    device = work.device_of[work.variant[issued[copies]]]
+    for direction in _BETWEEN_HOST_AND_DEVICE:
+        for number in np.unique(device[kind == direction]).tolist():
+            mine = copies[(kind == direction) & (device == number)]
+            mine = mine[np.argsort(times.start[mine], kind="stable")]
+            before, after = mine[:-1], mine[1:]
+            queues = (stream[before] != stream[after]) & (before < after) & (times.end[before] <= times.start[after])
+            engine[after[queues]] = before[queues]
+    return engine
 
 
 def _latest_of_others(times: _Times, stream: Int64s, streams: int, rows: Int64s) -> Int64s:

@@ -54,11 +54,12 @@ def replay(graph: ExecutionGraph, change: ReplayChange | None = None) -> int:
     waits_for = np.where(change.waits, graph.waits_for, -1)
     # Removed work does not even make its stream wait for it to begin.
     gone = (change.duration_ns == 0) & (graph.duration_ns > 0)
-    other = np.where(change.needs_other & ~gone, graph.other, -1)
+    needs_other = change.needs_other & (graph.other >= 0)
+    other = np.where(gone, -1, np.where(needs_other, graph.other, graph.engine))
     issue, after_stream = np.where(gone, -_FAR_NS, graph.issue_ns), np.where(gone, 0, graph.stream_ns)
     arrays = (
         graph.follows, graph.also_after, change.gap_ns, change.cost_ns, waits_for, graph.return_ns, graph.first_work,
-        graph.stream, issue, after_stream, graph.other_ns, other, change.duration_ns,
+        graph.stream, issue, after_stream, np.where(needs_other, graph.other_ns, 0), other, change.duration_ns,
         graph.stream_free_ns.copy(), np.array([graph.first_calls]),
         np.zeros_like(change.gap_ns), np.zeros_like(change.duration_ns),
     )  # fmt: skip

@@ -5,7 +5,7 @@ import pytest
 from nsysprof.analysis.overview.summarize import summarize
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_tables
-from tests.analysis.programs import MS, Program
+from tests.analysis.programs import MS, US, Program
 
 
 def collectives(*waits_ms):
@@ -38,3 +38,52 @@ def test_waiting_for_another_rank_is_found(findings):
     # What a collective takes without any waiting is not known: it may be nothing.
     assert item.saving_low_ns == 0
     assert item.saving_ns <= item.saving_high_ns <= 20 * MS / 3 + 1 * MS
+
+
+def pipeline(*, kernel="saxpy", is_told=False, copies=True):
+    """Return steps in which copies queue for their engine, or kernels of two streams alternate, as in public traces.
+
+    is_told: whether the program tells the streams to wait for each other.
+    """
+    program = Program()
+    for _ in range(8):
+        begin = program.now
+        for stream in (7, 8) * 3:
+            if is_told:
+                program.wait_stream(stream, 15 - stream)
+            ready = max(program.free.get(7, 0), program.free.get(8, 0)) + 1 * US
+            if copies:
+                start = max(program.now + 8 * US, ready)
+                number = program._call("cudaMemcpyAsync_v3020", program.now + 5 * US)
+                program.builder.copy(start, start + 2 * MS, number, 24 << 20, 1, host=1, stream=stream)
+                program.free[stream] = start + 2 * MS
+                program.now += 5 * US
+            else:
+                program.free[stream] = ready - 1 * US
+                program.launch(2 * MS, kernel, stream=stream)
+        program.wait()
+        program.step(begin)
+    return program.builder
+
+
+def dependencies(found):
+    return [item for item in found.items if item.code == "stream-dependency"]
+
+
+def test_copies_that_queue_for_their_engine_do_not_wait_for_a_stream(findings):
+    """As in six public traces, none of which has a wait between streams."""
+    assert dependencies(findings(pipeline())) == []
+
+
+def test_copies_of_one_direction_queue_whatever_the_program_says(findings):
+    assert dependencies(findings(pipeline(is_told=True))) == []
+
+
+def test_kernels_wait_for_a_stream_only_where_the_program_says_so(findings):
+    assert dependencies(findings(pipeline(copies=False))) == []
+    (item,) = dependencies(findings(pipeline(copies=False, is_told=True)))
+    assert item.saving_ns > 5 * MS
+
+
+def test_streams_of_cudnn_are_no_dependency_of_the_program(findings):
+    assert dependencies(findings(pipeline(copies=False, is_told=True, kernel="RNN_blockPersist_fp_LSTM"))) == []
