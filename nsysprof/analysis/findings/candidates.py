@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
+from nsysprof.analysis.findings.bus_rates import bus_rate
 from nsysprof.analysis.findings.situation import DEVICE_TO_HOST, HOST_TO_DEVICE, Situation
 from nsysprof.analysis.findings.slowed_copies import GIVES_BACK
 from nsysprof.analysis.findings.step_amounts import counted, in_calls, in_work, number_text
@@ -29,9 +30,8 @@ LEAST_REPEATS = 8
 _SMALL_COPY_BYTES, _MANY_SMALL_COPIES, _LEAST_SMALL_COPIES = 64 << 10, 64, 8
 # The time that it takes to issue an asynchronous copy (ns).
 _ISSUE_NS = 5_000
-# The rate of pinned copies over PCIe (bytes/s) where the trace has none: for generation 5, and for older ones.
-_FAST_BUS, _SLOW_BUS = 50e9, 24e9
-_FAST_BOARDS = ("H100", "H200", "H800", "GH200", "B100", "B200", "B300", "RTX PRO 6000", "RTX 50")
+# The factors of the least and the most rate of pinned copies where the trace has some.
+_LEAST_RATE, _MOST_RATE = 0.6, 1.1
 
 
 @dataclass(frozen=True)
@@ -135,11 +135,11 @@ def _pageable_copies(situation: Situation) -> Candidate | None:
     graph, base = situation.graph, no_change(situation.graph)
     free = (situation.calls_of(to_device) | waits) & ~situation.calls_of(large & ~to_device)
 
-    def at(factor: float) -> ReplayChange:
+    def at(bound: int) -> ReplayChange:
         duration = graph.duration_ns.copy()
         for kind in (HOST_TO_DEVICE, DEVICE_TO_HOST):
             chosen = large & (situation.copy_kind == kind)
-            rate = pinned_rate(situation, kind) * factor
+            rate = pinned_rates(situation, kind)[bound]
             duration[chosen] = np.minimum(duration[chosen], (1e9 * situation.bytes[chosen] / rate).astype(np.int64))
         cost = np.where(calls | waits, np.minimum(graph.cost_ns, _ISSUE_NS), graph.cost_ns)
         return replace(base, cost_ns=cost, waits=base.waits & ~free, duration_ns=duration)
@@ -149,7 +149,7 @@ def _pageable_copies(situation: Situation) -> Candidate | None:
     text = (
         f"{format_bytes(size)} go through pageable memory in "
         f"{counted(in_work(situation, large), 'copy', 'copies')}, at "
-        f"{rate / 1e9:.1f} GB/s; pinned memory gives about {pinned_rate(situation, HOST_TO_DEVICE) / 1e9:.0f} GB/s "
+        f"{rate / 1e9:.1f} GB/s; pinned memory gives about {_rate_text(situation)} "
         "and does not hold up the thread."
     )
     step = 'DataLoader(..., pin_memory=True) and x.to("cuda", non_blocking=True); in CUDA C++ cudaMallocHost.'
@@ -158,13 +158,27 @@ def _pageable_copies(situation: Situation) -> Candidate | None:
             "Copy into a tensor made once with pin_memory=True, by copy_(x, non_blocking=True), and wait for an event "
             "before you read it; in CUDA C++ cudaMallocHost."
         )
-    return Candidate("pageable-copy", at(1.0), at(0.6), at(1.1), calls | waits, int(large.sum()), text, step)
+    return Candidate("pageable-copy", at(0), at(1), at(2), calls | waits, int(large.sum()), text, step)
 
 
-def pinned_rate(situation: Situation, kind: int) -> float:
-    """Return the rate of a pinned copy in a direction (bytes/s): measured in the trace, else typical of the bus."""
-    fast = any(board in situation.board for board in _FAST_BOARDS)
-    return situation.pinned_rate.get(kind, _FAST_BUS if fast else _SLOW_BUS)
+def pinned_rates(situation: Situation, kind: int) -> tuple[float, float, float]:
+    """Return the usual, the least and the most rate of a pinned copy in a direction (bytes/s).
+
+    They are measured in the trace, else typical of the board's bus.
+    """
+    measured = situation.pinned_rate.get(kind)
+    if measured is not None:
+        return measured, _LEAST_RATE * measured, _MOST_RATE * measured
+    bus = bus_rate(situation.board)
+    return bus.usual, bus.low * bus.usual, bus.high * bus.usual
+
+
+def _rate_text(situation: Situation) -> str:
+    """Return the rate of pinned copies to the device, as an interval where neither the trace nor the board tells it."""
+    usual, least, most = (rate / 1e9 for rate in pinned_rates(situation, HOST_TO_DEVICE))
+    if HOST_TO_DEVICE in situation.pinned_rate or bus_rate(situation.board).is_known:
+        return f"{usual:.0f} GB/s"
+    return f"{least:.0f} to {most:.0f} GB/s, by its bus,"
 
 
 def _small_copies(situation: Situation) -> Candidate | None:
