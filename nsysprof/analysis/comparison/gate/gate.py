@@ -17,6 +17,7 @@ from nsysprof.results.comparison import (
     METRICS,
     SAME_SAMPLES,
     THROTTLED,
+    WHOLE_TRACE,
     FindingChange,
     LatencyChange,
     LatencyComparison,
@@ -35,6 +36,8 @@ _TINY = 1e-9
 _SHARE_OF_ALPHA = 0.25
 _BY_CHANCE = "beyond the limit, but among so many cases one may be by chance"
 _MEASURE_MORE = "Measure more processes, runs or turns."
+# What a range that is not there any more does less often, or moves less of.
+_COUNTS = ("launches", "kernels", "copied", "filled", "moved")
 _MORE_STEPS = "Trace more steps of each side."
 
 
@@ -234,11 +237,21 @@ def _failed(change: LatencyChange) -> GateFinding | None:
 def _judge_metrics(
     rule: GateRule, latency: LatencyComparison, ranges: Sequence[RangeChange], lost: Sequence[str]
 ) -> Iterable[tuple[str, GateFinding]]:
+    whole = next((change for change in ranges if change.range == WHOLE_TRACE and change.how == "both"), None)
+    is_whole_known = whole is not None and not _lacks(rule, whole)
     for change in ranges:
+        # A range holds what was allocated before it, too, so that only the peak of all says whether more is needed.
+        is_within_peak = rule.metric == "vram" and is_whole_known and change is not whole
+        # How long a library's own range takes depends on what the library does in it.
+        is_of_others = rule.metric == "wall" and change.is_library
+        # What a range does not do any more is less; if it is done elsewhere, the whole trace has it.
+        is_less = change.how == "vanished" and rule.metric in _COUNTS and is_whole_known
+        if is_within_peak or is_of_others or is_less:
+            continue
         if change.how == "vanished":
             yield change.label, _vanished(change)
         elif change.how == "both":
-            metric = _moved(change) if rule.metric == "moved" else change.metrics[rule.metric]
+            metric = _metric_of(rule, change)
             if _never_known(metric):
                 continue  # what neither trace records (wall time of a whole trace, DRAM bytes without counters)
             finding = _judge_metric(rule, change.label, metric, "bytes" if rule.metric == "moved" else "")
@@ -248,6 +261,16 @@ def _judge_metrics(
             old, new = case.baseline.peak_bytes, case.candidate.peak_bytes
             if old is not None and new is not None:
                 yield case.case, _judge_metric(rule, case.case, MetricChange("vram", (old,), (new,), old, new), "")
+
+
+def _metric_of(rule: GateRule, change: RangeChange) -> MetricChange:
+    return _moved(change) if rule.metric == "moved" else change.metrics[rule.metric]
+
+
+def _lacks(rule: GateRule, whole: RangeChange) -> bool:
+    """Return whether the number of the rule is unknown for the whole trace on a side."""
+    metric = _metric_of(rule, whole)
+    return metric.baseline is None or metric.candidate is None
 
 
 def _never_known(metric: MetricChange) -> bool:

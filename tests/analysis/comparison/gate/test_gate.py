@@ -6,6 +6,7 @@ from nsysprof.analysis.comparison.gate.gate import judge, parse_gate
 from nsysprof.results.checks import Outcome
 from nsysprof.results.comparison import (
     SAME_SAMPLES,
+    WHOLE_TRACE,
     LatencyChange,
     LatencyComparison,
     LatencyVerdict,
@@ -187,3 +188,31 @@ def test_peaks_of_the_allocator_count_as_vram():
     )
     assert outcome("vram:+5%", cases=[change]) is REGRESSION
     assert outcome("vram:+11%", cases=[change]) is PASS
+
+
+def whole(name, old, new):
+    return replace(ranged(name, old, new), range=WHOLE_TRACE)
+
+
+def test_the_peak_of_all_says_whether_more_memory_is_needed():
+    """A peak that fell from 15.1 to 9.1 GiB was a regression, because one inner range held more than before."""
+    inner = ranged("vram", [4 << 30], [9 << 30])
+    assert outcome("vram:+5%", ranges=[whole("vram", [15 << 30], [9 << 30]), inner]) is PASS
+    assert outcome("vram:+5%", ranges=[whole("vram", [9 << 30], [15 << 30]), inner]) is REGRESSION
+    assert outcome("vram:+5%", ranges=[whole("vram", [None], [None]), inner]) is REGRESSION
+
+
+def test_launches_of_a_vanished_range_are_fewer():
+    gone = ranged("launches", [8], [], how="vanished")
+    assert outcome("launches:+1", ranges=[whole("launches", [20], [12]), gone]) is PASS
+    assert outcome("launches:+1", ranges=[whole("launches", [20], [22]), gone]) is REGRESSION
+    assert outcome("launches:+1", ranges=[whole("launches", [20], [None]), gone]) is INCONCLUSIVE
+    wall = ranged("wall", [8], [], how="vanished")
+    assert outcome("wall:+5%", ranges=[whole("wall", [20], [12]), wall]) is INCONCLUSIVE
+
+
+def test_the_wall_times_of_a_librarys_ranges_are_not_judged():
+    of_library = replace(ranged("wall", [30_000], [60_000]), is_library=True)
+    own = ranged("wall", [1_000_000], [1_000_000])
+    assert outcome("wall:+5%", ranges=[own, of_library]) is PASS
+    assert outcome("wall:+5%", ranges=[own, replace(of_library, is_library=False)]) is REGRESSION
