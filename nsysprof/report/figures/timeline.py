@@ -346,7 +346,9 @@ def draw_overview(axes: Axes, analysis: Analysis, panels: Sequence[Panel], whole
     axes.set_ylim(0, 1)
     axes.set_yticks([0.5], ["whole run"])
     marked = "framed: shown below" if len(panels) == 1 else "framed: those shown below"
-    axes.set_title(f"the GPU over the whole run ({marked})", fontsize=10, loc="left", color=INK)
+    axes.set_title(
+        f"the {words_for(analysis.trace).device} over the whole run ({marked})", fontsize=10, loc="left", color=INK
+    )
     axes.xaxis.set_major_formatter(EngFormatter(unit="s"))
     quieten(axes)
     axes.tick_params(labelbottom=True, labelsize=8)

@@ -55,7 +55,7 @@ from nsysprof.report.pages.trace_tables import (
     stream_table,
 )
 from nsysprof.report.wording import IDLE_WORDS, KERNELS, OPERATORS, Words, words_for
-from nsysprof.results.analysis import Analysis, CaptureRecord, StepPart, StepTimes
+from nsysprof.results.analysis import OUTSIDE, Analysis, CaptureRecord, StepPart, StepTimes
 from nsysprof.results.checks import MissingSource
 from nsysprof.results.findings import LEAST_SHARE, TRACE, Finding, Findings, Idle
 from nsysprof.units import format_ns
@@ -209,7 +209,7 @@ _NO_STACKS = "No lines of code are known, because no stacks were recorded: nsysp
 def findings_sections(analysis: Analysis) -> list[Section]:
     """Return the findings, the most valuable one first, or why they are unknown; nothing where no GPU was used."""
     if analysis.findings is not None:
-        return [_findings(analysis.findings)]
+        return [_findings(analysis.findings, _set_up_text(analysis))]
     if not analysis.no_findings:
         return []
     text = f"Findings are unknown, because {analysis.no_findings}."
@@ -221,11 +221,26 @@ def idle_sections(analysis: Analysis) -> list[Section]:
     return [] if analysis.idle is None else [Section("", (idle_table(analysis.idle),))]
 
 
-def _findings(findings: Findings) -> Section:
+def _set_up_text(analysis: Analysis) -> str:
+    """Return that a trace without steps is nearly all set-up; "" where the GPU works for a notable part of it."""
+    times = _times_of_gpu(analysis)
+    if times is None or times.are_steps or len(times.devices) != 1:
+        return ""
+    parts = times.parts_of(times.devices[0])
+    whole, busy = (sum(part.mean_ns for part in chosen) for chosen in (parts, [part for part in parts if part.is_busy]))
+    if not whole or 100 * busy >= _LEAST_PCT * whole:
+        return ""
+    return (
+        f" The GPU is busy for {_percent(busy, whole)} of the trace, and nothing repeats: nearly all of it is set-up, "
+        "such as loading or compiling. Record the part that you want to make faster, and several times."
+    )
+
+
+def _findings(findings: Findings, set_up: str) -> Section:
     step = "the trace" if findings.per == TRACE else step_label(findings.per)
     whole = f"{format_ns(findings.step_ns)} of {step}.{_what_was_replayed(findings)}"
     if not findings.items:
-        text = f"Nothing was found above {100 * LEAST_SHARE:g} % of the {whole}"
+        text = f"Nothing was found above {100 * LEAST_SHARE:g} % of the {whole}{set_up}"
         return Section("Findings", (Lines((text,), is_verdict=True),))
     text = f"Together these changes save about {format_ns(findings.together_ns)} of the {whole}"
     title = "saved" if findings.per == TRACE else "saved per step"
@@ -240,6 +255,8 @@ def _what_was_replayed(findings: Findings) -> str:
         return ""
     took = format_ns(findings.recorded_ns)
     if findings.per == TRACE:
+        if findings.recorded_ns > findings.step_ns:
+            return f" The savings are computed on {took}: the process that works most, with its calls before that time."
         return f" The savings are computed on {took} of it: the process that works most, from its first call on."
     if findings.first_step == findings.last_step:
         return f" The savings are computed on step {findings.first_step}, which took {took}."
@@ -337,7 +354,9 @@ def _stacked_bars(times: StepTimes) -> list[StackedBar]:
 
 def _busy_line(times: StepTimes, device: int, *, several: bool) -> str:
     parts = times.parts_of(device)
-    whole = sum(part.mean_ns for part in parts)
+    # Nothing of this device lies before its first or after its last work, but migrations do.
+    outside = 0 if times.are_steps else sum(part.mean_ns for part in parts if part.name == OUTSIDE)
+    whole = sum(part.mean_ns for part in parts) - outside
     busy = sum(part.mean_ns for part in parts if part.is_busy)
     name = f"GPU {device}" if several else "The GPU"
     span = "a step" if times.are_steps else "the time from its first to its last work"
@@ -347,7 +366,10 @@ def _busy_line(times: StepTimes, device: int, *, several: bool) -> str:
     if 100 * waiting >= _LEAST_WAITING_PCT * whole:
         text += f", {format_ns(waiting)} of it with nothing but collectives, which may wait for other ranks"
     text += "."
-    idle = sorted((part for part in parts if not part.is_busy), key=lambda part: -part.mean_ns)
+    if 100 * outside >= _LEAST_PCT * (whole + outside):
+        text += f" Another {format_ns(outside)} of the trace lie before this or after it."
+    inside = (part for part in parts if not part.is_busy and (times.are_steps or part.name != OUTSIDE))
+    idle = sorted(inside, key=lambda part: -part.mean_ns)
     shown = [part for part in idle[:_MOST_CAUSES] if 100 * part.mean_ns >= _LEAST_PCT * whole]
     if not shown:
         return text

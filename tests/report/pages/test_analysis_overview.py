@@ -1,8 +1,11 @@
 from dataclasses import replace
 
+from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
 from nsysprof.report.document import Bars, Lines, StackedBar
-from nsysprof.report.pages.analysis import overview_sections, step_sections
+from nsysprof.report.pages.analysis import findings_sections, overview_sections, step_sections
 from nsysprof.results.column_registry.analysis_columns import cause_column, work_column
+from tests.analysis.programs import MS, US, Program
+from tests.builders.build_trace import PID
 from tests.builders.training import training
 from tests.report import samples
 
@@ -82,3 +85,50 @@ def test_what_is_too_small_to_be_seen_is_one_part(tmp_path):
 
 def test_operators_of_a_cpu_are_no_gpu(tmp_path):
     assert overview_sections(samples.analysis(tmp_path, samples.builder(operators=True))) == []
+
+
+def texts_of(sections):
+    return "\n".join(text for section in sections for part in section.parts for text in getattr(part, "texts", ()))
+
+
+def test_idle_time_outside_of_a_gpus_work_is_no_share_of_it(tmp_path):
+    """As in 18 traces of unified memory, whose pages migrate back after the last kernel."""
+    program = Program()
+    for ns in (40 * MS, 20 * MS, 30 * MS):
+        program.launch(ns)
+    end = max(program.free.values())
+    program.builder.put(
+        "CUPTI_ACTIVITY_KIND_MEMCPY", start=end + 9 * MS, end=end + 210 * MS, deviceId=0, contextId=1, streamId=7,
+        correlationId=0, globalPid=PID, bytes=1 << 20, copyKind=12, srcKind=3, dstKind=3,
+    )  # fmt: skip
+    analysis = analyze_trace(program.builder.write(tmp_path / "t.sqlite"))
+    line = texts_of(overview_sections(analysis)).splitlines()[0]
+    assert line.startswith(
+        "The GPU is busy for 100 % of the time from its first to its last work: 90.00 ms of 90.00 ms."
+    )
+    assert "Idle:" not in line
+    assert "Another 210.0 ms of the trace lie before this or after it." in line
+
+
+def test_savings_are_not_computed_on_more_than_all(tmp_path):
+    program = Program()
+    program.launch(1 * US)
+    program.host(5 * MS)
+    program.wait()
+    analysis = analyze_trace(program.builder.write(tmp_path / "t.sqlite"))
+    assert analysis.findings.recorded_ns > analysis.findings.step_ns
+    text = texts_of(findings_sections(analysis))
+    assert "The savings are computed on" in text
+    assert " of it: the process" not in text
+
+
+def test_a_trace_of_set_up_says_so(tmp_path):
+    """As where 87 % of the time is a compiler's, and the GPU has 0.1 %."""
+    program = Program()
+    for _ in range(3):
+        program.launch(100 * US)
+        program.wait()
+        program.host(400 * MS)
+    program.launch(10 * US, "last")
+    text = texts_of(findings_sections(analyze_trace(program.builder.write(tmp_path / "t.sqlite"))))
+    assert "nearly all of it is set-up, such as loading or compiling" in text
