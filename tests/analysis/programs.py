@@ -6,6 +6,8 @@ from tests.builders.build_trace import TraceBuilder
 
 US = 1_000
 MS = 1_000_000
+# A kernel that tells that a program uses torch.
+OF_TORCH = "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>>(int)"
 
 
 class Program:

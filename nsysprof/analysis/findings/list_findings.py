@@ -16,6 +16,7 @@ from nsysprof.analysis.findings.candidates import Candidate, list_candidates
 from nsysprof.analysis.findings.host_candidates import list_host_candidates
 from nsysprof.analysis.findings.kernel_candidates import list_kernel_candidates
 from nsysprof.analysis.findings.line_of_code import Locator
+from nsysprof.analysis.findings.plain_advice import plain_step, plain_text, uses_torch
 from nsysprof.analysis.findings.situation import Situation, describe_steps, look_at, threads_of_calls
 from nsysprof.analysis.findings.tracing_cost import estimate_tracing_cost, on_fast_host, without_tracing
 from nsysprof.analysis.idle_time.blame import HOST
@@ -387,6 +388,7 @@ def _findings(scale: _Scale, ledger: Ledger, per: str, saved: list[_Saved], unch
     bounds = {id(saving): _bounds(scale, saving, unchanged) for saving in saved}
     # A rank that waits for others may only wait longer for them by what it saves of its own time.
     waited = sum(saving.saving_ns for saving in saved if saving.candidate.code == _OF_OTHERS)
+    is_torch = uses_torch(situation)
     return tuple(
         Finding(
             rank=rank,
@@ -399,8 +401,10 @@ def _findings(scale: _Scale, ledger: Ledger, per: str, saved: list[_Saved], unch
             saving_low_ns=int(max(0, bounds[id(saving)][0] - waited) / periods),
             saving_high_ns=int(bounds[id(saving)][1] / periods),
             per=per,
-            text=_text_of(saving, periods),
-            next_step=saving.candidate.next_step,
+            text=_text_of(saving, periods) if is_torch else plain_text(_text_of(saving, periods)),
+            next_step=saving.candidate.next_step
+            if is_torch
+            else plain_step(saving.candidate.code, saving.candidate.next_step),
         )
         for rank, saving in enumerate(saved, start=1)
     )

@@ -5,7 +5,7 @@ import pytest
 from nsysprof.analysis.overview.summarize import summarize
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_tables
-from tests.analysis.programs import MS, US, Program
+from tests.analysis.programs import MS, OF_TORCH, US, Program
 
 
 def test_compiling_before_a_module_is_loaded_belongs_to_the_load(findings):
@@ -40,7 +40,7 @@ def test_host_work_is_a_finding_for_each_range_that_has_much_of_it(findings):
     for _ in range(8):
         begin = program.now
         program.host(20 * MS)
-        program.launch(1 * MS)
+        program.launch(1 * MS, OF_TORCH)
         program.step(begin + 1, "load")
         checked = program.now
         program.host(5 * MS)

@@ -9,7 +9,7 @@ from nsysprof.report.write import findings_json
 from nsysprof.results.column_registry.finding_codes import CODES
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_tables
-from tests.analysis.programs import MS, US, Program, train
+from tests.analysis.programs import MS, OF_TORCH, US, Program, train
 from tests.builders.build_trace import OTHER_TID
 
 
@@ -291,7 +291,7 @@ def test_only_who_gives_memory_back_is_told_not_to(findings, gives_back, says):
     for _ in range(8):
         begin = program.now
         program.call("cudaMalloc_v3020", 6 * MS)
-        program.launch(200 * US)
+        program.launch(200 * US, OF_TORCH)
         if gives_back:
             program.call("cudaFree_v3020", 1 * MS)
         program.step(begin)
@@ -327,7 +327,7 @@ def test_copies_to_the_host_are_told_how_to_be_pinned(findings):
     program = Program()
     for _ in range(8):
         begin = program.now
-        program.launch(200 * US)
+        program.launch(200 * US, OF_TORCH)
         program.copy(64 << 20, 10 * MS, kind=2)
         program.step(begin)
     (item,) = (each for each in findings(program.builder).items if each.code == "pageable-copy")
