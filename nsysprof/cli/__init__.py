@@ -58,26 +58,36 @@ def _interruptible(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-# The module of each command, which has a function of its name and its EXAMPLES. Only those that are called are loaded.
-_COMMANDS = {
-    "demo": "nsysprof.cli.demo",
-    "capture": "nsysprof.cli.measuring.capture",
-    "record": "nsysprof.cli.measuring.record",
-    "analyze": "nsysprof.cli.analyze",
-    "view": "nsysprof.cli.view",
-    "bench": "nsysprof.cli.measuring.bench",
-    "explain": "nsysprof.cli.explain",
-    "export": "nsysprof.cli.export",
-    "tune": "nsysprof.cli.tune",
-    "optimize": "nsysprof.cli.optimize",
-    "run": "nsysprof.cli.measuring.run",
-    "bundle": "nsysprof.cli.bundle",
-    "doctor": "nsysprof.cli.doctor",
-    "compare": "nsysprof.cli.compare",
-    "whatif": "nsysprof.cli.whatif",
-    "history": "nsysprof.cli.history",
-    "mcp": "nsysprof.cli.mcp",
+# The commands of each panel of the help, with the module of each command. A module has a function of the command's name
+# and its EXAMPLES. Only the modules of commands that are called are loaded.
+_PANELS = {
+    "Start": {"demo": "nsysprof.cli.demo", "doctor": "nsysprof.cli.doctor"},
+    "Record": {
+        "capture": "nsysprof.cli.measuring.capture",
+        "record": "nsysprof.cli.measuring.record",
+        "run": "nsysprof.cli.measuring.run",
+    },
+    "Read": {
+        "analyze": "nsysprof.cli.analyze",
+        "view": "nsysprof.cli.view",
+        "whatif": "nsysprof.cli.whatif",
+        "export": "nsysprof.cli.export",
+    },
+    "Compare and share": {
+        "compare": "nsysprof.cli.compare",
+        "history": "nsysprof.cli.history",
+        "bundle": "nsysprof.cli.bundle",
+    },
+    "Attention": {
+        "bench": "nsysprof.cli.measuring.bench",
+        "tune": "nsysprof.cli.tune",
+        "explain": "nsysprof.cli.explain",
+        "optimize": "nsysprof.cli.optimize",
+    },
+    "For agents": {"mcp": "nsysprof.cli.mcp"},
 }
+_COMMANDS = {name: module for modules in _PANELS.values() for name, module in modules.items()}
+_PANEL_OF = {name: panel for panel, modules in _PANELS.items() for name in modules}
 
 
 def _print_version(wanted: bool) -> None:
@@ -122,15 +132,19 @@ def make_app(names: Iterable[str], *, is_list: bool = False) -> typer.Typer:
     made.callback()(program_options)
     for name in names:
         if is_list:
-            made.command(name, help=_in_lines(_read_description(name)))(_do_nothing)
+            made.command(name, help=_in_lines(_read_description(name)), rich_help_panel=_PANEL_OF[name])(_do_nothing)
             continue
         module = import_module(_COMMANDS[name])
         command, examples = getattr(module, name), module.EXAMPLES
         # Everything after the program's name belongs to the program, including options.
         settings = {"allow_interspersed_args": False} if name in ("capture", "bench", "optimize", "run") else {}
-        made.command(name, help=_in_lines(command.__doc__ or ""), epilog=_epilog(examples), context_settings=settings)(
-            _interruptible(with_options(command))
-        )
+        made.command(
+            name,
+            help=_in_lines(command.__doc__ or ""),
+            epilog=_epilog(examples),
+            context_settings=settings,
+            rich_help_panel=_PANEL_OF[name],
+        )(_interruptible(with_options(command)))
     return made
 
 

@@ -22,12 +22,27 @@ def test_version():
     assert run("--version").stdout.startswith("nsysprof 0.")
 
 
-def test_help_names_every_command():
-    done = run("--help")
-    assert "capture" in done.stdout
-    assert "explain" in done.stdout
-    assert "analyze" in done.stdout
-    assert "export" in done.stdout
+# What `nsysprof --help` shows: each command once, in the panel of what it is for.
+PANELS = {
+    "Start": ["demo", "doctor"],
+    "Record": ["capture", "record", "run"],
+    "Read": ["analyze", "view", "whatif", "export"],
+    "Compare and share": ["compare", "history", "bundle"],
+    "Attention": ["bench", "tune", "explain", "optimize"],
+    "For agents": ["mcp"],
+}
+
+
+def test_help_shows_every_command_in_its_panel():
+    panels = re.split(r"\u256d\u2500 (.+?) \u2500+\u256e\n", run("--help").stdout)
+    shown = {
+        title: re.findall(r"^\u2502 ([a-z]+) ", rows, re.MULTILINE)
+        for title, rows in zip(panels[1::2], panels[2::2], strict=True)
+    }
+    assert shown.pop("Options") == []
+    assert shown == PANELS
+    assert [name for names in PANELS.values() for name in names] == list(typer.main.get_command(app).commands)
+    assert " Record your program, or a grid of attention backends. " in run("--help").stdout
 
 
 BARE = """

@@ -36,10 +36,11 @@ def capture(
     dry_run: options.DryRun = False,
     as_json: options.Json = False,
 ) -> None:
-    """Measure attention backends over a grid: untraced latency first, then launches and memory under a profiler.
+    """Record your program, or a grid of attention backends.
 
-    Latency and torch's peak memory come from the untraced pass; kernels, launches and copies from the traced one.
-    With a PROGRAM: record it under nsys instead, in one trace or one a rank, and keep its output and exit status.
+    A program is recorded under nsys, in one trace or one a rank, and keeps its output and exit status.
+    Without one, each case of the grid is measured: latency and torch's peak memory untraced, then kernels, launches and
+    copies traced.
     """
     from nsysprof.app.measuring import capture as use_case
 
