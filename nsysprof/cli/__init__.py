@@ -59,7 +59,8 @@ def _interruptible(command: Callable[..., None]) -> Callable[..., None]:
 
 
 # The commands of each panel of the help, with the module of each command. A module has a function of the command's name
-# and its EXAMPLES. Only the modules of commands that are called are loaded.
+# and its EXAMPLES; where it has many options, also the PANELS of those that people use. Only the modules of commands
+# that are called are loaded.
 _PANELS = {
     "Start": {"demo": "nsysprof.cli.demo", "doctor": "nsysprof.cli.doctor"},
     "Record": {
@@ -144,7 +145,7 @@ def make_app(names: Iterable[str], *, is_list: bool = False) -> typer.Typer:
             epilog=_epilog(examples),
             context_settings=settings,
             rich_help_panel=_PANEL_OF[name],
-        )(_interruptible(with_options(command)))
+        )(_interruptible(with_options(command, getattr(module, "PANELS", None))))
     return made
 
 

@@ -15,12 +15,19 @@ from nsysprof.errors import UsageError
 
 # These panels come last in the help, in this order.
 _LAST_PANELS = {VERDICT: 1, TOOLS: 2, OUTPUT: 3}
+# The panel of the options that a command with panels of its own does not name.
+_ADVANCED = "Advanced"
 
 
-def with_options(command: Callable[..., None]) -> Callable[..., None]:
+def with_options(
+    command: Callable[..., None], panels: Mapping[str, Sequence[str]] | None = None
+) -> Callable[..., None]:
     """Return the command with an option for each field of its requests, and for each parameter that has one.
 
     A parameter whose type is a union of two requests is the first of them, or the second where a program is given.
+
+    panels: the options that people use, by the panel of the help; all others are advanced. None leaves the options in
+        their own panels.
     """
     hints = get_type_hints(command, include_extras=True)
     kinds = {name: kinds for name, hint in hints.items() if (kinds := _requests_in(hint))}
@@ -38,6 +45,8 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
         command(**arguments)
 
     in_order = sorted(options.values(), key=lambda option: _LAST_PANELS.get(option.option.panel, 0))
+    if panels is not None:
+        in_order = _arrange(in_order, panels)
     is_choice = any(len(choices) > 1 for choices in kinds.values())
     parameters = [_parameter(option, is_optional=is_choice) for option in in_order]
     context = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
@@ -88,6 +97,19 @@ def _parameter(option: OptionField, *, is_optional: bool) -> inspect.Parameter:
         default=inspect.Parameter.empty if default is MISSING else default,
         annotation=Annotated[kind, info],
     )
+
+
+def _arrange(options: Sequence[OptionField], panels: Mapping[str, Sequence[str]]) -> list[OptionField]:
+    """Return the options in the order of the panels, each with its panel; the advanced ones come last."""
+    panel_of = {flag: panel for panel, flags in panels.items() for flag in flags}
+    place_of = {flag: place for place, flag in enumerate(panel_of)}
+    moved = [
+        option
+        if option.option.is_argument
+        else replace(option, option=replace(option.option, panel=panel_of.get(option.flag, _ADVANCED)))
+        for option in options
+    ]
+    return sorted(moved, key=lambda option: place_of.get(option.flag, len(place_of)))
 
 
 def _choose(

@@ -56,6 +56,18 @@ def test_examples_are_in_the_help_and_parse(name, capsys):
     assert f"$ nsysprof {name}" in said
 
 
+def test_the_help_of_capture_shows_twelve_options_and_then_the_rest():
+    shown, options = {}, options_of(COMMANDS["capture"])
+    for flag, parameter in options.items():
+        shown.setdefault(parameter.rich_help_panel, []).append(flag)
+    assert list(shown) == ["Program or grid", "Program", "Grid", "Advanced"]
+    assert shown["Program or grid"] == ["--profiler", "--out"]
+    assert shown["Program"][:2] == ["--duration", "--capture-range"]
+    assert shown["Grid"] == ["--backends", "--seq", "--dtype"]
+    assert len(options) - len(shown["Advanced"]) == 12
+    assert {"--warmup", "--nsys-option", "--json"} <= set(shown["Advanced"])
+
+
 def test_an_option_of_several_commands_is_the_same_in_each():
     seen = {}
     for name, command in COMMANDS.items():
@@ -82,7 +94,7 @@ def test_the_terminal_shows_every_word_of_the_help():
     """What stands in brackets would be taken for markup and left out, such as the extra in 'nsysprof[mcp]'."""
     for command in COMMANDS.values():
         for text in (command.help, *(parameter.help for parameter in command.params if parameter.help)):
-            assert not re.search(r"\[[a-z]+\]", text), f"{command.name}: {text}"
+            assert not re.search(r"\[[a-z@#/][^\]]*\]", text), f"{command.name}: {text}"
 
 
 def test_a_paragraph_of_the_help_breaks_at_the_width_of_the_terminal_alone():

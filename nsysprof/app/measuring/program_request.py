@@ -47,7 +47,7 @@ class ProgramRequest:
     ] = ()
     trace: Annotated[str, Option("The APIs for nsys to record.", panel=options.PROGRAM)] = "cuda,nvtx"
     capture_range: Annotated[
-        str, Option("Record only cudaProfilerApi, or nvtx:NAME[@DOMAIN].", panel=options.PROGRAM)
+        str, Option("Record only cudaProfilerApi, nvtx:NAME or nvtx:NAME@DOMAIN.", panel=options.PROGRAM)
     ] = "none"
     delay_s: Annotated[int, Option("Seconds before the recording.", ("--delay",), options.PROGRAM, min=0)] = 0
     duration_s: Annotated[

@@ -29,6 +29,12 @@ EXAMPLES = (
     "nsysprof capture --hold --out server -- python serve.py    # then: nsysprof record --seconds 10",
     "nsysprof capture --keep 10 --duration 30 -- python serve.py    # always the last ten parts of 30 s",
 )
+# The options that people use; the help shows all others as advanced.
+PANELS = {
+    "Program or grid": ("--profiler", "--out"),
+    "Program": ("--duration", "--capture-range", "--per-rank", "--stacks", "--memory", "--attention", "--hold"),
+    "Grid": ("--backends", "--seq", "--dtype"),
+}
 
 
 def capture(
