@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import textwrap
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 # The exit codes of a gate's results. No error of nsysprof has exit code 1 or 3; see nsysprof/errors.py.
 GATE_EXIT_CODES = {"pass": 0, "regression": 1, "inconclusive": 3}
+# The width of a line (characters) where there is no terminal.
+_WIDTH_WITHOUT_TERMINAL = 120
 
 
 def print_json(data: object) -> None:
@@ -27,12 +30,15 @@ def print_json(data: object) -> None:
 
 
 def print_report(report: Report) -> None:
-    """Print a report. A terminal would break a long sentence within a word; a pipe gets it as one line."""
+    """Print a report. A terminal, also one behind a pipe (`| less`), would break a long sentence within a word.
+
+    Where there is no terminal, such as in a log, a sentence is one line.
+    """
     from nsysprof.report.formats.console import render_console
 
     width = terminal_width()
     text = render_console(report, width)
-    typer.echo(wrap_sentences(text, width) if sys.stdout.isatty() else text)
+    typer.echo(wrap_sentences(text, width) if sys.stdout.isatty() or _terminal_columns() else text)
 
 
 def say_missing_figures(wanted: bool) -> None:
@@ -54,5 +60,15 @@ def wrap_sentences(text: str, width: int) -> str:
 
 
 def terminal_width() -> int:
-    """Return the width of a line of the terminal (characters)."""
-    return shutil.get_terminal_size((120, 40)).columns
+    """Return the width of a line of the terminal (characters), also where standard output is a pipe."""
+    return shutil.get_terminal_size((_terminal_columns() or _WIDTH_WITHOUT_TERMINAL, 40)).columns
+
+
+def _terminal_columns() -> int:
+    """Return the width of the terminal of output or errors (characters); 0 where neither is a terminal."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            return os.get_terminal_size(stream.fileno()).columns
+        except (AttributeError, OSError, ValueError):  # no terminal, closed, or replaced by one without a number
+            continue
+    return 0

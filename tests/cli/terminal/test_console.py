@@ -1,5 +1,12 @@
+import fcntl
 import json
 import math
+import os
+import pty
+import struct
+import subprocess
+import sys
+import termios
 
 import numpy as np
 
@@ -31,3 +38,37 @@ def test_a_terminal_breaks_sentences_between_words_and_leaves_tables_alone():
     text = "Together these changes save much.\n   -> Do it\nrange    n\n─────────"
     assert wrap_sentences(text, 20) == ("Together these\nchanges save much.\n   -> Do it\nrange    n\n─────────")
     assert wrap_sentences("  one two three", 9) == "  one two\n  three"
+
+
+PROGRAM = """
+from nsysprof.cli.terminal.console import print_report
+from nsysprof.report.document import Column, Lines, Report, Section, Unit, make_table
+names = [(10 * letter + 30 * "x" + letter, *range(1000000, 1000008)) for letter in "ab"]
+table = make_table("T", [Column("range", Unit.NAME), *(Column(f"n{d}", Unit.COUNT, drop=d) for d in range(8))], names)
+print_report(Report("R", (Section("S", (Lines((30 * "word ",)), table)),)))
+"""
+
+
+def printed_lines(stderr):
+    """Return the lines that a report has in a pipe, with this as standard error."""
+    environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], stdout=subprocess.PIPE, stderr=stderr, env=environment, text=True, check=True
+    )
+    return done.stdout.splitlines()
+
+
+def test_a_pipe_in_a_terminal_gets_no_line_that_is_wider_than_the_terminal():
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 72, 0, 0))
+    try:
+        in_terminal = printed_lines(theirs)
+    finally:
+        os.close(theirs)
+        os.close(ours)
+    assert 60 < max(map(len, in_terminal)) <= 72
+    assert any("no room for" in line for line in in_terminal)
+    # A log has no width: a sentence is one line there.
+    in_log = printed_lines(subprocess.PIPE)
+    assert 30 * "word " in in_log
+    assert not any("no room for" in line for line in in_log)
