@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from nsysprof.cli.request_options import with_options
+from nsysprof.cli.request_options import old_words, with_options
 from nsysprof.cli.terminal.standard_streams import ForgivingStream, forgive_streams, show_status
 from nsysprof.errors import InterruptedCaptureError, NsysprofError, OutputError, TraceError
 from nsysprof.files.memory_reuse import reuse_freed_memory
@@ -105,6 +105,11 @@ def program_options(
     """Find out what a CUDA program did on the GPU and why it was not faster, from Nsight Systems traces."""
 
 
+def _new_word(words: Mapping[str, str], word: str) -> str:
+    """Return the word that is used now for a word of the command line."""
+    return words.get(word, word)
+
+
 def _do_nothing() -> None:
     """Stand for a command that is only listed."""
 
@@ -138,7 +143,11 @@ def make_app(names: Iterable[str], *, is_list: bool = False) -> typer.Typer:
         module = import_module(_COMMANDS[name])
         command, examples = getattr(module, name), module.EXAMPLES
         # Everything after the program's name belongs to the program, including options.
-        settings = {"allow_interspersed_args": False} if name in ("capture", "bench", "optimize", "run") else {}
+        settings: dict[str, Any] = (
+            {"allow_interspersed_args": False} if name in ("capture", "bench", "optimize", "run") else {}
+        )
+        if words := old_words(command):
+            settings["token_normalize_func"] = functools.partial(_new_word, words)
         made.command(
             name,
             help=_in_lines(command.__doc__ or ""),

@@ -56,6 +56,13 @@ def with_options(
     return run
 
 
+def old_words(command: Callable[..., None]) -> dict[str, str]:
+    """Return the word of each option that earlier versions called by another word, by that word, without dashes."""
+    hints = get_type_hints(command, include_extras=True)
+    options = [option for hint in hints.values() for kind in _requests_in(hint) for option in _options_of(kind)]
+    return {old.lstrip("-"): option.flag.lstrip("-") for option in options for old in option.option.old_names}
+
+
 def is_given(context: typer.Context, name: str) -> bool:
     """Return whether the user typed an option, so that its value is not only the default."""
     source = context.get_parameter_source(name)

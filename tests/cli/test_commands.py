@@ -83,6 +83,20 @@ def test_an_option_of_several_commands_is_the_same_in_each():
             assert kind == known, f"{option} differs between {first} and {name}"
 
 
+@pytest.mark.parametrize("name", ["capture", "record"])
+def test_an_old_spelling_is_read_but_not_shown(name, capsys):
+    rest = ["--", "true"] if name == "capture" else []
+    typed = [
+        COMMANDS[name].make_context(name, [flag, "7", *rest]).params["max_bytes"]
+        for flag in ("--max-recording", "--max-size")
+    ]
+    assert typed == [7, 7], "the megabytes that were typed"
+    app([name, "--help"], standalone_mode=False)
+    said = capsys.readouterr().out
+    assert "--max-recording" in said
+    assert "--max-size" not in said
+
+
 def test_the_help_of_options_says_what_they_are():
     for command in COMMANDS.values():
         for option, parameter in options_of(command).items():

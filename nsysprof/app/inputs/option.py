@@ -38,6 +38,8 @@ class Option:
     # Whether it is an argument, which has a place instead of a name.
     is_argument: bool = False
     shows_default: bool = True
+    # Names of earlier versions, which the command line still reads and the help does not show.
+    old_names: tuple[str, ...] = ()
 
     def flag(self, field_name: str) -> str:
         """Return the option's first name."""

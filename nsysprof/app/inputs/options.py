@@ -90,10 +90,11 @@ KEEP = Option(
     "Record part after part, and keep this many of the last.", min=1, max=MOST_KEPT_PARTS, shows_default=False
 )
 MAX_RECORDING = Option(
-    "Stop recording when nsys has written this many megabytes (--max-size too). 0: no limit.",
-    ("--max-recording", "--max-size"),
+    "Stop recording when nsys has written this many megabytes. 0: no limit.",
+    ("--max-recording",),
     min=0,
     form=MEGABYTES,
+    old_names=("--max-size",),
 )
 KEEP_REPORT = Option("Keep nsys' own reports.", ("--keep-report/--no-keep-report",))
 
