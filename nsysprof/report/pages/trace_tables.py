@@ -31,19 +31,19 @@ def range_table(analysis: Analysis) -> Table:
     settled = bool(analysis.ranges["warmup_instances"].sum())
     columns = [
         Column("range", Unit.NAME),
-        Column("n", Unit.COUNT, drop=6),
-        Column(words.launches, Unit.COUNT, drop=4),
-        Column(words.works, Unit.COUNT, drop=2),
-        *(Column(kind, Unit.COUNT, drop=1) for kind in caused),
+        Column("n", Unit.COUNT, drop=8),
+        Column(words.launches, Unit.COUNT, drop=2),
+        Column(words.works, Unit.COUNT, drop=1),
+        *(Column(kind, Unit.COUNT, drop=7) for kind in caused),
         Column(f"{words.device} total", Unit.NS),
-        Column(f"{words.device} busy", Unit.NS, drop=7),
-        Column("of wall", Unit.SHARE, drop=8),
-        Column("wall", Unit.NS),
-        *([Column("steady median", Unit.NS, drop=3)] if settled else []),
-        Column("copied", Unit.BYTES, drop=9),
-        Column("set", Unit.BYTES, drop=10),
-        Column(f"peak {words.memory}", Unit.BYTES, drop=5),
-        *(Column(f"DRAM {way}, sampled", Unit.BYTES, drop=8) for way in ("read", "written") if sampled),
+        Column(f"{words.device} busy", Unit.NS, drop=10),
+        Column("of wall", Unit.SHARE, drop=9),
+        Column("wall", Unit.NS, drop=5),
+        *([Column("steady median", Unit.NS, drop=6)] if settled else []),
+        Column("copied", Unit.BYTES, drop=4),
+        Column("set", Unit.BYTES, drop=11),
+        Column(f"peak {words.memory}", Unit.BYTES, drop=3),
+        *(Column(f"DRAM {way}, sampled", Unit.BYTES, drop=9) for way in ("read", "written") if sampled),
     ]
     cells = [_range_cells(row, caused, settled=settled, sampled=sampled) for row in rows[:MOST_ROWS]]
     return make_table(

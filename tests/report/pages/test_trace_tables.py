@@ -2,7 +2,11 @@ from dataclasses import replace
 
 import pandas as pd
 
-from nsysprof.report.pages.trace_tables import range_api_table
+from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
+from nsysprof.report.formats.console import lay_out
+from nsysprof.report.pages.trace_tables import range_api_table, range_table
+from nsysprof.trace.inputs.unpack import unpack
+from tests.conftest import REPOSITORY
 from tests.report import samples
 
 PLACE = {"style": "PushPop", "domain": ""}
@@ -55,3 +59,12 @@ def test_a_range_that_is_open_in_both_styles_has_each_call_once(tmp_path):
     analysis = replace(samples.analysis(tmp_path), range_tree=tree, range_api=pd.DataFrame([*both, other]))
     rows = range_api_table(analysis).rows
     assert [(row[0].value, row[4].value) for row in rows] == [("RUN::S8", 41.0), ("server", None)]
+
+
+def test_at_80_columns_the_ranges_keep_what_people_read_and_drop_the_others(tmp_path):
+    table = range_table(analyze_trace(unpack(REPOSITORY / "traces" / "mp.sqlite.xz", tmp_path)))
+    shown = {width: [table.columns[number].title for number in lay_out(table, width).shown] for width in (70, 80, 200)}
+    kept = ["range", "launches", "kernels", "GPU total", "copied", "peak VRAM"]
+    assert shown[70] == kept
+    assert [title for title in shown[80] if title != "wall"] == kept, "wall comes back where there is room"
+    assert shown[200] == [column.title for column in table.columns]
