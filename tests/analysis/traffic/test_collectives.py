@@ -32,7 +32,7 @@ def analysis(trace_path):
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_the_bus_bandwidth_agrees_with_the_programs_own_clock(operation, analysis):
-    times = json.loads((REPOSITORY / "traces" / "h200-ranges" / "times.json").read_text())["communication"]
+    times = json.loads((REPOSITORY / "traces" / "h200-ranges" / "times.json").read_text())["nccl"]
     name, size, moved = OPERATIONS[operation]
     table = analysis.collectives
     rows = table[(table["operation"] == name) & (table["message_bytes"] == size).fillna(value=False)]
