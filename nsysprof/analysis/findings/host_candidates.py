@@ -28,6 +28,12 @@ _COLLECTIVE = "communication"
 _STORM, _LONGEST_PATTERN = 100, 4
 # The share of the host's issuing time that a CUDA graph leaves: at best, typically, and at worst.
 _GRAPH_LEAST, _GRAPH, _GRAPH_MOST = 0.01, 0.05, 0.25
+# From so many waits a step on, some lie between launches; one may stand at the step's end, outside of any graph.
+_LEAST_WAITS = 2
+_FIRST_NO_WAITS = (
+    "Take the waits out first: torch.where with three arguments in place of a mask as index or nonzero(), sizes that "
+    'are known ahead, and no .item(). Then torch.compile(model, mode="reduce-overhead") can replay it.'
+)
 
 
 def list_host_candidates(situation: Situation) -> Iterator[Candidate]:
@@ -253,9 +259,21 @@ def _fewer_launches(situation: Situation, issuing: Bools, *, has_collectives: bo
     return 'Replay the step as a CUDA graph: model = torch.compile(model, mode="reduce-overhead"), or torch.cuda.graph.'
 
 
+def _waits_between(situation: Situation, issuing: Bools) -> float:
+    """Return how often the host waits for the GPU among these launches, in a step."""
+    ranges = set(situation.range_of[issuing].tolist())
+    inside = np.array([range_ in ranges for range_ in situation.range_of.tolist()], dtype=np.bool_)
+    waits = situation.is_wait & situation.in_loop & ~situation.is_of_nccl & inside
+    return in_calls(situation, waits)
+
+
 def _of_launches(
     situation: Situation, calls: Bools, issuing: Bools, text: str, step: str, *, order: int, where: str | None
 ) -> Candidate:
+    waits = _waits_between(situation, issuing)
+    if waits >= _LEAST_WAITS:
+        text += f" The host waits for values there {counted(waits, 'time')} a step, so no CUDA graph can hold it."
+        step = _FIRST_NO_WAITS
     change, low, high = (_issued_faster(situation, calls, part) for part in (_GRAPH, _GRAPH_MOST, _GRAPH_LEAST))
     count = int(issuing.sum())
     short = calls & (situation.graph.gap_ns < LONG_GAP_NS)

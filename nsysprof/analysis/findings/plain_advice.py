@@ -17,7 +17,8 @@ _STEPS = {
     "sync": "Remove cudaDeviceSynchronize and copies to the host from the loop; order streams by events instead.",
     "alloc-in-loop": _POOL,
     "small-copies": "Compute the values on the device, or pack them and copy once.",
-    "launch-bound": "Do more in a kernel, or capture the loop as a CUDA graph (cudaStreamBeginCapture) and replay it.",
+    "launch-bound": "Take waits out of the loop and do more in a kernel, or capture the loop as a CUDA graph "
+    "(cudaStreamBeginCapture) and replay it.",
     "host-bound": "Leave out what the host does there, or do it a step ahead in another thread.",
     "unfused-elementwise": "Do in one kernel what these do one after another: each reads and writes all of the data.",
     "no-tensor-cores": "Let the library use tensor cores, such as TF32 (CUBLAS_COMPUTE_32F_FAST_TF32).",

@@ -132,3 +132,18 @@ def test_the_time_of_launched_work_leaves_out_collectives_which_wait_for_other_r
         program.step(begin)
     item = next(each for each in findings(program.builder).items if each.code == "launch-bound")
     assert "and the GPU 300.0 us to run without the collectives." in item.text
+
+
+@pytest.mark.parametrize(("waits", "is_named"), [(0, False), (1, False), (4, True)])
+def test_a_graph_is_not_advised_where_the_host_waits_between_launches(findings, waits, is_named):
+    program = Program(launch_ns=10 * US)
+    for _ in range(8):
+        begin = program.now
+        for number in range(80):
+            program.launch(2 * US, "at::native::elementwise_kernel" if number % 2 else "at::native::reduce_kernel")
+            if waits and number % (80 // waits) == 80 // waits - 1:
+                program.wait()
+        program.step(begin)
+    item = next(item for item in findings(program.builder).items if item.code == "launch-bound")
+    assert ("no CUDA graph can hold it" in item.text) is is_named
+    assert item.next_step.startswith("Take the waits out first") is is_named
