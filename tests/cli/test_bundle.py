@@ -192,15 +192,16 @@ def test_ranges_are_cropped(tmp_path: Path) -> None:
 
 
 def test_a_cropped_trace_that_does_not_fit_is_not_analysed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from nsysprof.app.bundle_content import build_bundle as analyze_module
     from nsysprof.app.bundle_content import build_bundle as bundle_build
 
     rebuilt: list[int] = []
     plain = bundle_build.sanitize_trace
     monkeypatch.setattr(bundle_build, "sanitize_trace", lambda *a: rebuilt.append(1) or plain(*a))
     analyzed: list[Path] = []
-    whole = analyze_module.analyze_trace
-    monkeypatch.setattr(analyze_module, "analyze_trace", lambda path, say: analyzed.append(path) or whole(path, say))
+    whole = bundle_build.assemble
+    monkeypatch.setattr(
+        bundle_build, "assemble", lambda folder, trace, say: analyzed.append(trace) or whole(folder, trace, say=say)
+    )
     share(TRACES / "sdpa.sqlite.xz", out=tmp_path / "b.zip", max_size=0.035, as_json=True)
     assert len(rebuilt) > 1, "once whole, then with less and less"
     assert len(analyzed) == 1
