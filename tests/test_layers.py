@@ -33,7 +33,7 @@ ALLOWED: dict[str, set[str]] = {
         "nsysprof.attention", "nsysprof.kernels", "nsysprof.results", "nsysprof.trace.schema",
         "nsysprof.trace.growing_column",
         "nsysprof.trace.gpu_metrics_schema", "nsysprof.trace.inputs.bundle_format",
-        "nsysprof.torchprof.allocator_history",
+        "nsysprof.torchprof.allocator_history", "nsysprof.torchprof.operator_facts",
     },
     "report": {"nsysprof.attention", "nsysprof.results"},
     "ranks": {"nsysprof.kernels", "nsysprof.trace", "nsysprof.analysis", "nsysprof.results"},

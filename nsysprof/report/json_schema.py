@@ -126,14 +126,20 @@ def _analyze() -> Schema:
         "properties": {**required, "unknown_because": _TEXT},
         "required": list(required),
     }
-    unknown = ("idle.csv", "idle_instances.csv", "steps.csv", "attention.csv", "memory.csv", "recording_cost.csv")
+    unknown = ("idle.csv", "idle_instances.csv", "steps.csv", "attention.csv", "memory.csv", "recording_cost.csv",
+               "operators.csv")  # fmt: skip
     tables = {
         file.name.removesuffix(".csv"): _nullable_table(file, is_nullable=file.name in unknown)
         for file in (*analysis_columns.FILES, case_columns.CAPTURE_RESULTS)
     }
+    of_step: dict[str, Schema] = {
+        "step_flops": {"type": ["integer", "null"]}, "mfu_pct": {"type": ["number", "null"]},
+        "peak_flops_per_s": {"type": ["number", "null"]}, "peak_source": {"type": ["string", "null"]},
+        "mfu_unknown_because": {"type": ["string", "null"]},
+    }  # fmt: skip
     properties = {
         "format_version": _WHOLE, "trace": _ref(TraceInfo), "devices": _list(device), "coverage": _ref(Coverage),
-        "totals": _ref(Totals), "notes": _list(_ref(Note)), "causes": causes, **tables, "findings": findings,
+        "totals": _ref(Totals), **of_step, "notes": _list(_ref(Note)), "causes": causes, **tables, "findings": findings,
         "allocator": _or_null(_allocator_use()), "folder": _TEXT,
     }  # fmt: skip
     schema = _of("nsysprof analyze --json, of one trace", properties, types, optional=("results",))

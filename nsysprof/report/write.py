@@ -23,7 +23,7 @@ from nsysprof.report.figures.timeline import describe_timeline, draw_timeline
 from nsysprof.report.formats.data_formats import render_sarif
 from nsysprof.report.formats.timeline_data import timeline_data
 from nsysprof.report.pages.analysis import analysis_report
-from nsysprof.results.analysis import Analysis, CaptureRecord, Device, cost_table
+from nsysprof.results.analysis import Analysis, CaptureRecord, Device, StepWork, cost_table
 from nsysprof.results.column_registry.analysis_columns import (
     API,
     ATTENTION,
@@ -37,6 +37,7 @@ from nsysprof.results.column_registry.analysis_columns import (
     KERNELS,
     MEMOPS,
     MEMORY,
+    OPERATORS,
     RANGE_API,
     RANGE_INSTANCES,
     RANGE_KERNELS,
@@ -98,8 +99,18 @@ def summary_json(analysis: Analysis) -> dict[str, Any]:
         "devices": [_device_json(device, analysis.idle) for device in analysis.devices],
         "coverage": asdict(analysis.coverage),
         "totals": totals,
+        **step_work_json(analysis.step_work),
         "notes": json_value(analysis.notes),
     }
+
+
+def step_work_json(work: StepWork | None) -> dict[str, Any]:
+    """Return what a step computes, as summary.json has it."""
+    work = work or StepWork(unknown_because="no operators were recorded; `nsysprof capture --operators` records them")
+    return {
+        "step_flops": work.step_flops, "mfu_pct": work.mfu_pct, "peak_flops_per_s": work.peak_flops_per_s,
+        "peak_source": work.peak_source or None, "mfu_unknown_because": work.unknown_because or None,
+    }  # fmt: skip
 
 
 def findings_json(analysis: Analysis) -> dict[str, Any]:
@@ -172,6 +183,7 @@ def analysis_tables(analysis: Analysis, record: CaptureRecord | None) -> list[tu
         (COLLECTIVES, analysis.collectives),
         (RANGE_INSTANCES, analysis.range_instances),
         (WORK, empty_table(WORK) if analysis.work is None else analysis.work),
+        (OPERATORS, empty_table(OPERATORS) if analysis.operators is None else analysis.operators),
         (IDLE, empty_table(IDLE) if idle is None else idle.table),
         (IDLE_INSTANCES, empty_table(IDLE_INSTANCES) if idle is None else idle.instances),
         (STEPS, empty_table(STEPS) if analysis.step_times is None else analysis.step_times.table),

@@ -227,6 +227,9 @@ class Analysis:
     step_times: StepTimes | None = None
     # What devices do while they work, with the columns of work.csv; None where not all their work is known.
     work: pd.DataFrame | None = None
+    # The rows of operators.csv and what a step computes; None where no operators were recorded.
+    operators: pd.DataFrame | None = None
+    step_work: StepWork | None = None
     losses: tuple[Loss, ...] = ()
     lost_kernels: bool = False
     attention: pd.DataFrame | None = None
@@ -355,6 +358,22 @@ class StepPart:
     is_busy: bool
     # Mean over the steady steps, without those that are slow.
     mean_ns: float
+
+
+@dataclass(frozen=True)
+class StepWork:
+    """What a step computes: FLOP of its products, against the time of a step and the peak rate of the GPU.
+
+    step_ns: the median time from one step to the next. mfu_pct: model FLOP utilisation.
+    unknown_because: why mfu_pct is None.
+    """
+
+    step_flops: int | None = None
+    step_ns: float | None = None
+    mfu_pct: float | None = None
+    peak_flops_per_s: float | None = None
+    peak_source: str = ""
+    unknown_because: str = ""
 
 
 @dataclass(frozen=True)

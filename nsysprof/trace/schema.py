@@ -214,6 +214,10 @@ class Tables:
     payloads: pd.DataFrame | None = None
     # Process id, context and stream of every stream whose creation was recorded.
     known_streams: frozenset[tuple[int, int, int]] = frozenset()
+    # The ranges of torch's operators: start_ns, end_ns, global_tid, name. None: there are none.
+    operators: pd.DataFrame | None = None
+    # From when to when operators of which process were recorded, int64 (n, 3): these steps are not timed.
+    marks: Int64s = field(default_factory=lambda: np.zeros((0, 3), dtype=np.int64))
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -12,6 +13,7 @@ import pandas as pd
 from nsysprof.errors import TraceForeignError
 from nsysprof.native.load import native_problem
 from nsysprof.notes import make_note
+from nsysprof.torchprof.operator_facts import MARK
 from nsysprof.trace.columns import read_integers, read_rows, read_with_texts
 from nsysprof.trace.inline_executor import InlineExecutor
 from nsysprof.trace.open import Trace
@@ -66,7 +68,7 @@ def read_tables(trace: Trace, progress: Callable[[str], None] | None = None) -> 
             gpus = read_gpus(trace)
             reading_calls, reading_work = pool.submit(read_calls, trace), pool.submit(read_work, trace, gpus)
             strings = read_strings(trace)
-            ranges, memory = read_ranges(trace, strings), read_memory(trace, gpus)
+            (ranges, operators), memory = split_operators(read_ranges(trace, strings)), read_memory(trace, gpus)
             metrics = read_gpu_metrics(trace, gpus)
             syncs, overheads = read_syncs(trace), read_overheads(trace)
             nodes, payloads = read_graph_nodes(trace), read_collective_payloads(trace)
@@ -97,12 +99,14 @@ def read_tables(trace: Trace, progress: Callable[[str], None] | None = None) -> 
         calls=calls,
         launch=match_launches(work, work_ids, calls, call_ids),
         ranges=ranges,
+        operators=operators.ranges,
+        marks=operators.marks,
         memory=memory,
         gpu_metrics=metrics,
         notes=trace.notes,
         losses=trace.losses,
         syncs=match_table(syncs, calls, call_ids),
-        overheads=overheads,
+        overheads=_with_marks(overheads, operators.marks, calls),
         graph_nodes=nodes,
         payloads=payloads,
     )
@@ -148,6 +152,50 @@ def read_ranges(trace: Trace, strings: pd.Series) -> pd.DataFrame | None:
     table = table[table["style"].notna()].reset_index(drop=True)
     table["domain"] = _domain_names(table[["pid", "domain_id"]], domains)
     return table[["start_ns", "end_ns", "style", "global_tid", "end_global_tid", "domain_id", "name", "domain"]]
+
+
+@dataclass(frozen=True)
+class _Operators:
+    ranges: pd.DataFrame | None
+    marks: Int64s
+
+
+def split_operators(ranges: pd.DataFrame | None) -> tuple[pd.DataFrame | None, _Operators]:
+    """Return the ranges without those that a recording of operators added, and these.
+
+    Ranges of operators outside a marked stretch are the program's own, and are in both parts.
+    """
+    none = _Operators(None, np.zeros((0, 3), dtype=np.int64))
+    if ranges is None or ranges.empty:
+        return ranges, none
+    number, names = pd.factorize(ranges["name"])
+    is_operator = np.array([", op_id = " in name for name in names], dtype=bool)[number]
+    is_mark = np.array([name == MARK for name in names], dtype=bool)[number]
+    if not is_operator.any():
+        return ranges[~is_mark].reset_index(drop=True), none
+    start, end = ranges["start_ns"].to_numpy(dtype=np.int64), ranges["end_ns"].to_numpy(dtype=np.int64)
+    process = ranges["global_tid"].to_numpy(dtype=np.int64) & PID_MASK
+    is_mark_with_end = is_mark & (end > start)
+    marks = np.stack((start, end, process), axis=1)[is_mark_with_end]
+    is_added = is_mark.copy()
+    for since, until, of_process in marks.tolist():
+        is_added |= is_operator & (start >= since) & (start < until) & (process == of_process)
+    operators = ranges[is_operator & (end > start)][["start_ns", "end_ns", "global_tid", "name"]]
+    return ranges[~is_added].reset_index(drop=True), _Operators(operators.reset_index(drop=True), marks)
+
+
+def _with_marks(overheads: pd.DataFrame | None, marks: Int64s, calls: Calls | None) -> pd.DataFrame | None:
+    """Return the profiler's own time with the marked stretches, in which all threads of the process wait for it."""
+    if calls is None or not len(marks):
+        return overheads
+    threads = np.unique(calls.tid_of)
+    rows = [
+        (start, end, thread, NULL)
+        for start, end, process in marks.tolist()
+        for thread in threads[threads & PID_MASK == process].tolist()
+    ]
+    added = pd.DataFrame(rows, columns=["start_ns", "end_ns", "global_tid", "name_id"], dtype=np.int64)
+    return added if overheads is None else pd.concat([overheads, added], ignore_index=True)
 
 
 def _range_names(text_ids: Int64s, own: list[str | None], strings: pd.Series) -> pd.Series:

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 PID = ~0xFFFFFF
+# The range around the steps whose operators `capture --operators` recorded.
+OPERATORS = "nsysprof operators"
 STYLES = {59: "PushPop", 60: "StartEnd", 70: "PushPop", 71: "StartEnd"}
 MIGRATIONS = (11, 12, 13)
 _DEVICE_KINDS = (2, 3, 5)
@@ -79,6 +81,12 @@ class Range:
     @property
     def key(self) -> tuple[str, str, str]:
         return self.name, self.style, self.domain
+
+
+def _is_of_recording(name: str, start: int, tid: int, recorded: list[tuple[int, int, int]]) -> bool:
+    """Return whether a recording of operators added a range, which is none of the program."""
+    inside = any(low <= start < high and tid & PID == process for low, high, process in recorded)
+    return name == OPERATORS or (", op_id = " in name and inside)
 
 
 class TraceRows:
@@ -189,9 +197,16 @@ class TraceRows:
         known = [
             time for start, end, _, kind, *_ in rows if kind in STYLES for time in (start, end) if time is not None
         ]
+        recorded = [
+            (start, end, tid & PID)
+            for start, end, tid, _, text, number, *_ in rows
+            if name_of(text, number) == OPERATORS and end is not None
+        ]
         last = max([*known, *(each.end for each in self.work), *(call.end for call in self.calls)], default=0)
         for number, (start, end, tid, kind, text, text_id, domain, end_tid) in enumerate(rows):
             if kind not in STYLES or start is None or (end is not None and end < start):
+                continue
+            if _is_of_recording(name_of(text, text_id), start, tid, recorded):
                 continue
             name, op_id, seq = without_numbers(name_of(text, text_id))
             plain = "" if domain in (0, None) else f"domain {domain}"

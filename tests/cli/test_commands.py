@@ -62,7 +62,7 @@ def test_the_help_of_capture_shows_twelve_options_and_then_the_rest():
         shown.setdefault(parameter.rich_help_panel, []).append(flag)
     assert list(shown) == ["Program or grid", "Program", "Grid", "Advanced"]
     assert shown["Program or grid"] == ["--profiler", "--out"]
-    assert shown["Program"][:2] == ["--duration", "--capture-range"]
+    assert shown["Program"][:2] == ["--duration", "--per-rank"]
     assert shown["Grid"] == ["--backends", "--seq", "--dtype"]
     assert len(options) - len(shown["Advanced"]) == 12
     assert {"--warmup", "--nsys-option", "--json"} <= set(shown["Advanced"])

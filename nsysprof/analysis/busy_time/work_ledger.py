@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,6 +12,7 @@ from nsysprof.analysis.attribution.attribute import merge
 from nsysprof.analysis.attribution.attributed_ranges import Attributed
 from nsysprof.analysis.attribution.caused_work import CausedWork
 from nsysprof.analysis.attribution.work_stretches import running_sum
+from nsysprof.analysis.busy_time.operators import Operators
 from nsysprof.analysis.idle_time.intervals_within import measure
 from nsysprof.analysis.kernel_names.variant_names import Names
 from nsysprof.kernels.names import CATEGORIES, UNITS, kind_of
@@ -20,6 +22,11 @@ from nsysprof.trace.schema import COPY, FILL, GRAPH, KERNEL, MIGRATION, Bools, I
 # Where several run at once, the time counts for computation, and for these only where nothing computes.
 _BEHIND = ("communication", "wait")
 _SUMS = ("busy_ns", "kernel_count", "kernel_total_ns")
+_FLOORS = ("flops", "least_bytes", "floor_ns")
+# What is known of the operators of kernels, and how much of the kernels' time (ns) it is known for.
+_ALL_SUMS = (*_SUMS, *_FLOORS, *(f"{column}_of_ns" for column in _FLOORS))
+# Sums are known where this share of the kernels' time is.
+_LEAST_KNOWN = 0.9
 # The kinds of work that are no kernels.
 _OTHER_KINDS = ((COPY, "copy", "memory"), (FILL, "fill", "memory"), (GRAPH, "graph", "other"))
 
@@ -93,15 +100,22 @@ def _own(tables: Tables, rows: Rows) -> tuple[Int64s, Int64s]:
     return np.minimum(start, np.maximum(end, start)), np.maximum(end, start)
 
 
-def tabulate_work(tables: Tables, names: Names, attributed: Attributed, caused: CausedWork | None) -> pd.DataFrame:
+def tabulate_work(
+    tables: Tables,
+    names: Names,
+    attributed: Attributed,
+    caused: CausedWork | None,
+    operators: Operators | None = None,
+) -> pd.DataFrame:
     """Return the rows of work.csv: those of devices first, then those of ranges.
 
     A range has the work that it launched or adopted. Work of a range inside another belongs to both.
 
     caused: None where only what ranges launched is wanted.
+    operators: what is known of the operators that launched the kernels.
     """
     owned = own_time(tables, names)
-    cells = _Cells.of(tables, owned)
+    cells = _Cells.of(tables, owned, operators)
     parts = [cells.sum_stretches(None, np.array([-1]), np.array([0]), np.array([len(cells.cell)]))]
     names_of_groups = attributed.keys["name"].tolist()
     if names_of_groups:
@@ -115,14 +129,21 @@ def tabulate_work(tables: Tables, names: Names, attributed: Attributed, caused: 
             parts.append(cells.sum_pairs(pairs[0], pairs[1]))
     table = pd.concat(parts, ignore_index=True)
     table["range"] = ["" if group < 0 else names_of_groups[group] for group in table["group"].tolist()]
-    table = table.groupby(["device_id", "range", "category", "unit"], sort=False, as_index=False)[list(_SUMS)].sum()
+    keys = ["device_id", "range", "category", "unit"]
+    table = table.groupby(keys, sort=False, as_index=False)[list(_SUMS if operators is None else _ALL_SUMS)].sum()
     table = table[(table["busy_ns"] > 0) | (table["kernel_count"] > 0)]
     table["is_part"] = table["range"] != ""
     table = table.sort_values(
         ["is_part", "device_id", "range", "busy_ns"], ascending=[True, True, True, False], kind="stable"
     )
-    for column in ("flops", "least_bytes", "floor_ns"):
-        table[column] = pd.array([pd.NA] * len(table), dtype="Int64")
+    for column in _FLOORS:
+        is_known = np.zeros(len(table), dtype=bool)
+        if operators is not None:
+            total = table["kernel_total_ns"]
+            is_known = ((total > 0) & (table[f"{column}_of_ns"] >= _LEAST_KNOWN * total)).to_numpy(dtype=bool)
+        sums = table[column].to_numpy() if operators is not None else np.zeros(len(table))
+        table[column] = pd.array(np.where(is_known, np.rint(sums), 0).astype(np.int64), dtype="Int64")
+        table.loc[~is_known, column] = pd.NA
     table["range"] = table["range"].replace("", None)
     return table[list(WORK.names)].reset_index(drop=True)
 
@@ -139,9 +160,10 @@ class _Cells:
     kernels: int
     # Device, category and unit of each number.
     keys: tuple[tuple[int, str, str], ...]
+    operators: Operators | None = None
 
     @classmethod
-    def of(cls, tables: Tables, owned: Owned) -> _Cells:
+    def of(cls, tables: Tables, owned: Owned, operators: Operators | None = None) -> _Cells:
         """Return the numbers of the devices, categories and units that the trace has."""
         work = tables.work
         kind_of_variant = np.full(len(work.variants), -1, dtype=np.int64)
@@ -150,9 +172,8 @@ class _Cells:
         counted = pairs[1] >= 0
         number_of_pair = np.where(counted, np.cumsum(counted) - 1, -1).astype(np.int16)
         keys = tuple((int(device), *owned.kinds[kind]) for device, kind in pairs[:, counted].T.tolist())
-        return cls(
-            number_of_pair[number.reshape(-1)][work.variant], owned.busy_ns, work.duration_ns, work.kernels, keys
-        )
+        cell = number_of_pair[number.reshape(-1)][work.variant]
+        return cls(cell, owned.busy_ns, work.duration_ns, work.kernels, keys, operators)
 
     def sum_stretches(self, order: Rows | None, group: Int64s, low: Int64s, high: Int64s) -> pd.DataFrame:
         """Return the sums over stretches of work by group and cell, those of one group not overlapping.
@@ -169,12 +190,25 @@ class _Cells:
             is_kernel = rows < self.kernels
             first, last = np.searchsorted(place, low), np.searchsorted(place, high)
             chosen = last > first
-            sums = [
-                running_sum(value)[last[chosen]] - running_sum(value)[first[chosen]]
-                for value in (self.busy_ns[rows], is_kernel, np.where(is_kernel, self.duration_ns[rows], 0))
-            ]
+            values = [self.busy_ns[rows], is_kernel, np.where(is_kernel, self.duration_ns[rows], 0)]
+            values += self._floors(rows, is_kernel)
+            sums = [running_sum(value)[last[chosen]] - running_sum(value)[first[chosen]] for value in values]
             tables.append(_table(group[chosen], key, sums))
-        return pd.concat(tables, ignore_index=True) if tables else _table(group[:0], (0, "", ""), [group[:0]] * 3)
+        if tables:
+            return pd.concat(tables, ignore_index=True)
+        return _table(group[:0], (0, "", ""), [group[:0]] * len(_SUMS if self.operators is None else _ALL_SUMS))
+
+    def _floors(self, rows: Ints, is_kernel: Bools) -> list[Any]:
+        """Return what is known of the operators of some rows of work, and the time for which it is known."""
+        if self.operators is None:
+            return []
+        kernel = np.where(is_kernel, rows, 0)
+        known = [
+            np.where(is_kernel, value[kernel] if len(value) else np.nan, np.nan)
+            for value in (self.operators.flops, self.operators.least_bytes, self.operators.floor_ns)
+        ]
+        times = [np.where(np.isnan(value), 0, self.duration_ns[rows]).astype(np.int64) for value in known]
+        return [*(np.rint(np.nan_to_num(value)).astype(np.int64) for value in known), *times]
 
     def sum_pairs(self, group: Int64s, row: Int64s) -> pd.DataFrame:
         """Return the sums over pairs of a group and a row of work by group and cell."""
@@ -186,4 +220,4 @@ class _Cells:
 def _table(group: Int64s, key: tuple[int, str, str], sums: list[Int64s]) -> pd.DataFrame:
     device, category, unit = key
     table = pd.DataFrame({"group": group, "device_id": device, "category": category, "unit": unit})
-    return table.assign(**dict(zip(_SUMS, sums, strict=True)))
+    return table.assign(**dict(zip(_ALL_SUMS[: len(sums)], sums, strict=True)))

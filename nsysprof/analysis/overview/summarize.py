@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pandas as pd
@@ -12,6 +12,7 @@ from nsysprof.analysis.attribution.attribute import attribute_work, covered, ord
 from nsysprof.analysis.attribution.caused_work import CausedWork, find_caused
 from nsysprof.analysis.attribution.duration_statistics import summarize_durations
 from nsysprof.analysis.attribution.gpu_time import kernels_and_graphs
+from nsysprof.analysis.busy_time.operators import Facts, Operators, find_operators
 from nsysprof.analysis.busy_time.work_ledger import tabulate_work
 from nsysprof.analysis.findings.attention_calls import list_attention
 from nsysprof.analysis.findings.list_findings import list_findings, within_graph
@@ -105,6 +106,8 @@ class SummaryOptions:
     stacks: StackSamples | None = None
     unfold: bool = False
     power: Sequence[GpuEnergy] = ()
+    # What the recorder of operators wrote, by process and number.
+    operator_facts: Facts = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -160,8 +163,14 @@ def _tabulate_ranges(evidence: RangeEvidence, measured_ranges: MeasuredRanges, o
     return tabulate_ranges(evidence, measured_ranges, unfold=options.unfold)
 
 
-def _tabulate_work(tables: Tables, names: Names, attribution: Attribution, caused: CausedWork | None) -> pd.DataFrame:
-    return tabulate_work(tables, names, attribution.attributed, caused)
+def _find_operators(tables: Tables, names: Names, options: SummaryOptions) -> Operators | None:
+    return find_operators(tables, names, options.operator_facts)
+
+
+def _tabulate_work(
+    tables: Tables, names: Names, attribution: Attribution, caused: CausedWork | None, operators: Operators | None
+) -> pd.DataFrame:
+    return tabulate_work(tables, names, attribution.attributed, caused, operators)
 
 
 def _counted_work(tables: Tables, whole: Outline, work: pd.DataFrame) -> pd.DataFrame | None:
@@ -195,6 +204,7 @@ def _conclude(
     explained: Explained,
     findings: Findings | None,
     counted_work: pd.DataFrame | None,
+    operators: Operators | None,
 ) -> Analysis:
     return Analysis(
         trace=whole.trace,
@@ -221,6 +231,8 @@ def _conclude(
         no_findings=explained.no_findings,
         step_times=explained.step_times,
         work=counted_work,
+        operators=None if operators is None else operators.table,
+        step_work=None if operators is None else operators.step,
         losses=whole.losses,
         lost_kernels=whole.is_lost,
         attention=attention,
@@ -473,7 +485,8 @@ STAGES: tuple[Stage, ...] = (
     Stage("judged", judge, ("tables", "attribution")),
     Stage("caused", _find_caused, ("tables", "attribution", "options")),
     Stage("coverage", _coverage, ("tables", "attribution", "caused"), beside=True),
-    Stage("work", _tabulate_work, ("tables", "names", "attribution", "caused"), beside=True),
+    Stage("operators", _find_operators, ("tables", "names", "options"), beside=True),
+    Stage("work", _tabulate_work, ("tables", "names", "attribution", "caused", "operators"), beside=True),
     Stage("sampled", live_metrics, ("tables",)),
     Stage("issued", _issued, ("tables", "attribution")),
     Stage("evidence", _evidence, ("tables", "attribution", "names", "caused", "sampled", "options")),
@@ -495,7 +508,7 @@ STAGES: tuple[Stage, ...] = (
         _conclude,
         (
             "whole", "coverage", "kernels", "api", "streams", "memops", "range_summary", "collectives", "timeline",
-            "attention", "memory_owners", "explained", "findings", "counted_work",
+            "attention", "memory_owners", "explained", "findings", "counted_work", "operators",
         ),
     ),
 )  # fmt: skip

@@ -211,10 +211,20 @@ def _steady(tables: Tables, name: str, pid: int, starts: Int64s, found_share: fl
     found_share: the share of all kernels that they hold, where no range names them.
     """
     bounds = bound_steps(tables, pid, starts)
-    warmup = count_warm_up(np.diff(bounds))
+    warmup = max(count_warm_up(np.diff(bounds)), _until_marks(tables, pid, starts))
     kept = starts[warmup:]
     loop = int(kept[0]), int(kept[-1])
     return Steps(name, pid, kept, bounds[warmup:], warmup, loop, found_share, bounds[:warmup])
+
+
+def _until_marks(tables: Tables, pid: int, starts: Int64s) -> int:
+    """Return how many steps begin before the last one whose operators were recorded has ended.
+
+    Their times say little: these steps are slow, and those before them are few. Return 0 where too few follow.
+    """
+    ends = tables.marks[tables.marks[:, 2] == pid, 1]
+    before = int(np.searchsorted(starts, ends.max())) if len(ends) else 0
+    return before if len(starts) - before > 2 else 0
 
 
 def _work_inside(

@@ -121,6 +121,7 @@ def _options_of_nsys(request: ProgramRequest) -> list[str]:
         "--gpu-metrics": bool(request.gpu_metrics_hz),
         "--memory": request.memory,
         "--stacks": request.stacks,
+        "--operators": request.operators,
         "--nsys-option": bool(request.nsys_options),
         "--measure-cost": request.measure_cost,
         "--power": request.power,

@@ -183,6 +183,7 @@ def _check(request: ProgramRequest) -> None:
         "--end-program": request.end_program,
         "--memory": request.memory,
         "--stacks": request.stacks,
+        "--operators": request.operators,
         "--attention": request.attention,
         "--power": request.power,
         "--gpu-metrics": bool(request.gpu_metrics_hz),

@@ -20,6 +20,7 @@ class ProgramRequest:
     memory: whether torch's CUDA allocator records which line allocated what.
     stacks: whether Python's stacks are sampled.
     attention: whether each call of attention becomes a range with its shape.
+    operators: whether the operators of a few steps of torch are recorded, with their shapes.
     retry: whether the program is recorded again, with fewer options, where data was lost; None: only if the program is
         short.
     probe: whether options of nsys are tried out first where nothing is known about this machine.
@@ -65,6 +66,9 @@ class ProgramRequest:
     ] = False
     attention: Annotated[
         bool, Option("Record each call of attention as a range.", ("--attention",), options.PROGRAM)
+    ] = False
+    operators: Annotated[
+        bool, Option("Record torch's operators and their shapes in a few steps.", ("--operators",), options.PROGRAM)
     ] = False
     nsys_options: Annotated[
         tuple[str, ...],

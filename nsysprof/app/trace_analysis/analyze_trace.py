@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nsysprof.app.progress import Progress, Say
-from nsysprof.app.trace_analysis.assemble import AnalysisOptions, assemble, summarize_opened
+from nsysprof.app.trace_analysis.assemble import AnalysisOptions, Beside, assemble, summarize_opened
 from nsysprof.attention.policy_file import read_policy
 from nsysprof.errors import UsageError
 from nsysprof.files.folder_kinds import ANALYSIS
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
     from nsysprof.app.trace_analysis.analyze_request import AnalyzeRequest
     from nsysprof.report.document import Report
     from nsysprof.results.analysis import Analysis, CaptureRecord
-    from nsysprof.results.findings import StackSamples
-    from nsysprof.results.power_samples import GpuEnergy
 
 
 def analyze_one(request: AnalyzeRequest, progress: Progress) -> TraceResult:
@@ -54,19 +51,18 @@ def analyze_trace(
     say: Say | None = None,
     identity: Path | None = None,
     *,
-    stacks: StackSamples | None = None,
-    power: Sequence[GpuEnergy] = (),
+    beside: Beside | None = None,
     **options: Any,
 ) -> Analysis:
     """Return the analysis of one SQLite trace alone, without what may lie beside it.
 
     identity: the file that the user named (see open_trace).
-    stacks, power: see summarize_opened.
+    beside: see summarize_opened.
     options: the fields of AnalysisOptions.
     """
     with open_trace(trace_path, identity) as trace:
         trace.begin()
-        return summarize_opened(trace, AnalysisOptions(**options), say, stacks=stacks, power=power)[0]
+        return summarize_opened(trace, AnalysisOptions(**options), say, beside=beside)[0]
 
 
 def resolve(source: Path, nsys: Path | None, scratch: Path, say: Say) -> Path:

@@ -13,6 +13,7 @@ from nsysprof.app.trace_analysis.join_attention import join_attention
 from nsysprof.app.trace_analysis.join_counters import complete_analysis
 from nsysprof.app.trace_analysis.join_memory import join_memory
 from nsysprof.app.trace_analysis.join_recording_cost import join_recording_cost
+from nsysprof.app.trace_analysis.read_operators import read_operators
 from nsysprof.app.trace_analysis.read_power import read_power
 from nsysprof.app.trace_analysis.read_stacks import read_stacks
 from nsysprof.trace.inputs.resolve_input import identity_of
@@ -21,6 +22,7 @@ from nsysprof.trace.open import Trace, open_trace
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from nsysprof.analysis.busy_time.operators import Facts
     from nsysprof.attention.policy_file import PolicyFile
     from nsysprof.notes import Note
     from nsysprof.results.analysis import Analysis, CaptureRecord
@@ -72,6 +74,15 @@ class Assembled:
     counter_notes: tuple[Note, ...] = ()
 
 
+@dataclass(frozen=True)
+class Beside:
+    """What the folder of a trace holds for the analysis itself: see SummaryOptions."""
+
+    stacks: StackSamples | None = None
+    power: Sequence[GpuEnergy] = ()
+    operators: Facts = field(default_factory=dict)
+
+
 DEFAULT = AnalysisOptions()
 
 
@@ -84,8 +95,8 @@ def assemble(source: Path, trace: Path, options: AnalysisOptions = DEFAULT, say:
     record = read_record(source) if COUNTERS in options.parts and source.is_dir() else None
     with open_trace(trace, identity_of(source, trace)) as opened:
         opened.begin()  # while pandas loads
-        stacks, power = read_stacks(source, trace), read_power(source, trace)
-        analysis, facts = summarize_opened(opened, options, say, stacks=stacks, power=power)
+        beside = Beside(read_stacks(source, trace), read_power(source, trace), read_operators(source))
+        analysis, facts = summarize_opened(opened, options, say, beside=beside)
     trace_notes = len(analysis.notes)
     if COUNTERS in options.parts:
         analysis, record = complete_analysis(
@@ -103,12 +114,11 @@ def summarize_opened(
     options: AnalysisOptions = DEFAULT,
     say: Say | None = None,
     *,
-    stacks: StackSamples | None = None,
-    power: Sequence[GpuEnergy] = (),
+    beside: Beside | None = None,
 ) -> tuple[Analysis, dict[tuple[str, str], RangeFacts]]:
     """Return the analysis of an opened trace alone, and the facts about its ranges if they are wanted.
 
-    stacks, power: what was read beside the trace.
+    beside: what was read beside the trace.
     """
     from nsysprof.analysis.overview.summarize import SummaryOptions, run_summary
     from nsysprof.files.memory_reuse import reuse_in_pyarrow
@@ -116,7 +126,10 @@ def summarize_opened(
 
     reuse_in_pyarrow()
     tables = read_tables(trace, progress=say)
-    wanted = SummaryOptions(options.launched_only, options.policy, stacks, options.unfold, power)
+    read = beside or Beside()
+    wanted = SummaryOptions(
+        options.launched_only, options.policy, read.stacks, options.unfold, read.power, read.operators
+    )
     summary = run_summary(tables, wanted, keeps_attribution=options.calls_by_range is not None)
     if options.calls_by_range is None or summary.attribution is None:
         return summary.analysis, {}

@@ -21,10 +21,13 @@ _VARIABLES = {
     "memory": "NSYSPROF_MEMORY_FOLDER",
     "stacks": "NSYSPROF_STACKS_FOLDER",
     "attention": "NSYSPROF_ATTENTION_FOLDER",
+    "operators": "NSYSPROF_OPERATORS_FOLDER",
 }
 _APPLIED = ("NSYSPROF_POLICY", "NSYSPROF_ATTN_IMPLEMENTATION")
-_SUFFIXES = {"memory": "pickle", "stacks": "json", "attention": "json"}
-_MISSING = {"memory": "no-memory-snapshot", "stacks": "no-stacks", "attention": "no-attention"}
+_SUFFIXES = {"memory": "pickle", "stacks": "json", "attention": "json", "operators": "json"}
+_MISSING = {
+    "memory": "no-memory-snapshot", "stacks": "no-stacks", "attention": "no-attention", "operators": "no-operators",
+}  # fmt: skip
 HOOK_FOLDER = Path(__file__).parents[2] / "workload" / "program_start"
 # The hook's folder and files as they appear in tracebacks.
 HOOK_FILES = ("attention_hook.py", "attention_calls/", "attention_facts.py")
@@ -40,7 +43,7 @@ def hook_environment(report: Path, environment: Mapping[str, str], kinds: tuple[
     A policy and another attn_implementation that the environment names are applied by the same hook.
 
     report: where nsys writes its report; the recorded files will be beside it.
-    kinds: any of "memory", "stacks" and "attention".
+    kinds: any of "memory", "stacks", "attention" and "operators".
     """
     if not kinds and not any(environment.get(name) for name in _APPLIED):
         return {}

@@ -63,6 +63,8 @@ class ProgramPlan:
     stacks: bool = False
     # Whether each call of attention becomes a range.
     attention: bool = False
+    # Whether the operators of a few steps are recorded, with their shapes.
+    operators: bool = False
     # The ranks to record; empty: all.
     ranks: tuple[int, ...] = ()
     # With torch's own profiler: how many steps to skip, and how many to record: of the optimizer, or calls of the
@@ -128,8 +130,7 @@ class ProgramPlan:
     @property
     def recorded_kinds(self) -> tuple[str, ...]:
         """Return what a Python program records about itself."""
-        kinds = {"memory": self.memory, "stacks": self.stacks, "attention": self.attention}
-        return tuple(kind for kind, wanted in kinds.items() if wanted)
+        return tuple(kind for kind in ("memory", "stacks", "attention", "operators") if getattr(self, kind))
 
     def is_recorded(self, rank: int) -> bool:
         return not self.ranks or rank in self.ranks

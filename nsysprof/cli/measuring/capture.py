@@ -32,7 +32,7 @@ EXAMPLES = (
 # The options that people use; the help shows all others as advanced.
 PANELS = {
     "Program or grid": ("--profiler", "--out"),
-    "Program": ("--duration", "--capture-range", "--per-rank", "--stacks", "--memory", "--attention", "--hold"),
+    "Program": ("--duration", "--per-rank", "--stacks", "--memory", "--attention", "--operators", "--hold"),
     "Grid": ("--backends", "--seq", "--dtype"),
 }
 

@@ -50,6 +50,7 @@ from nsysprof.report.pages.trace_tables import (
     kernel_counter_table,
     kernel_table,
     memop_table,
+    operator_table,
     range_api_table,
     range_table,
     stream_table,
@@ -58,7 +59,7 @@ from nsysprof.report.wording import IDLE_WORDS, KERNELS, OPERATORS, Words, words
 from nsysprof.results.analysis import OUTSIDE, Analysis, CaptureRecord, StepPart, StepTimes
 from nsysprof.results.checks import MissingSource
 from nsysprof.results.findings import LEAST_SHARE, TRACE, Finding, Findings, Idle
-from nsysprof.units import format_ns
+from nsysprof.units import format_ns, format_percent, format_rate
 
 # How many reasons a terminal shows; the files have all of them.
 _MOST_LIMITS = 12
@@ -165,7 +166,8 @@ def figure_sections(figures: Sequence[Figure]) -> list[Section]:
 
 def _trace_section(analysis: Analysis, tier: str) -> Section:
     tables = (
-        range_table(analysis), stream_table(analysis), kernel_table(analysis), kernel_counter_table(analysis),
+        range_table(analysis), stream_table(analysis), kernel_table(analysis), operator_table(analysis),
+        kernel_counter_table(analysis),
         collective_table(analysis), gpu_use_table(analysis),
         energy_table(analysis), memop_table(analysis), api_table(analysis),
         range_api_table(analysis),
@@ -301,6 +303,8 @@ def idle_table(idle: Idle) -> Table:
 _MOST_CAUSES, _LEAST_PCT = 3, 1.0
 # The most kinds of work that the sentence names, and the least share of the busy time to name one (percent).
 _MOST_WORK, _LEAST_WORK_PCT = 5, 3.0
+# The share of kernel time whose operators' floors must be known to say how far a step is from them (percent).
+_LEAST_FLOOR_PCT = 90.0
 _MOST_DEVICES = 8
 # The category of collectives, and the least share of a step without other work to say so (percent).
 _COLLECTIVES, _LEAST_WAITING_PCT = "communication", 10.0
@@ -317,7 +321,7 @@ def overview_sections(analysis: Analysis) -> list[Section]:
     devices = times.devices[:_MOST_DEVICES]
     lines = [_busy_line(times, device, several=len(devices) > 1) for device in devices]
     if len(devices) == 1:
-        lines += _work_lines(times, devices[0], analysis.work)
+        lines += [*_work_lines(times, devices[0], analysis.work), *_floor_lines(analysis)]
     if times.are_steps:
         lines += [_step_line(times), *_slow_lines(times)]
     # The findings follow, and should be seen without a scroll: the bars of several devices stand behind them.
@@ -401,6 +405,34 @@ def _work_lines(times: StepTimes, device: int, work: pd.DataFrame | None) -> lis
     rest = busy - sum(part.mean_ns for part in shown)
     more = f", {format_ns(rest)} other work" if 100 * rest >= _LEAST_WORK_PCT * busy else ""
     return [f"What it does: {', '.join(texts)}{more}."]
+
+
+def _floor_lines(analysis: Analysis) -> list[str]:
+    """Return how far the kernels of a step are from their floor, where the rest is, and what the products reach."""
+    operators, work = analysis.operators, analysis.step_work
+    if operators is None or not len(operators) or work is None:
+        return []
+    known = operators[operators["floor_ns"].notna()]
+    spent, floor = float(known["kernel_total_ns"].sum()), float(known["floor_ns"].sum())
+    if 100 * spent < _LEAST_FLOOR_PCT * float(operators["kernel_total_ns"].sum()):
+        return []
+    above = (known["kernel_total_ns"] - known["floor_ns"]).clip(lower=0).groupby(known["operator"]).sum()
+    most = above.sort_values(ascending=False).head(_MOST_CAUSES)
+    parts = [
+        f"{format_ns(float(time))} {name.removeprefix('aten::')}"
+        for name, time in zip(map(str, most.index), most, strict=True)
+        if time > 0
+    ]
+    lines = [
+        f"Operators: the kernels of a step take {format_ns(spent)}; at the least time of each operator they would take "
+        f"{format_ns(floor)}. Most above it: {', '.join(parts)}."
+    ]
+    if work.step_flops and work.mfu_pct is not None:
+        lines.append(
+            f"Its products compute {format_rate(work.step_flops, 'FLOP')} a step, {format_percent(work.mfu_pct)} of "
+            f"{format_rate(work.peak_flops_per_s, 'FLOP/s')} ({work.peak_source})."
+        )
+    return lines
 
 
 def _percent(part: float, whole: float) -> str:

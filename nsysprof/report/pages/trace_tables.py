@@ -112,6 +112,25 @@ def kernel_table(analysis: Analysis) -> Table:
     )
 
 
+def operator_table(analysis: Analysis) -> Table | None:
+    """Return the operators with the most kernel time of a step; None where none were recorded."""
+    if analysis.operators is None or not len(analysis.operators):
+        return None
+    columns = {
+        "operator": Column("operator", Unit.NAME),
+        "shapes": Column("shapes", drop=2),
+        "dtype": Column("type", drop=4),
+        "pass": Column("pass", drop=5),
+        "layer": Column("layer", drop=3),
+        "calls": Column("calls", Unit.COUNT, drop=6),
+        "kernel_total_ns": Column("a step", Unit.NS),
+        "floor_ns": Column("least time", Unit.NS),
+        "limit": Column("limit", drop=1),
+    }
+    title, file = "Operators of a step", "operators.csv"
+    return _from_frame(title, analysis.operators, columns, file, terminal_rows=8, document_rows=20)
+
+
 def kernel_counter_table(analysis: Analysis) -> Table | None:
     """Return the counters of the kernels with the most total time, per instance; None where none were counted."""
     if "counted_instances" not in analysis.kernels or not analysis.kernels["counted_instances"].notna().any():

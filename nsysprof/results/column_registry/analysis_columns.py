@@ -280,6 +280,28 @@ WORK = TableFile("analysis", "work.csv", "One row per device, range, category an
     integer("floor_ns", "ns", "The least time in which this GPU can do it: the larger of `flops` at its rate and of "
             "`least_bytes` at the rate of memory; empty where they are unknown.", nullable=True),
 ))  # fmt: skip
+OPERATORS = TableFile("analysis", "operators.csv", "One row per operator of a step, with its shapes and where it "
+                      "is. Times are those of steps that were not recorded with operators and run the same kernels in "
+                      "the same order.", (
+    text("operator", "Name of the operator that launched the kernels, as torch has it."),
+    text("shapes", "Sizes of the tensors that it was given.", nullable=True),
+    text("dtype", "Data type that it computes with.", nullable=True),
+    text("range", "Innermost range of the program around it.", nullable=True),
+    text("layer", "Path of the module that called it, or whose gradient it computes.", nullable=True),
+    text("location", "Line of the program that called the module.", nullable=True),
+    text("pass", "`forward`, `backward` or `optimizer`."),
+    integer("calls", "", "Calls in a step that launched kernels."),
+    integer("kernel_count", "", "Number of their kernels in a step."),
+    integer("kernel_total_ns", "ns", "Sum of the durations of these kernels, as a mean over steps."),
+    integer("flops", "FLOP", "Floating-point operations in a step, from the shapes; empty where they are unknown.",
+            nullable=True),
+    integer("least_bytes", "B", "Bytes of the tensors that it reads and writes in a step, each once; empty where they "
+            "are unknown.", nullable=True),
+    integer("floor_ns", "ns", "The larger of `flops` of products at their rate and of `least_bytes` at the rate of "
+            "memory, added over calls; empty where either is unknown.", nullable=True),
+    text("limit", "What gives the floor: `compute` or `memory`; `latency` where kernels under 5 us take more than "
+         "twice their floor.", nullable=True),
+))  # fmt: skip
 IDLE = TableFile("analysis", "idle.csv", "One row per device, range and cause of idle time.", (
     integer("device_id", "", "Number of the GPU on the machine."),
     text("range", "Range that was open; empty for the rows of the whole device.", nullable=True),
@@ -400,6 +422,7 @@ FILES = (
     API,
     STREAMS,
     WORK,
+    OPERATORS,
     COLLECTIVES,
     ENERGY,
     RANGE_API,

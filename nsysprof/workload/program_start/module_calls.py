@@ -30,6 +30,11 @@ class ModuleCalls:
         self._watched: Callable[[], Any] | None = None
         self._calls = 0
 
+    @property
+    def watched(self) -> Any:
+        """Return the module whose calls count; None where there is none yet, or no more."""
+        return None if self._watched is None else self._watched()
+
     def begin(self) -> None:
         """Watch the calls of all modules from now on."""
         self._is_on = True

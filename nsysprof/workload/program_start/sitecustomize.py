@@ -30,6 +30,7 @@ ATTN_IMPLEMENTATION = "NSYSPROF_ATTN_IMPLEMENTATION"
 RANGES = "NSYSPROF_RANGES_FOLDER"
 STEP_ENDS = "NSYSPROF_STEP_ENDS_FOLDER"
 CUPTI = "NSYSPROF_CUPTI_FOLDER"
+OPERATORS = "NSYSPROF_OPERATORS_FOLDER"
 # Libraries that use the GPU from Python; a process without any of them is a launcher or a helper.
 _OF_GPU = ("torch", "cupy", "jax", "cuda", "numba.cuda", "tensorflow", "pycuda")
 # Older events are overwritten; what is held at the end is known whatever its age.
@@ -127,7 +128,7 @@ def _import_the_next() -> None:
         sys.modules.setdefault(__name__, this)
 
 
-_OURS = (FOLDER, STACKS, POLICY, ATTENTION, STEPS, TORCH, ATTN_IMPLEMENTATION, RANGES, STEP_ENDS, CUPTI)
+_OURS = (FOLDER, STACKS, POLICY, ATTENTION, STEPS, TORCH, ATTN_IMPLEMENTATION, RANGES, STEP_ENDS, CUPTI, OPERATORS)
 if os.environ.get(POLICY):
     _attempt(lambda: _beside("policy_start").begin())
 if os.environ.get(ATTENTION):
@@ -146,6 +147,12 @@ if os.environ.get(RANGES):
     _attempt(lambda: _beside("policy_start").after_torch("ranges", _beside("range_times").watch))
 if os.environ.get(STEP_ENDS):
     _attempt(lambda: _beside("policy_start").after_torch("ends", partial(_beside("step_ends").watch, beside=_beside)))
+if os.environ.get(OPERATORS):
+    _attempt(
+        lambda: _beside("policy_start").after_torch(
+            "operators", partial(_beside("operator_recorder").begin, beside=_beside)
+        )
+    )
 if os.environ.get(FOLDER) or os.environ.get(STACKS):
     sys.meta_path.insert(0, _WatchImports())
 if any(os.environ.get(name) for name in _OURS):

@@ -1,0 +1,405 @@
+"""Give kernels their operators: those launched inside an operator's range, and in other steps by the same order.
+
+The recorder of `capture --operators` (or a program's own `emit_nvtx`) writes ranges of operators. The kernels of the
+step whose tensors it wrote down are a pattern. Wherever the same kernels follow in the same order, the same operators
+launched them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from nsysprof.analysis.attribution.library_ranges import users_ranges
+from nsysprof.analysis.busy_time.operator_work import OperatorWork, floor_ns, work_of
+from nsysprof.analysis.kernel_names.variant_names import Names
+from nsysprof.results.analysis import StepWork
+from nsysprof.results.column_registry.analysis_columns import OPERATORS
+from nsysprof.results.device_limits import Peak, find_peak
+from nsysprof.torchprof.operator_facts import (
+    OperatorFacts,
+    RangeText,
+    read_layer,
+    read_range_text,
+    tensors_of,
+)
+from nsysprof.trace.schema import PID_MASK, Bools, Floats, Int64s, Tables
+
+# By process and number.
+Facts = Mapping[int, Mapping[int, OperatorFacts]]
+_OF_BACKWARD = "autograd::engine::evaluate_function: "
+_OF_OPTIMIZER = ("Optimizer.step#", "Optimizer.zero_grad#")
+# Kernels below this time (ns) that take more than twice their floor are bound by latency.
+_SHORT_NS = 5_000
+# More starts of a pattern than these are not compared with it.
+_MOST_STARTS = 200_000
+# A shape longer than this is cut.
+_LONGEST_SHAPES = 200
+# The peak that MFU is a share of.
+_PEAK_DTYPE = "bf16"
+
+
+@dataclass(frozen=True)
+class Operators:
+    """What launched the kernels of a trace.
+
+    table: the rows of operators.csv.
+    flops, least_bytes, floor_ns: of each kernel, as its share of its operator's; NaN where it is unknown.
+    """
+
+    table: pd.DataFrame
+    step: StepWork
+    flops: Floats
+    least_bytes: Floats
+    floor_ns: Floats
+
+
+@dataclass(frozen=True)
+class _Call:
+    """One call of an operator that launched kernels, and where it is."""
+
+    name: str
+    op_id: int
+    layer: str
+    location: str
+    way: str
+
+
+@dataclass(frozen=True)
+class _Launched:
+    """The kernels that a process launched, in the order of their launches: the row, name and launch time of each."""
+
+    row: Int64s
+    name: Int64s
+    time_ns: Int64s
+    thread: Int64s
+
+
+def find_operators(tables: Tables, names: Names, facts: Facts) -> Operators | None:
+    """Return the operators of a trace; None where no range names one.
+
+    facts: what the recorder wrote.
+    """
+    if tables.operators is None or tables.calls is None:
+        return None
+    peak = find_peak(tables.devices[0].name if tables.devices else None)
+    # A number each for FLOP, bytes and floor.
+    of_kernel = np.full((3, tables.work.kernels), np.nan)
+    parts, steps = [], []
+    for process, ranges in tables.operators.groupby(tables.operators["global_tid"] & PID_MASK):
+        of_process = _OfProcess(
+            tables, ranges, _launched(tables, names, int(process)), facts.get((int(process) >> 24) & 0xFFFFFF, {}), peak
+        )
+        part = of_process.tabulate(of_kernel)
+        if part is not None:
+            parts.append(part[0])
+            steps.append(part[1])
+    if not parts:
+        return None
+    table = pd.concat(parts, ignore_index=True).sort_values("kernel_total_ns", ascending=False, kind="stable")
+    return Operators(table[list(OPERATORS.names)].reset_index(drop=True), steps[0], *of_kernel)
+
+
+def _launched(tables: Tables, names: Names, process: int) -> _Launched:
+    """Return the kernels of a process whose launch was recorded."""
+    work, calls = tables.work, tables.calls
+    assert calls is not None
+    rows = np.flatnonzero((work.pid_of[work.variant[: work.kernels]] == process) & (tables.launch[: work.kernels] >= 0))
+    call = tables.launch[rows]
+    rows = rows[np.argsort(calls.start_ns[call], kind="stable")]
+    call = tables.launch[rows]
+    thread = calls.tid_of[calls.variant[call]]
+    return _Launched(rows, names.of_variant[work.variant[rows]].astype(np.int64), calls.start_ns[call], thread)
+
+
+@dataclass(frozen=True)
+class _OfProcess:
+    """The operators of one process. ranges: those of its operators; facts: by number of the operator."""
+
+    tables: Tables
+    ranges: pd.DataFrame
+    launched: _Launched
+    facts: Mapping[int, OperatorFacts]
+    peak: Peak | None
+
+    def tabulate(self, of_kernel: Floats) -> tuple[pd.DataFrame, StepWork] | None:
+        """Return the rows of operators.csv and what a step computes; None where no kernel has an operator.
+
+        of_kernel: gets the share of each kernel in the work and the floor of its operator.
+        """
+        call_of_kernel, calls = self._calls()
+        if not calls:
+            return None
+        first, last = self._pattern(call_of_kernel, calls)
+        pattern = call_of_kernel[first:last]
+        begins = self._repeats(first, last)
+        timed = begins[~self._is_marked(begins)]
+        chosen = timed if len(timed) else begins[:1]
+        duration = self.tables.work.duration_ns.astype(np.float64)
+        each_ns = duration[self.launched.row[chosen[:, None] + np.arange(last - first)]].mean(axis=0)
+        groups: dict[tuple[str, ...], _Group] = {}
+        needed = np.full((3, last - first), np.nan)
+        place_of = self._places(first, last)
+        for number in np.unique(pattern[pattern >= 0]).tolist():
+            call = calls[number]
+            kernels = np.flatnonzero(pattern == number)
+            spent = each_ns[kernels]
+            facts = self.facts.get(call.op_id)
+            work = None if facts is None or facts.name != call.name else work_of(facts)
+            floor = None if work is None or self.peak is None else floor_ns(work, self.peak)
+            key = (
+                call.name, _shapes(facts), work.dtype if work else "", place_of[int(kernels[0])], call.layer,
+                call.location, call.way,
+            )  # fmt: skip
+            groups.setdefault(key, _Group()).add(work, floor, spent)
+            if work is not None and spent.sum() > 0:
+                needs = (work.flops, work.least_bytes, None if floor is None else floor[0])
+                for need, of_pattern in zip(needs, needed, strict=True):
+                    of_pattern[kernels] = np.nan if need is None else need * spent / spent.sum()
+        place = self._place_in_pattern(begins, first, last)
+        of_kernel[:, self.launched.row[place >= 0]] = needed[:, place[place >= 0]]
+        return _tabulate(groups), self._step(groups, timed, last - first)
+
+    def _calls(self) -> tuple[Int64s, list[_Call]]:
+        """Return the number of the operator call that launched each kernel (-1: none), and the calls by number."""
+        calls: list[_Call] = []
+        call_of_kernel = np.full(len(self.launched.row), -1, dtype=np.int64)
+        layers = _layers_of_nodes(self.ranges)
+        for thread, ranges in self.ranges.groupby("global_tid"):
+            nested = _Nested.of(ranges)
+            kernels = np.flatnonzero(self.launched.thread == thread)
+            inside = nested.innermost(self.launched.time_ns[kernels])
+            for number in np.unique(inside[inside >= 0]).tolist():
+                call = nested.call(number, layers)
+                if call is not None:
+                    call_of_kernel[kernels[inside == number]] = len(calls)
+                    calls.append(call)
+        return call_of_kernel, calls
+
+    def _pattern(self, call_of_kernel: Int64s, calls: list[_Call]) -> tuple[int, int]:
+        """Return from which to which kernel the step goes whose tensors are known, else all that has an operator."""
+        known = np.array([*(call.op_id in self.facts for call in calls), False])
+        wanted = np.flatnonzero(known[call_of_kernel] if known.any() else call_of_kernel >= 0)
+        return int(wanted[0]), int(wanted[-1]) + 1
+
+    def _repeats(self, first: int, last: int) -> Int64s:
+        """Return where the kernels of the pattern follow in the same order, without overlaps."""
+        name, length = self.launched.name, last - first
+        begins = np.flatnonzero(name[: len(name) - length + 1] == name[first])
+        if len(begins) > _MOST_STARTS:
+            return np.array([first], dtype=np.int64)
+        for offset in range(1, length):
+            if len(begins) < 2:
+                break
+            begins = begins[name[begins + offset] == name[first + offset]]
+        kept: list[int] = []
+        for begin in [first, *begins.tolist()]:
+            if all(abs(begin - other) >= length for other in kept[-1:] + kept[:1]):
+                kept.append(begin)
+        return np.sort(np.array(kept, dtype=np.int64))
+
+    def _place_in_pattern(self, begins: Int64s, first: int, last: int) -> Int64s:
+        """Return the place in the pattern of each kernel; -1 for none.
+
+        Beside whole repetitions, it is known before and behind them as far as the kernels are still those of a step.
+        """
+        length, name = last - first, self.launched.name
+        place = np.full(len(name), -1, dtype=np.int64)
+        place[begins[:, None] + np.arange(length)] = np.arange(length)
+        for begin in begins.tolist():
+            at = begin - 1
+            while at >= 0 and place[at] < 0 and begin - at <= length and name[at] == name[last - (begin - at)]:
+                place[at] = length - (begin - at)
+                at -= 1
+            at = begin + length
+            end = min(len(name), begin + 2 * length)
+            while at < end and place[at] < 0 and name[at] == name[first + at - begin - length]:
+                place[at] = at - begin - length
+                at += 1
+        return place
+
+    def _is_marked(self, begins: Int64s) -> Bools:
+        """Return which of the repetitions were recorded with their operators, or while that ended."""
+        marked = np.zeros(len(begins), dtype=bool)
+        time = self.launched.time_ns[begins]
+        for start, end, _ in self.tables.marks.tolist():
+            marked |= (time >= start) & (time < end)
+        if not len(self.tables.marks):
+            marked |= (time >= self.ranges["start_ns"].min()) & (time < self.ranges["end_ns"].max())
+        return marked
+
+    def _places(self, first: int, last: int) -> list[str]:
+        """Return the program's own innermost range of each kernel of the pattern; "" where there is none."""
+        ranges = self.tables.ranges
+        time, thread = self.launched.time_ns[first:last], self.launched.thread[first:last]
+        if ranges is None or not len(time):
+            return [""] * len(time)
+        own = ranges[users_ranges(ranges)]
+        own = own[(own["start_ns"] <= time[-1]) & (own["end_ns"] >= time[0]) & (own["style"] == "PushPop")]
+        own = own[(own["global_tid"] & PID_MASK) == (thread[0] & PID_MASK)].sort_values("start_ns", kind="stable")
+        start, end, of_thread = (own[name].to_numpy(np.int64) for name in ("start_ns", "end_ns", "global_tid"))
+        texts, places = own["name"].tolist(), []
+        for at, by in zip(time.tolist(), thread.tolist(), strict=True):
+            open_now = np.flatnonzero((start <= at) & (end >= at))
+            of_caller = open_now[of_thread[open_now] == by]
+            chosen = of_caller if len(of_caller) else open_now
+            places.append(texts[int(chosen[-1])] if len(chosen) else "")
+        return places
+
+    def _step(self, groups: Mapping[tuple[str, ...], _Group], timed: Int64s, length: int) -> StepWork:
+        """Return the products of a step, against the time from one step to the next."""
+        products = [group for group in groups.values() if group.is_product]
+        if not products:
+            return StepWork(unknown_because="no operator of the recorded step is a product")
+        if any(group.flops is None for group in products):
+            return StepWork(unknown_because="the shapes of some products are not known")
+        flops = sum(group.flops or 0 for group in products)
+        start = self.tables.work.start_ns[self.launched.row[timed]] if len(timed) else np.zeros(0, np.int64)
+        follows = np.diff(timed) < 2 * length
+        walls = np.diff(start)[follows] if len(timed) > 1 else np.zeros(0, np.int64)
+        if not len(walls):
+            return StepWork(flops, unknown_because="no two steps with the same kernels follow one another")
+        step_ns = float(np.median(walls))
+        rate = None if self.peak is None else self.peak.flops.get(_PEAK_DTYPE)
+        if not rate:
+            return StepWork(flops, step_ns, unknown_because="the peak rate of this GPU is not known")
+        return StepWork(flops, step_ns, 1e9 * flops / step_ns / rate * 100, rate, f"datasheet, dense {_PEAK_DTYPE}")
+
+
+class _Group:
+    """Calls of one operator in one place with the same shapes."""
+
+    def __init__(self) -> None:
+        self.calls = self.kernels = 0
+        self.total_ns = 0.0
+        self.flops: int | None = 0
+        self.least_bytes: int | None = 0
+        self.floor_ns: float | None = 0.0
+        self.is_product = False
+        self.limit = ""
+
+    def add(self, work: OperatorWork | None, floor: tuple[float, str] | None, spent: Floats) -> None:
+        """Add one call. spent: the time of each of its kernels (ns)."""
+        self.calls, self.kernels, self.total_ns = self.calls + 1, self.kernels + len(spent), self.total_ns + spent.sum()
+        self.flops = _sum(self.flops, None if work is None else work.flops)
+        self.least_bytes = _sum(self.least_bytes, None if work is None else work.least_bytes)
+        self.floor_ns = _sum(self.floor_ns, None if floor is None else floor[0])
+        self.is_product |= work is not None and work.is_product
+        self.limit = "" if floor is None else floor[1]
+
+    def row(self) -> dict[str, object]:
+        floor, limit = self.floor_ns, self.limit
+        is_short = self.total_ns < _SHORT_NS * self.kernels
+        if floor is not None and is_short and self.total_ns > 2 * floor:
+            limit = "latency"
+        return {
+            "calls": self.calls, "kernel_count": self.kernels, "kernel_total_ns": round(self.total_ns),
+            "flops": self.flops, "least_bytes": self.least_bytes, "floor_ns": None if floor is None else round(floor),
+            "limit": limit if floor is not None else None,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Nested:
+    """The ranges of operators and modules on one thread, which lie inside one another; parent: -1 for none."""
+
+    start_ns: Int64s
+    end_ns: Int64s
+    parent: Int64s
+    texts: list[str]
+
+    @classmethod
+    def of(cls, ranges: pd.DataFrame) -> _Nested:
+        ordered = ranges.sort_values(["start_ns", "end_ns"], ascending=[True, False], kind="stable")
+        start, end = (ordered[name].to_numpy(np.int64) for name in ("start_ns", "end_ns"))
+        parent, inside = np.full(len(start), -1, dtype=np.int64), list[int]()
+        for place, (begin, finish) in enumerate(zip(start.tolist(), end.tolist(), strict=True)):
+            while inside and end[inside[-1]] < finish:
+                inside.pop()
+            parent[place] = inside[-1] if inside and end[inside[-1]] > begin else -1
+            inside.append(place)
+        return cls(start, end, parent, ordered["name"].tolist())
+
+    def innermost(self, times_ns: Int64s) -> Int64s:
+        """Return the innermost range around each time; -1 for none."""
+        place = np.searchsorted(self.start_ns, times_ns, side="right") - 1
+        while True:
+            over = (place >= 0) & (self.end_ns[place] < times_ns)
+            if not over.any():
+                return place
+            place[over] = self.parent[place[over]]
+
+    def call(self, place: int, layers: Mapping[int, tuple[str, str]]) -> _Call | None:
+        """Return the innermost operator around a place, and what lies around it; None where there is none.
+
+        layers: the layer and line of each node of autograd, by its number.
+        """
+        own: RangeText | None = None
+        layer, way = ("", ""), "forward"
+        while place >= 0:
+            text = read_range_text(self.texts[place])
+            if text is not None:
+                of_layer = read_layer(text.name)
+                if of_layer is not None:
+                    layer = layer if layer[0] else of_layer
+                elif own is None:
+                    own = text
+                if text.name.startswith(_OF_BACKWARD):
+                    way = "backward"
+                    # What autograd adds around a node is not inside the node's own range.
+                    node = read_range_text(self.texts[place + 1]) if place + 1 < len(self.texts) else None
+                    if not layer[0] and node is not None and node.seq is not None:
+                        layer = layers.get(node.seq, layer)
+                elif text.name.startswith(_OF_OPTIMIZER):
+                    way = "optimizer"
+                if text.seq is not None and not layer[0]:
+                    layer = layers.get(text.seq, layer)
+            place = int(self.parent[place])
+        return None if own is None else _Call(own.name, own.op_id, *layer, way)
+
+
+def _layers_of_nodes(ranges: pd.DataFrame) -> dict[int, tuple[str, str]]:
+    """Return the layer and line of each node that the forward pass gave to autograd, by its number."""
+    layers: dict[int, tuple[str, str]] = {}
+    for _, of_thread in ranges.groupby("global_tid"):
+        nested = _Nested.of(of_thread)
+        inner: list[tuple[str, str]] = []
+        for text, parent in zip(nested.texts, nested.parent.tolist(), strict=True):
+            range_text = read_range_text(text)
+            own = None if range_text is None else read_layer(range_text.name)
+            inner.append(own or (inner[parent] if parent >= 0 else ("", "")))
+            if range_text is not None and range_text.seq is not None and inner[-1][0]:
+                layers.setdefault(range_text.seq, inner[-1])
+    return layers
+
+
+def _sum(one: Any, other: Any) -> Any:
+    return None if one is None or other is None else one + other
+
+
+def _shapes(facts: OperatorFacts | None) -> str:
+    """Return the sizes of the tensors that an operator was given, `8x1024,1024x3072`, of a list their number."""
+    if facts is None:
+        return ""
+    texts = []
+    for value in facts.inputs:
+        tensors = list(tensors_of((value,)))
+        if isinstance(value, list) and len(tensors) > 1:
+            texts.append(f"{len(tensors)} tensors of {sum(tensor.elements for tensor in tensors)}")
+        else:
+            texts += ["x".join(map(str, tensor.sizes)) or "1" for tensor in tensors]
+    text = ",".join(texts)
+    return text if len(text) <= _LONGEST_SHAPES else text[: _LONGEST_SHAPES - 1] + "…"
+
+
+def _tabulate(groups: Mapping[tuple[str, ...], _Group]) -> pd.DataFrame:
+    keys = ("operator", "shapes", "dtype", "range", "layer", "location", "pass")
+    rows = [dict(zip(keys, (part or None for part in key), strict=True)) | group.row() for key, group in groups.items()]
+    table = pd.DataFrame(rows)
+    for column in ("flops", "least_bytes", "floor_ns"):
+        table[column] = table[column].astype("Int64")
+    return table
