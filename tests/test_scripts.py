@@ -212,6 +212,21 @@ def test_the_study_of_busy_time_says_what_its_traces_say() -> None:
     assert load("prove_busy").write_page() == study.read_text(encoding="utf-8")
 
 
+def test_the_study_of_jobs_says_what_its_data_say() -> None:
+    """Whoever changes what is found in jobs writes the study again: scripts/prove_jobs.py --write."""
+    script = load("prove_jobs")
+    study = script.decode_json((script.STUDY / "jobs.json").read_bytes(), script.Study)
+    assert script.page(study) == (script.STUDY / "README.md").read_text(encoding="utf-8")
+    found = {
+        name: {item.code for item in script.find_in_job(facts, script.NOBODY)} for name, facts in study.facts.items()
+    }
+    assert {name for name in found if "redundant-communication" in found[name]} == {
+        "ddp-reduce-always",
+        "fsdp-reduce-always",
+    }
+    assert {name for name in found if "small-messages" in found[name]} == {"fsdp-small-shards"}
+
+
 def test_every_planted_fault_is_found_first_and_predicted_within_the_promise() -> None:
     study = (REPOSITORY / "analysis/h200-faults/README.md").read_text(encoding="utf-8")
     rows = [line for line in study.splitlines() if line.count("|") == 10][2:]
@@ -307,7 +322,7 @@ def test_the_pages_of_optimize_are_as_it_writes_them_now() -> None:
 
 
 def test_every_study_is_written_by_a_script() -> None:
-    own_scripts = {"h200-busy", "h200-ddp", "h200-faults"}
+    own_scripts = {"h200-busy", "h200-ddp", "h200-faults", "h200-jobs"}
     folders = {path.parent.name for path in (REPOSITORY / "analysis").glob("*/README.md")}
     assert folders == {*load("write_studies").STUDIES, *own_scripts}
 

@@ -20,10 +20,12 @@ from nsysprof.ranks.collective_waits.collectives import Collectives
 from nsysprof.ranks.collective_waits.stragglers import find_late
 from nsysprof.ranks.distributions import ROUNDING_ERROR, Distributions, Key, rename
 from nsysprof.ranks.identity import some
+from nsysprof.ranks.job_facts import JobFacts
+from nsysprof.ranks.job_findings import communication_rows, find_in_job
 from nsysprof.ranks.partial import RANGE_COLUMNS, Detail, Partial
 from nsysprof.ranks.rank_energy import energy_over_ranks
 from nsysprof.results.column_registry.csv_table import empty_table
-from nsysprof.results.column_registry.rank_columns import RANK_ENERGY
+from nsysprof.results.column_registry.rank_columns import COMMUNICATION, RANK_ENERGY
 from nsysprof.results.rank_results import ClockFit, RankCollectives, RankRow, RanksAnalysis
 
 QUANTILES = {"p05": 0.05, "q25": 0.25, "med": 0.5, "q75": 0.75, "p95": 0.95, "p99": 0.99}
@@ -55,6 +57,7 @@ def overview(
     number = {row.position: row.rank for row in rows}
     totals: Totals = {}
     frames, energies, lanes = [], [], {}
+    facts: dict[int, JobFacts] = {}
     collectives: dict[int, Collectives | None] = {}
     for row, detail, mine in details:
         rank = number[row.position]
@@ -62,6 +65,7 @@ def overview(
         for key, total in mine.items():
             totals.setdefault(key, {})[rank] = total
         frames.append(detail.ranges.assign(rank=rank))
+        facts[rank] = detail.facts
         if len(detail.energy):
             energies.append(detail.energy.assign(rank=rank))
         collectives[row.position] = detail.collectives
@@ -77,6 +81,8 @@ def overview(
     durations = partial.durations
     imbalance = _imbalance([row.compute_ns for row in read])
     kernels = _table(durations, totals, "kernel", ("name", "short_name"))
+    stragglers = name_ranges(late, rank_ranges)
+    walls = [sum(fact.walls_ns) / len(fact.walls_ns) for fact in facts.values() if fact.walls_ns]
     return RanksAnalysis(
         rows=rows,
         clocks=tuple(clocks),
@@ -87,7 +93,7 @@ def overview(
         api=_table(durations, totals, "api", ("name",)),
         memops=_table(durations, totals, "memop", ("name",)),
         rank_ranges=rank_ranges,
-        stragglers=name_ranges(late, rank_ranges),
+        stragglers=stragglers,
         straggler_evidence=evidence,
         outliers=find_outliers(read),
         imbalance_pct=imbalance,
@@ -98,7 +104,28 @@ def overview(
         kernel_labels=tuple(label_kernels(kernels["name"].astype(str).tolist())),
         rank_energy=energy,
         energy=energy_over_ranks(energy),
+        findings=find_in_job(facts, stragglers),
+        no_findings=_why_no_findings(facts),
+        communication=_communication(facts, read),
+        step_ns=sum(walls) / len(walls) if walls else None,
     )
+
+
+def _why_no_findings(facts: Mapping[int, JobFacts]) -> str:
+    """Return why the job has no findings; "" where it could have some."""
+    with_steps = [rank for rank, fact in facts.items() if fact.walls_ns]
+    if len(with_steps) > 1:
+        return ""
+    unknown = [rank for rank in facts if rank not in with_steps]
+    reason = next((facts[rank].unknown_because for rank in unknown if facts[rank].unknown_because), "")
+    return f"no steps were found on rank {some(unknown)}" + (f": {reason}" if reason else "") if unknown else "one rank"
+
+
+def _communication(facts: Mapping[int, JobFacts], read: Sequence[RankRow]) -> pd.DataFrame:
+    hosts = {row.host for row in read}
+    rows = communication_rows(facts, one_host=len(hosts) == 1 and None not in hosts)
+    table = pd.DataFrame(rows, columns=list(COMMUNICATION.names))
+    return table.astype(dict.fromkeys(("message_bytes", "hidden_ns", "exposed_ns"), "Int64"))
 
 
 def _fold(distributions: Distributions, totals: Totals) -> tuple[Distributions, Totals]:

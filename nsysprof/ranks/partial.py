@@ -10,6 +10,7 @@ import pandas as pd
 from nsysprof.ranks import distributions
 from nsysprof.ranks.collective_waits.collectives import Collectives
 from nsysprof.ranks.distributions import Distributions
+from nsysprof.ranks.job_facts import JobFacts
 from nsysprof.results.column_registry.rank_columns import RANK_RANGES
 from nsysprof.results.rank_results import Lanes, RankRow
 
@@ -34,6 +35,7 @@ class Detail:
     lanes: Lanes | None
     # The energy of its boards by range, with the columns of rank_energy.csv but the rank.
     energy: pd.DataFrame = field(default_factory=pd.DataFrame)
+    facts: JobFacts = field(default_factory=JobFacts)
 
 
 @dataclass(frozen=True)

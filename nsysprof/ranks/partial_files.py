@@ -18,6 +18,7 @@ from nsysprof.files.output import open_whole
 from nsysprof.files.written_by import VERSION
 from nsysprof.ranks.collective_waits.collectives import Collectives
 from nsysprof.ranks.distributions import Distributions, Key
+from nsysprof.ranks.job_facts import JobFacts
 from nsysprof.ranks.partial import RANGE_COLUMNS, Detail, Leaf, Partial
 from nsysprof.ranks.power_file import power_of
 from nsysprof.ranks.rank_energy import COLUMNS
@@ -70,6 +71,7 @@ def write_part(leaf: Leaf, path: Path) -> None:
     columns |= {f"duration_{name}": getattr(durations, name) for name in _DISTRIBUTION}
     columns |= {f"range_{name}": detail.ranges[name].tolist() for name in RANGE_COLUMNS}
     columns["energy"] = json.dumps(to_records(detail.energy))
+    columns["facts"] = encode_json(detail.facts).decode()
     if detail.collectives is not None:
         columns |= {f"collective_{name}": getattr(detail.collectives, name) for name in _COLLECTIVE}
     if detail.lanes is not None:
@@ -132,7 +134,9 @@ def _detail(columns: dict[str, Any]) -> Detail:
     if "lane_start_ns" in columns:
         lanes = Lanes(**{name: columns[f"lane_{name}"] for name in Lanes.__annotations__})
     energy = json.loads(columns["energy"])  # of most traces nothing is known
-    return Detail(ranges, collectives, lanes, pd.DataFrame(energy, columns=list(COLUMNS)) if energy else _NO_ENERGY)
+    facts = decode_json(columns["facts"], JobFacts)
+    table = pd.DataFrame(energy, columns=list(COLUMNS)) if energy else _NO_ENERGY
+    return Detail(ranges, collectives, lanes, table, facts)
 
 
 def _read(path: Path, of_durations: list[str] | None) -> dict[str, Any] | None:

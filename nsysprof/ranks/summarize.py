@@ -38,6 +38,7 @@ from nsysprof.notes import Note, Severity, make_note
 from nsysprof.ranks.collective_waits.collectives import find_collectives
 from nsysprof.ranks.distributions import Distributions, Key, distribute, merge_all
 from nsysprof.ranks.innermost import innermost_ranges, own_walls
+from nsysprof.ranks.job_facts import collect_facts
 from nsysprof.ranks.overlap import Overlap, measure_overlap
 from nsysprof.ranks.partial import RANGE_COLUMNS, Detail, Leaf, Partial
 from nsysprof.ranks.rank_energy import rank_energy, read_samples
@@ -87,6 +88,7 @@ def _leaf(
         find_collectives(tables, is_comm, names, overlap),
         overlap.lanes,
         rank_energy(tables, attribution, names, power),
+        collect_facts(tables, names, attribution, overlap),
     )
     return Leaf(Partial((row,), _durations(tables, names, attributed)), detail)
 

@@ -174,6 +174,7 @@ def _record() -> Schema:
 
 def _analyze_ranks() -> Schema:
     tables = (
+        rank_columns.JOB_FINDINGS, rank_columns.COMMUNICATION,
         rank_columns.PER_RANK, rank_columns.RANGES_OVER_RANKS, rank_columns.KERNELS_OVER_RANKS,
         rank_columns.RANGE_KERNELS_OVER_RANKS, rank_columns.API_OVER_RANKS, rank_columns.MEMOPS_OVER_RANKS,
         rank_columns.RANK_RANGES, rank_columns.STRAGGLERS, rank_columns.ENERGY_OVER_RANKS, rank_columns.RANK_ENERGY,

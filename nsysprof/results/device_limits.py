@@ -44,6 +44,15 @@ def find_peak(gpu_name: str | None) -> Peak | None:
     return _PEAKS[max(names, key=len)] if names else None
 
 
+# What one GPU sends over NVLink in one direction (bytes/s), by parts of the name that the driver reports.
+_LINKS = {"H200": 450e9, "H100 80GB HBM3": 450e9, "A100-SXM4": 300e9, "B200": 900e9}
+
+
+def link_bytes_per_s(gpu_name: str | None) -> float | None:
+    """Return the rate of a GPU's NVLink in one direction; None for a board that may have none."""
+    return next((rate for known, rate in _LINKS.items() if known in (gpu_name or "")), None)
+
+
 # A call is launch-bound when its replay as a CUDA graph, which the CPU launches as one call, takes less than this share
 # of its time. Where that was not measured, it is when kernels fill less than this share.
 LAUNCH_BOUND_SHARE = 0.75

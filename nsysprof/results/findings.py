@@ -77,6 +77,14 @@ class Finding:
     location_share_pct: float | None = None
 
 
+@dataclass(frozen=True)
+class JobFinding(Finding):
+    """One thing to change in a job of several ranks, and what the job would save."""
+
+    # The ranks that have it.
+    ranks: str = ""
+
+
 @dataclass(frozen=True, kw_only=True)
 class ReplayedSteps:
     """How long a step takes, and which steps were replayed to compute what a change would save."""

@@ -13,6 +13,8 @@ if TYPE_CHECKING:  # workers start before this process loads what reads traces
     import numpy.typing as npt
     import pandas as pd
 
+    from nsysprof.results.findings import JobFinding
+
 # The version of ranks.json. 1: the first.
 FORMAT_VERSION = 1
 # A rank is a straggler when the job would take this much less time if the rank were like the others, by a replay of the
@@ -151,6 +153,14 @@ class RanksAnalysis:
     # The energy of the boards: by rank and range, and over ranks; empty where it was not sampled.
     rank_energy: pd.DataFrame | None = None
     energy: pd.DataFrame | None = None
+    # What to change, the largest saving of the job first.
+    findings: tuple[JobFinding, ...] = ()
+    # Why findings are unknown; "" where they are known.
+    no_findings: str = ""
+    # The columns are those of communication.csv.
+    communication: pd.DataFrame | None = None
+    # How long a step takes (ns), as a mean over ranks; None where no steps are known.
+    step_ns: float | None = None
 
     @property
     def read(self) -> list[RankRow]:

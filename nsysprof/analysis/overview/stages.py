@@ -70,6 +70,16 @@ def run_stages(
             raise
 
 
+def needed_stages(stages: Sequence[Stage], given: Mapping[str, Any], wanted: Sequence[str]) -> list[Stage]:
+    """Return the stages without which the wanted results cannot be made of what is given."""
+    needed, kept = set(wanted), list[Stage]()
+    for stage in reversed(stages):
+        if stage.gives in needed and stage.gives not in given:
+            kept.append(stage)
+            needed.update(stage.needs)
+    return kept[::-1]
+
+
 @dataclass
 class _Run:
     """The results that are there, and how many stages still need each."""

@@ -28,7 +28,7 @@ from nsysprof.analysis.kernel_names.variant_names import (
 from nsysprof.analysis.overview.health import MUCH_LOST
 from nsysprof.analysis.overview.memory import DeviceMemory
 from nsysprof.analysis.overview.memory_owners import list_owners
-from nsysprof.analysis.overview.stages import Stage, run_stages
+from nsysprof.analysis.overview.stages import Stage, needed_stages, run_stages
 from nsysprof.analysis.overview.streams import tabulate_streams
 from nsysprof.analysis.overview.timeline import make_timeline
 from nsysprof.analysis.overview.trace_overview import (
@@ -125,6 +125,24 @@ def run_summary(tables: Tables, options: SummaryOptions, *, keeps_attribution: b
     events = len(tables.work) + (0 if tables.calls is None else len(tables.calls))
     run = run_stages(STAGES, {"tables": tables, "options": options}, wanted, is_large=events >= _MANY_EVENTS)
     return Summary(**run.results)
+
+
+@dataclass(frozen=True)
+class FoundFindings:
+    """The findings of a trace and its steps, and why there are no findings; "" where there are."""
+
+    findings: Findings | None
+    steps: Steps | None
+    unknown_because: str
+
+
+def find_findings(tables: Tables, names: Names, launched: Attribution) -> FoundFindings:
+    """Return the findings of a trace without the rest of its analysis. launched: what `attribute` returned of it."""
+    given = {"tables": tables, "options": SummaryOptions(), "names": names, "launched": launched}
+    wanted = ("findings", "explained", "steps")
+    run = run_stages(needed_stages(STAGES, given, wanted), given, wanted, is_large=False)
+    explained: Explained = run.results["explained"]
+    return FoundFindings(run.results["findings"], run.results["steps"], explained.no_findings)
 
 
 def _ranges(launched: Attribution) -> pd.DataFrame:

@@ -44,7 +44,7 @@ _KERNEL_OPERATIONS = ("AllReduce", "AllGather", "ReduceScatter", "Broadcast", "S
 
 
 @dataclass(frozen=True)
-class _Collective:
+class Collective:
     """What one kernel of NCCL moved.
 
     bus_bytes: the bytes over the slowest link; None is unknown, for the given reason.
@@ -64,7 +64,7 @@ def tabulate_collectives(tables: Tables, names: Names) -> tuple[pd.DataFrame, li
     if len(rows) == 0:
         return empty_table(COLLECTIVES), []
     texts = names.texts[names.numbers(work.variant[rows])]
-    collectives = _collectives(tables, rows, [_operation_of(str(text)) for text in texts])
+    collectives = identify_collectives(tables, rows, [str(text) for text in texts])
     table = pd.DataFrame(
         {
             "device_id": work.device_of[work.variant[rows]],
@@ -78,6 +78,11 @@ def tabulate_collectives(tables: Tables, names: Names) -> tuple[pd.DataFrame, li
     )
     table["rate"] = table["rate"] / (table["duration_ns"].clip(lower=1) / 1e9)
     return _sum_up(table), _notes(collectives)
+
+
+def identify_collectives(tables: Tables, rows: Int64s, texts: Sequence[str]) -> list[Collective]:
+    """Return what each of these kernels moved. texts: their names."""
+    return _collectives(tables, rows, [_operation_of(text) for text in texts])
 
 
 def _sum_up(table: pd.DataFrame) -> pd.DataFrame:
@@ -105,7 +110,7 @@ def _operation_of(kernel: str) -> str:
     return next((operation for operation in _KERNEL_OPERATIONS if operation.lower() in low), "other")
 
 
-def _notes(collectives: Sequence[_Collective]) -> list[Note]:
+def _notes(collectives: Sequence[Collective]) -> list[Note]:
     unknown = [collective.reason for collective in collectives if collective.message_bytes is None]
     if not unknown:
         return []
@@ -113,7 +118,7 @@ def _notes(collectives: Sequence[_Collective]) -> list[Note]:
     return [make_note("collective-sizes-unknown", count=len(unknown), all=len(collectives), reasons="; ".join(reasons))]
 
 
-def _collectives(tables: Tables, rows: Int64s, operations: Sequence[str]) -> list[_Collective]:
+def _collectives(tables: Tables, rows: Int64s, operations: Sequence[str]) -> list[Collective]:
     """Return what each of these kernels moved.
 
     operations: the operations by the names of kernels.
@@ -122,7 +127,7 @@ def _collectives(tables: Tables, rows: Int64s, operations: Sequence[str]) -> lis
     in_graph = work.in_graph_of[work.variant[rows]]
     usual = NO_PAYLOADS if tables.payloads is None else NO_CALL
     collectives = [
-        _Collective(operation, reason=IN_GRAPH if graph else usual)
+        Collective(operation, reason=IN_GRAPH if graph else usual)
         for operation, graph in zip(operations, in_graph, strict=True)
     ]
     if tables.payloads is None or calls is None or tables.ranges is None:
@@ -205,7 +210,7 @@ def _assign(launched_ns: Int64s, nccl_calls: Sequence[_NcclCall]) -> list[list[_
 
 def _combine(
     operation: str, group: Sequence[_NcclCall] | None, ranks: Mapping[tuple[int, int], tuple[int, int]], pid: int
-) -> _Collective:
+) -> Collective:
     """Return what the kernel of these calls moved.
 
     operation: the operation in the kernel's name.
@@ -216,15 +221,15 @@ def _combine(
     reason = GROUPED if group is None or (len(names) > 1 and not is_exchange) else NO_CALL if not own else ""
     reason = reason or (NO_PAYLOADS if any(call.message_bytes < 0 for call in own) else "")
     if reason:
-        return _Collective(operation, reason=reason)
+        return Collective(operation, reason=reason)
     count, rank = ranks.get((pid, own[0].communicator), (None, None))
     if is_exchange:
         size = _exchanged(own, rank)
-        return _Collective(operation, size, count, float(size))
+        return Collective(operation, size, count, float(size))
     size, factor = sum(call.message_bytes for call in own), _OPERATIONS[own[0].name][1]
     if factor is not None and count is None:
-        return _Collective(operation, size, reason=NO_RANKS)
-    return _Collective(operation, size, count, float(size) if factor is None else size * factor(count or 1))
+        return Collective(operation, size, reason=NO_RANKS)
+    return Collective(operation, size, count, float(size) if factor is None else size * factor(count or 1))
 
 
 def _exchanged(calls: Sequence[_NcclCall], rank: int | None) -> int:

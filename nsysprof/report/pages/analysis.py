@@ -246,7 +246,7 @@ def _findings(findings: Findings, set_up: str) -> Section:
         return Section("Findings", (Lines((text,), is_verdict=True),))
     text = f"Together these changes save about {format_ns(findings.together_ns)} of the {whole}"
     title = "saved" if findings.per == TRACE else "saved per step"
-    ranking = Ranking(tuple(map(_item, findings.items)), title, Unit.NS, "findings.csv")
+    ranking = Ranking(tuple(map(finding_item, findings.items)), title, Unit.NS, "findings.csv")
     after = () if findings.has_stacks else (Lines((_NO_STACKS,)),)
     return Section("Findings", (Lines((text,), is_verdict=True), ranking, *after))
 
@@ -266,7 +266,8 @@ def _what_was_replayed(findings: Findings) -> str:
     return f" The savings are computed on steps {steps}, which took {took} on average."
 
 
-def _item(finding: Finding) -> Item:
+def finding_item(finding: Finding) -> Item:
+    """Return a finding as a line of a ranking."""
     amount = Cell(finding.saving_ns, low=finding.saving_low_ns, high=finding.saving_high_ns)
     share = finding.location_share_pct
     line = finding.location if share is None else f"{finding.location} ({share:.0f} % of its samples)"

@@ -20,6 +20,7 @@ from nsysprof.report.document import (
     Lines,
     Notes,
     Paragraph,
+    Ranking,
     Report,
     Section,
     Table,
@@ -30,13 +31,14 @@ from nsysprof.report.figure_files import figure_paths, write_figures, write_repo
 from nsysprof.report.figures.png import can_draw
 from nsysprof.report.figures.ranks import describe_heatmap, describe_ranks_timeline, draw_heatmap, draw_timeline
 from nsysprof.report.formats.ranks_timeline import ALT, HINT, ranks_timeline_data
-from nsysprof.report.pages.analysis import figure_sections
+from nsysprof.report.pages.analysis import figure_sections, finding_item
 from nsysprof.report.pages.method import facts_table
 from nsysprof.report.pages.range_rows import qualified_name
 from nsysprof.report.pages.trace_tables import MOST_ROWS, rows_of
 from nsysprof.results.column_registry import rank_columns
 from nsysprof.results.column_registry.column import TableFile
 from nsysprof.results.column_registry.csv_table import empty_table, render_csv, to_records
+from nsysprof.results.findings import LEAST_SHARE
 from nsysprof.results.rank_results import (
     FORMAT_VERSION,
     MOST_RESIDUAL_NS,
@@ -110,7 +112,10 @@ def _tables(job: RanksAnalysis) -> list[tuple[TableFile, pd.DataFrame]]:
         line["is_straggler"] = row.rank in slow if row.is_read else None
         line["outlier"] = job.outliers.get(row.rank if row.rank is not None else -1, "")
         lines.append(line)
+    findings = pd.DataFrame([asdict(item) for item in job.findings], columns=list(rank_columns.JOB_FINDINGS.names))
     return [
+        (rank_columns.JOB_FINDINGS, findings),
+        (rank_columns.COMMUNICATION, _or_empty(job.communication, rank_columns.COMMUNICATION)),
         (rank_columns.PER_RANK, pd.DataFrame(lines, columns=list(rank_columns.PER_RANK.names))),
         (rank_columns.RANGES_OVER_RANKS, job.ranges),
         (rank_columns.KERNELS_OVER_RANKS, job.kernels),
@@ -169,11 +174,12 @@ def ranks_report(
     """
     chart = [] if timeline is None else [Section("Timeline", (Chart(timeline, ALT, HINT),), in_terminal=False)]
     tables = (
-        range_table(job), kernel_table(job), *filter(None, [energy_table(job)]), api_table(job),
-        memop_table(job), clock_table(job),
+        *filter(None, [communication_table(job)]), range_table(job), kernel_table(job),
+        *filter(None, [energy_table(job)]), api_table(job), memop_table(job), clock_table(job),
     )  # fmt: skip
     read = f"{len(job.read)} of {len(job.rows)} traces were read."
     sections = [
+        *_findings(job),
         Section("", (Lines(headline(job), is_verdict=True), straggler_table(job), rank_table(job))),
         *chart,
         *figure_sections(figures),
@@ -184,6 +190,50 @@ def ranks_report(
         Section("", (facts_table("Environment", _environment(job)),), in_terminal=False),
     ]
     return Report(f"{len(job.read)} ranks", tuple(sections))
+
+
+def _findings(job: RanksAnalysis) -> list[Section]:
+    """Return what to change in the job, or why that is unknown."""
+    if job.step_ns is None:
+        text = f"Findings of the job are unknown, because {job.no_findings}."
+        return [Section("Findings", (Lines((text,), is_verdict=True),))] if job.no_findings else []
+    step = f"{format_ns(job.step_ns)} of a step"
+    if not job.findings:
+        text = f"Nothing was found above {100 * LEAST_SHARE:g} % of the {step} of the job."
+        return [Section("Findings", (Lines((text,), is_verdict=True),))]
+    items = [
+        replace(
+            finding_item(item),
+            where=" at ".join(
+                filter(None, (f"rank{'s' * (',' in item.ranks)} {item.ranks}", item.range, item.location))
+            ),
+        )
+        for item in job.findings
+    ]
+    text = f"What the job would save of the {step}, each change alone; savings overlap."
+    ranking = Ranking(tuple(items), "saved per step", Unit.NS, "findings.csv")
+    return [Section("Findings", (Lines((text,), is_verdict=True), ranking))]
+
+
+def communication_table(job: RanksAnalysis) -> Table | None:
+    """Return what communication takes on each rank, by range and kind; None without any."""
+    if job.communication is None or not len(job.communication):
+        return None
+    columns = {
+        "rank": Column("rank"),
+        "range": Column("range", Unit.NAME),
+        "kind": Column("kind"),
+        "calls": Column("a step", Unit.NUMBER, drop=3),
+        "message_bytes": Column("messages", Unit.BYTES, drop=2),
+        "bus_bytes_per_s": Column("bus bandwidth", Unit.BYTES_PER_S, drop=1),
+        "share_of_link_pct": Column("of the link", Unit.PERCENT, drop=4),
+        "hidden_ns": Column("hidden", Unit.NS),
+        "exposed_ns": Column("exposed", Unit.NS),
+    }
+    rows = []
+    for cells in rows_of(job.communication.head(MOST_ROWS), list(columns)):
+        rows.append((Cell(str(cells[0])), *cells[1:]))
+    return _table("Communication a step", list(columns.values()), rows, len(job.communication), "communication.csv")
 
 
 def _environment(job: RanksAnalysis) -> list[tuple[str, str]]:

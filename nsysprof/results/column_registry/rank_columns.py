@@ -8,6 +8,7 @@ from nsysprof.results.column_registry.analysis_columns import (
     CATEGORY,
     DOMAIN,
     ENERGY,
+    FINDINGS,
     NAME,
     RANGE,
     SHORT_NAME,
@@ -88,6 +89,27 @@ STRAGGLERS = TableFile("ranks", "stragglers.csv", "One row per straggler and ran
     integer("excess_ns", "ns", "The difference of the two.", **_UNKNOWN),
     number("excess_pct", "%", "The difference relative to the usual time.", **_UNKNOWN),
 ))  # fmt: skip
+JOB_FINDINGS = TableFile("ranks", "findings.csv", "One row per finding of the job, the largest saving first. Savings "
+                         "are those of the whole job: what a rank saves while others are slower does not count.", (
+    *FINDINGS.columns,
+    text("ranks", "The ranks that have it."),
+))  # fmt: skip
+COMMUNICATION = TableFile("ranks", "communication.csv", "One row per rank, range and kind of collective, as means over "
+                          "the steady steps of the rank.", (
+    integer("rank", "", "Number of the rank."),
+    text("range", "Innermost range that launched them; empty where none did.", nullable=True),
+    text("kind", "`AllReduce`, `AllGather`, `ReduceScatter`, `Broadcast`, `Reduce`, `SendRecv` or `other`."),
+    text("library", "`NCCL`; empty for collectives of engines.", nullable=True),
+    number("calls", "", "Collectives a step."),
+    integer("message_bytes", "B", "Bytes of their messages a step, from NCCL's NVTX payloads; empty where a size is "
+            "unknown.", **_UNKNOWN),
+    number("bus_bytes_per_s", "bytes/s", "Median bus bandwidth, as nccl-tests defines it; empty where sizes are "
+           "unknown.", **_UNKNOWN),
+    number("share_of_link_pct", "%", "The bus bandwidth as a share of what NVLink of this GPU carries in one "
+           "direction; empty where ranks may be on several hosts, or the link is unknown.", **_UNKNOWN),
+    integer("hidden_ns", "ns", "Time a step in which other kernels ran meanwhile."),
+    integer("exposed_ns", "ns", "Time a step in which no other kernel ran."),
+))  # fmt: skip
 _RANKS = integer("ranks", "", "Number of ranks that have it.", **_UNKNOWN)
 _INSTANCES = (
     integer("instances", "", "Number of instances of all ranks."),
@@ -154,6 +176,7 @@ ENERGY_OVER_RANKS = TableFile("ranks", "energy_over_ranks.csv", "One row per ran
     text("reason", "Why the energy is unknown; empty where it is known."),
 ))  # fmt: skip
 FILES = (
-    PER_RANK, RANK_RANGES, STRAGGLERS, RANGES_OVER_RANKS, KERNELS_OVER_RANKS, RANGE_KERNELS_OVER_RANKS, API_OVER_RANKS,
+    JOB_FINDINGS, COMMUNICATION, PER_RANK, RANK_RANGES, STRAGGLERS, RANGES_OVER_RANKS, KERNELS_OVER_RANKS,
+    RANGE_KERNELS_OVER_RANKS, API_OVER_RANKS,
     MEMOPS_OVER_RANKS, ENERGY_OVER_RANKS, RANK_ENERGY,
 )  # fmt: skip

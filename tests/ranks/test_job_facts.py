@@ -1,0 +1,78 @@
+"""A rank's trace says how its steps divide into own work and communication, and how often gradients are reduced."""
+
+import numpy as np
+import pytest
+
+from nsysprof.analysis.kernel_names.variant_names import kernel_names
+from nsysprof.analysis.overview.trace_overview import attribute
+from nsysprof.ranks.job_facts import collect_facts
+from nsysprof.ranks.overlap import measure_overlap
+from nsysprof.trace.open import open_trace
+from nsysprof.trace.tables import read_tables
+from tests.builders.build_trace import TraceBuilder
+
+US = 1_000
+
+
+def facts_of(path):
+    with open_trace(path) as trace:
+        tables = read_tables(trace)
+    names = kernel_names(tables)
+    is_comm = (names.category == "communication")[names.numbers(tables.work.variant[: tables.work.kernels])]
+    return collect_facts(tables, names, attribute(tables), measure_overlap(tables.work, is_comm))
+
+
+def a_job(tmp_path, reduces, steps=8, micro=4):
+    """Return a training of some micro-steps, which reduces gradients in those that `reduces` says."""
+    trace, now, correlation = TraceBuilder(), 1_000_000, 1
+    trace.gpu()
+
+    def kernel(name, start, length):
+        nonlocal correlation
+        trace.call(start - 10 * US, start - 8 * US, correlation)
+        trace.kernel(start, start + length, correlation, name, stream=8 if "nccl" in name else 7)
+        correlation += 1
+
+    for _ in range(steps):
+        begin = now
+        for number in range(micro):
+            for name in (
+                "embedding",
+                "sm90_xmma_gemm_bf16",
+                "sm90_xmma_gemm_bf16",
+                "nll_loss_forward",
+                "softmax_bw",
+            ):
+                kernel(name, now, 400 * US)
+                now += 400 * US
+            if reduces(number):
+                for _ in range(3):
+                    kernel("ncclDevKernel_AllReduce_Sum_f32", now, 100 * US)
+                    now += 100 * US
+        kernel("FusedAdamMathFunctor", now + 3_000 * US, 300 * US)
+        now += 3_400 * US
+        trace.range(begin - 20 * US, now, "step")
+        now += 100 * US
+    return facts_of(trace.write(tmp_path / "t.sqlite"))
+
+
+@pytest.mark.parametrize(("reduces", "times"), [(lambda _: True, 4), (lambda number: number == 3, 0)])
+def test_reductions_are_counted_by_pass(tmp_path, reduces, times):
+    facts = a_job(tmp_path, reduces)
+    assert facts.optimizer_steps >= 4
+    assert facts.rounds == pytest.approx(times * facts.optimizer_steps, abs=times)
+
+
+def test_steps_divide_into_own_time_and_exposed_communication(trace_path):
+    for rank in range(2):
+        facts = facts_of(trace_path(f"h200-programs/fsdp-even_rank{rank}"))
+        walls, own = np.array(facts.walls_ns), np.array(facts.own_ns)
+        exposed = sum(row.exposed_ns for row in facts.communication)
+        assert (walls - own).mean() == pytest.approx(exposed, rel=0.001)
+        assert (np.array(facts.computed_ns) <= walls).all()
+        assert facts.rounds == facts.optimizer_steps > 0
+
+
+def test_a_trace_without_steps_has_no_facts_of_steps(trace_path):
+    facts = facts_of(trace_path("sdpa"))
+    assert (facts.walls_ns, facts.communication) == ((), ())
