@@ -54,6 +54,16 @@ _MOST_COMPARED, _MOST_KERNELS_COMPARED = 32, 1_000_000
 # A period that takes this many times as long as most ends with a pause. Periods of fewer kernels than a step usually
 # has are pieces of something longer if such pauses come at unequal distances and take at least this share of the time.
 _BREAK, _KERNELS_OF_A_STEP, _BREAKS_TAKE = 5.0, 64, 0.1
+# Kernels that a step of a network has once or in one place, and its layers have not: of embeddings, losses, the choice
+# of a token, and optimizers. Rotary embeddings belong to layers.
+_OF_STEP = re.compile(
+    r"(?<!rotary_)(?<!rotary)embedding|indexSelect|vectorized_gather|nll_loss|cross_entropy|mse_kernel|ArgMax|argmax"
+    r"|multi_tensor_apply|[Ff]used_?[Aa]dam|[Ff]used_?[Ss]gd|LogSoftMax|sampling|binary_cross_entropy|smooth_l1"
+)
+# Where layers repeat, so many steps that hold the same kernels are enough.
+_LEAST_STEPS = 2
+# Ranges with such names are at least a step, so periods inside them are pieces of it.
+_HOLDS_PIECES = re.compile(r"forward|backward|\b[fb]wd|step|iter", re.IGNORECASE)
 # How many candidates to try. Any kernel that appears once in each period would do.
 _MOST_TRIED = 200
 
@@ -124,10 +134,22 @@ def find_steps(tables: Tables, ranges: pd.DataFrame) -> Steps | None:
         return steps
     pid = _busiest_process(tables)
     starts = np.zeros(0, dtype=np.int64) if is_grid(ranges) else find_periods(tables, launch, pid)
+    if len(starts) and _lie_inside(starts, ranges, pid):
+        starts = starts[:0]
     if len(starts):
         return _steady(tables, "", pid, starts, share_of_kernels(tables, launch, pid, starts))
     bounds = np.array([tables.work.start_ns.min(), tables.work.last_end_ns()], dtype=np.int64)
     return Steps("", pid, bounds, bounds, 0, _find_loop(tables))
+
+
+def _lie_inside(starts_ns: Int64s, ranges: pd.DataFrame, pid: int) -> bool:
+    """Return whether several periods lie in one forward or backward pass, or in one step, as a range names it."""
+    names = ranges["name"]
+    named = np.array([_HOLDS_PIECES.search(name) is not None for name in names.tolist()], dtype=bool)
+    mine = ranges[named & users_ranges(ranges) & ((ranges["global_tid"] & PID_MASK) == pid).to_numpy(dtype=bool)]
+    start, end = mine["start_ns"].to_numpy(np.int64), mine["end_ns"].to_numpy(np.int64)
+    whole = np.searchsorted(starts_ns, end, side="right") - np.searchsorted(starts_ns, start) - 1
+    return bool(len(whole)) and int(whole.max()) >= 2 and int(whole[whole > 0].sum()) * 2 >= len(starts_ns) - 1
 
 
 def is_grid(ranges: pd.DataFrame) -> bool:
@@ -300,12 +322,18 @@ def find_periods(tables: Tables, launch: Ints, global_pid: int) -> Int64s:
     begun = calls.start_ns[launch[rows]]
     order = np.lexsort((work.start_ns[rows], begun))
     begun = begun[order]
-    code = kernel_names(tables).of_variant[work.variant[rows[order]]]
+    names = kernel_names(tables)
+    code = names.of_variant[work.variant[rows[order]]]
     # A replayed graph issues many kernels by one call. It is another phase of the program than the same kernels
     # launched singly.
     issued_by = launch[rows[order]]
     calls_before = np.cumsum(np.diff(issued_by, prepend=-1) != 0)
     position = _begins(code, calls_before)
+    of_step = np.array([_OF_STEP.search(str(text)) is not None for text in names.texts], dtype=bool)[code]
+    if len(position) and of_step.any() and not _have_each(of_step, position):
+        # The periods are layers. Their steps begin with a kernel that layers have not.
+        position = _begins(code, calls_before, is_anchor=of_step, periods=_LEAST_STEPS)
+        return begun[position].astype(np.int64)
     if len(position) == 0:
         position = _begins_of_solver(code, calls_before, begun, _waits(tables, global_pid))
     starts = begun[position].astype(np.int64)
@@ -371,11 +399,25 @@ def _begins_of_solver(code: Ints, calls_before: Int64s, begun: Int64s, waits_ns:
     return begins if min(alike, waited.sum()) >= _NEARLY_ALL * periods else none
 
 
-def _begins(code: Ints, calls_before: Int64s, least: int = _LEAST_KERNELS) -> Int64s:
+def _have_each(of_step: Bools, begins: Int64s) -> bool:
+    """Return whether most periods have a kernel that only a step has."""
+    counts = np.diff(np.concatenate(([0], np.cumsum(of_step)))[begins])
+    return float((counts > 0).mean()) >= _SAME_PERIODS
+
+
+def _begins(
+    code: Ints,
+    calls_before: Int64s,
+    least: int = _LEAST_KERNELS,
+    is_anchor: Bools | None = None,
+    periods: int = _LEAST_PERIODS,
+) -> Int64s:
     """Return where periods begin, and where the last one ends, among kernels in launch order.
 
     calls_before: how many calls had launched any of them up to each kernel.
     least: the fewest kernels of a period.
+    is_anchor: with which kernels a period may begin; None: with any.
+    periods: the fewest periods.
     """
     by_code = np.argsort(code, kind="stable")
     sorted_code = code[by_code]
@@ -386,12 +428,14 @@ def _begins(code: Ints, calls_before: Int64s, least: int = _LEAST_KERNELS) -> In
         return none
     grouped = table.groupby("code", sort=True)["distance"]
     middle, count = grouped.median(), grouped.size()
-    good = (count >= _LEAST_PERIODS) & (middle >= least) & (count * middle >= _LEAST_HELD * len(code))
+    good = (count >= periods) & (middle >= least) & (count * middle >= _LEAST_HELD * len(code))
+    if is_anchor is not None:
+        good &= np.isin(middle.index.to_numpy(), np.unique(code[is_anchor]))
     for anchor in middle[good].sort_values(ascending=False, kind="stable").index.tolist()[:_MOST_TRIED]:
         position = by_code[np.searchsorted(sorted_code, anchor, "left") : np.searchsorted(sorted_code, anchor, "right")]
         first, last = _longest_run(_are_alike(np.diff(position)) & _are_alike(np.diff(calls_before[position])))
         held = int(position[last] - position[first]) if last > first else 0
-        if last - first >= _LEAST_PERIODS and held >= _LEAST_HELD * len(code):
+        if last - first >= periods and held >= _LEAST_HELD * len(code):
             begins = position[first : last + 1]
             if _hold_the_same(code, begins):
                 return begins
@@ -405,7 +449,7 @@ def _hold_the_same(code: Ints, begins: Int64s) -> bool:
     """
     periods = len(begins) - 1
     fit = _MOST_KERNELS_COMPARED * periods // int(begins[-1] - begins[0])
-    count = min(periods, max(_LEAST_PERIODS, min(_MOST_COMPARED, fit)))
+    count = min(periods, max(_LEAST_STEPS, min(_MOST_COMPARED, fit)))
     parts = [
         np.unique(code[begins[number] : begins[number + 1]], return_counts=True)
         for number in np.linspace(0, periods - 1, count).astype(int).tolist()
