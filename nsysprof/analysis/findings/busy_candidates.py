@@ -7,7 +7,6 @@ that it comes from; the bounds are as wide as these were apart.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -81,15 +80,6 @@ def _scaled(situation: Situation, chosen: Bools, factor: float) -> ReplayChange:
     )
 
 
-def _range_of_most_time(situation: Situation, chosen: Bools) -> str:
-    """Return the range whose calls issued most of this work, by its time."""
-    time_by_range: Counter[str] = Counter()
-    duration = situation.graph.duration_ns[chosen].tolist()
-    for range_, spent in zip(situation.range_of[situation.call[chosen]].tolist(), duration, strict=True):
-        time_by_range[str(range_)] += spent
-    return time_by_range.most_common(1)[0][0]
-
-
 def _spent(situation: Situation, chosen: Bools) -> int:
     return int(in_work(situation, chosen, situation.graph.duration_ns))
 
@@ -138,7 +128,7 @@ def _no_tensor_cores(situation: Situation) -> Candidate | None:
     )
     return Candidate(
         "no-tensor-cores", usual, low, high, situation.calls_of(chosen), int(chosen.sum()), text, step, spent_ns=spent,
-        most_range=_range_of_most_time(situation, chosen),
+        most_range=situation.place_of(chosen)[0],
     )  # fmt: skip
 
 
@@ -167,7 +157,7 @@ def _misaligned(situation: Situation) -> Candidate | None:
     )
     return Candidate(
         "misaligned-gemm", usual, low, high, situation.calls_of(chosen), int(chosen.sum()), text, step, spent_ns=spent,
-        most_range=_range_of_most_time(situation, chosen),
+        most_range=situation.place_of(chosen)[0],
     )  # fmt: skip
 
 
@@ -243,7 +233,7 @@ def _pieces(situation: Situation) -> Candidate | None:
     )
     return Candidate(
         "unfused-elementwise", usual, low, high, situation.calls_of(inside), len(runs.members), text, step,
-        order=1, spent_ns=spent, most_range=_range_of_most_time(situation, inside),
+        order=1, spent_ns=spent, most_range=situation.place_of(inside)[0],
     )  # fmt: skip
 
 
@@ -306,7 +296,7 @@ def _copies(situation: Situation) -> Candidate | None:
     usual, low, high = (_scaled(situation, strided, kept) for kept in (0.5, 0.75, 0.05))
     return Candidate(
         "redundant-copy", usual, low, high, situation.calls_of(strided), int(strided.sum()), text, step, spent_ns=spent,
-        most_range=_range_of_most_time(situation, strided),
+        most_range=situation.place_of(strided)[0],
     )  # fmt: skip
 
 
@@ -337,7 +327,7 @@ def _logits(situation: Situation) -> Candidate | None:
 
     return Candidate(
         "large-logits", at(_LOGITS_USUAL), at(_LOGITS_MOST), at(_LOGITS_LEAST), situation.calls_of(loss | beside),
-        int(loss.sum()), text, step, spent_ns=spent, most_range=_range_of_most_time(situation, loss | beside),
+        int(loss.sum()), text, step, spent_ns=spent, most_range=situation.place_of(loss | beside)[0],
     )  # fmt: skip
 
 

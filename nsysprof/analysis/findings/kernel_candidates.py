@@ -280,12 +280,15 @@ def attention_candidate(situation: Situation) -> Candidate | None:
     # The code that can be changed is that of the forward pass, if it is in the trace.
     of_backward = np.unique(attention.softmax[attention.backward_gemms])
     forward = softmax & ~np.isin(attention.softmax, of_backward)
+    first = np.isin(attention.softmax, np.flatnonzero(forward if forward.any() else softmax))
+    # Each call's products and softmax take the longer, the longer its sequence.
+    place, _ = situation.place_of((attention.between | attention.gemms) & first)
+    _, elsewhere = situation.place_of(attention.between | attention.gemms)
     # What is around the softmax is also done elsewhere.
     named_by = situation.calls_of(softmax)
     return Candidate(
-        "unfused-attention", changes.usual, changes.low, changes.high, calls, attention.calls, text, step,
-        named_by=named_by, most_range=situation.range_most(situation.calls_of(forward if forward.any() else softmax)),
-        spent_ns=between, meanwhile="while the host issues other work anyway",
+        "unfused-attention", changes.usual, changes.low, changes.high, calls, attention.calls, text + elsewhere, step,
+        named_by=named_by, most_range=place, spent_ns=between, meanwhile="while the host issues other work anyway",
         still_slowed=changes.still_slowed if changes.given_back else None,
     )  # fmt: skip
 

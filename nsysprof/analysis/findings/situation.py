@@ -25,6 +25,9 @@ HOST_TO_DEVICE, DEVICE_TO_HOST = 1, 2
 _FREED, _DEVICE_KINDS = 1, (2, 3)
 _MAPS_MEMORY = re.compile(r"cuMem(Address|Create|Map|Unmap|Release|SetAccess|Export|Import)")
 
+# A range with this share of a finding's work (percent) is its place without more words.
+_NEARLY_ALL_PCT = 90.0
+
 
 @dataclass(frozen=True)
 class Situation:
@@ -97,6 +100,23 @@ class Situation:
         """Return the range that contains most of the calls."""
         count_by_range = Counter(self.range_of[calls].tolist())
         return str(count_by_range.most_common(1)[0][0]) if count_by_range else ""
+
+    def place_of(self, work: Bools) -> tuple[str, str]:
+        """Return the range whose calls issued most of the work, by its time, and a sentence on what lies elsewhere.
+
+        The sentence is "" where nearly all of it is there, or in one other range, such as the backward pass.
+        """
+        time_by_range: Counter[str] = Counter()
+        duration = self.graph.duration_ns[work].tolist()
+        for name, spent in zip(self.range_of[self.call[work]].tolist(), duration, strict=True):
+            time_by_range[str(name)] += spent
+        place, most = time_by_range.most_common(1)[0] if time_by_range else ("", 0)
+        share = 100 * most / max(1, sum(time_by_range.values()))
+        others = len(time_by_range) - 1
+        if share >= _NEARLY_ALL_PCT or others < 2:
+            return place, ""
+        where = f"in {place}" if place else "outside of ranges"
+        return place, f" {share:.0f} % of it is {where}, the rest in {others} other ranges."
 
     def work_of(self, calls: Bools) -> Bools:
         """Return which work these calls issued."""

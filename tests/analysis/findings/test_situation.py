@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from nsysprof.analysis.findings.situation import find_given_back
+from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.schema import PID_MASK
 from nsysprof.trace.tables import read_tables
@@ -67,3 +68,12 @@ def test_a_trace_without_events_of_memory_gives_back_nothing_known(given_back):
     program.call("cudaFree_v3020", 3 * US)
     program.launch(10 * US)
     assert len(given_back(program).bytes) == 0
+
+
+def test_a_finding_over_many_ranges_names_the_one_that_holds_most(trace_path):
+    """The short sequences of a grid have as many calls as the long ones, and take a tenth of their time or less."""
+    analysis = analyze_trace(trace_path("h200-roofline/nsys"))
+    (finding,) = [item for item in analysis.findings.items if item.code == "unfused-attention"]
+    kernels = analysis.range_kernels.groupby("range")["total_ns"].sum()
+    assert kernels[finding.range] > 10 * kernels["RUN::math::S512::pass=fwd"]
+    assert "other ranges" in finding.text
