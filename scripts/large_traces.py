@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-SOURCE = ROOT / "traces" / "h200-programs" / "train-none.sqlite.xz"
+SOURCE = ROOT / "traces" / "h200-faults" / "none.sqlite.xz"
 KERNEL, CALL, COPY = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_MEMCPY"
 SYNC, RANGE = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", "NVTX_EVENTS"
 _TABLES = {

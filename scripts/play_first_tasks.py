@@ -186,8 +186,8 @@ def task_url(terminal: Terminal) -> Screen:
 
 def task_compare(terminal: Terminal) -> Screen:
     """Compare two versions of a program."""
-    folder = TRACES / "h200-programs"
-    pair = f"{folder / 'train-none.sqlite.xz'} {folder / 'train-pageable-copy.sqlite.xz'}"
+    folder = TRACES / "h200-faults"
+    pair = f"{folder / 'none.sqlite.xz'} {folder / 'pageable-copy.sqlite.xz'}"
     screen = terminal.play(f"nsysprof compare {pair}")
     check(screen.code == 0, "it succeeds")
     check("peak" in screen.text, "the table has kept peak memory, or says where it is")
@@ -197,7 +197,7 @@ def task_compare(terminal: Terminal) -> Screen:
 
 def task_whatif(terminal: Terminal) -> Screen:
     """Ask what a change would save."""
-    trace = TRACES / "h200-programs" / "train-pageable-copy.sqlite.xz"
+    trace = TRACES / "h200-faults" / "pageable-copy.sqlite.xz"
     screen = terminal.play(f"nsysprof whatif {trace} --pin-copies")
     check(screen.code == 0, "it succeeds")
     check("pin-copies" in screen.text, "the change is named")
@@ -207,13 +207,13 @@ def task_whatif(terminal: Terminal) -> Screen:
 
 def task_view(terminal: Terminal) -> Screen:
     """View two traces in a browser, read the report of one, and end it with Ctrl-C."""
-    folder = TRACES / "h200-programs"
-    terminal.start(f"nsysprof view {folder / 'train-none.sqlite.xz'} {folder / 'train-all.sqlite.xz'}")
+    folder = TRACES / "h200-faults"
+    terminal.start(f"nsysprof view {folder / 'none.sqlite.xz'} {folder / 'all.sqlite.xz'}")
     address = terminal.wait_for(re.compile(r"^http://127\.0\.0\.1:\d+/\S+/$", re.MULTILINE))
     check(address is not None, "the address is on the screen")
     assert address is not None
     page = browse(address[0])
-    for seen in ("train-none.sqlite.xz", "train-all.sqlite.xz", "not analyzed yet", "Compare two"):
+    for seen in ("none.sqlite.xz", "all.sqlite.xz", "not analyzed yet", "Compare two"):
         check(seen in page, f"{seen} is on the page of all traces")
     deadline = time.monotonic() + MOST_SECONDS
     while "Findings" not in (page := browse(f"{address[0]}report-1")) and time.monotonic() < deadline:

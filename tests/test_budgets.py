@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
 from dataclasses import replace
+
+import pytest
 
 from scripts import budgets
 from scripts.budgets import Room
+from tests.conftest import REPOSITORY
+
+MOST_BYTES = 40_500_000  # of all files that git lists; only falls
 
 
 def test_every_room_is_within_its_budget() -> None:
@@ -19,3 +25,12 @@ def test_growth_and_a_stale_budget_are_noticed() -> None:
     assert "late_imports grew" in next(budgets.find_faults({"a": replace(room, late_imports=1)}, {"a": room}))
     assert "files fell from 10 to 9" in next(budgets.find_faults({"a": replace(room, files=9)}, {"a": room}))
     assert "other rooms" in next(budgets.find_faults({"b": room}, {"a": room}))
+
+
+def test_a_clone_stays_light() -> None:
+    """Whoever adds a sample takes another away that can be recorded again: every reader pays for all of them."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    if listed.returncode:
+        pytest.skip("this is no clone")
+    files = [path for name in listed.stdout.split("\0") if name and (path := REPOSITORY / name).is_file()]
+    assert sum(path.stat().st_size for path in files) <= MOST_BYTES

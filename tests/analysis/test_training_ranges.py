@@ -29,7 +29,7 @@ def launched_by_autograd(path):
 
 
 @pytest.mark.parametrize(
-    "name", ["h200-programs/train-none", pytest.param("h200-programs/fsdp-even_rank0", marks=pytest.mark.slow)]
+    "name", ["h200-faults/none", pytest.param("h200-programs/fsdp-even_rank0", marks=pytest.mark.slow)]
 )
 def test_backward_holds_all_of_autograds_kernels(name, trace_path):
     path = trace_path(name)
