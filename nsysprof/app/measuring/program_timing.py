@@ -13,6 +13,7 @@ from nsysprof.app.inputs import options
 from nsysprof.app.inputs.option import Option, TypedForm
 from nsysprof.attention.policy_file import read_policy
 from nsysprof.capture.user_program.policy_environment import POLICY, policy_environment
+from nsysprof.capture.user_program.time_program import REMEDIES
 from nsysprof.errors import UsageError
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
@@ -24,11 +25,14 @@ class ProgramSide:
 
     variables: tuple[tuple[str, str], ...] = ()
     policy: Path | None = None
+    # Remedies that nsysprof's start code applies, and arguments behind those of the program.
+    remedies: tuple[str, ...] = ()
+    arguments: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:
         """Return the side's name for people. It leaves out the values of settings, which may be secret."""
-        names = [f"{name}=..." for name, _ in self.variables]
+        names = [*(f"{name}=..." for name, _ in self.variables), *self.remedies, *self.arguments]
         return " ".join([*names, *([] if self.policy is None else [self.policy.name])]) or "as it is"
 
     def environment(self) -> dict[str, str]:
@@ -38,7 +42,18 @@ class ProgramSide:
         """
         own = {name: value for name, value in os.environ.items() if name != POLICY}
         found = {**own, **dict(self.variables)}
+        if self.remedies:
+            found[REMEDIES] = ",".join(self.remedies)
         return found if self.policy is None else {**found, **policy_environment(self.policy, found)}
+
+    def joined(self, other: ProgramSide) -> ProgramSide:
+        """Return a side with the settings of both."""
+        return ProgramSide(
+            (*self.variables, *other.variables),
+            self.policy or other.policy,
+            (*self.remedies, *other.remedies),
+            (*self.arguments, *other.arguments),
+        )
 
 
 def parse_program_side(text: str) -> ProgramSide:
