@@ -12,8 +12,7 @@ from typing import Annotated
 from nsysprof.app.inputs import options
 from nsysprof.app.inputs.option import Option, TypedForm
 from nsysprof.attention.policy_file import read_policy
-from nsysprof.capture.user_program.policy_environment import POLICY, policy_environment
-from nsysprof.capture.user_program.time_program import REMEDIES
+from nsysprof.capture.user_program.policy_environment import POLICY, REMEDIES, policy_environment
 from nsysprof.errors import UsageError
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
@@ -143,6 +142,7 @@ class OptimizeRequest(ProgramTiming):
 
     tries: more settings to try; each is run as one side of a bench.
     captured: a capture of the program with its attention; None to make one.
+    allow_precision: whether remedies that compute in bf16 are tried too.
     stdout_to_stderr: whether to send the standard output of the recorded run to standard error.
     """
 
@@ -158,6 +158,14 @@ class OptimizeRequest(ProgramTiming):
         Path | None,
         Option("Use this capture of the program, made with capture --attention.", ("--capture",), options.MEASUREMENT),
     ] = None
+    allow_precision: Annotated[
+        bool,
+        Option(
+            "Also try bf16 autocast, whose results are those of eight bits of mantissa.",
+            ("--allow-precision",),
+            options.MEASUREMENT,
+        ),
+    ] = False
     stdout_to_stderr: bool = False
     nsys: options.Nsys = None
     out: Annotated[Path | None, options.out_option("Folder. Default: traces/optimize-DATE-TIME.")] = None

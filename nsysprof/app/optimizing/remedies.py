@@ -17,6 +17,8 @@ from nsysprof.results.program_runs import ProgramTraits
 
 # From this share of the steps' time on (percent), Python's garbage collector is worth freezing.
 LEAST_GARBAGE_PCT = 0.5
+# From this share of all kernels' time (percent) on, matrix products in fp32 are worth trying with TF32.
+LEAST_FP32_PCT = 5.0
 # A loader gets so many workers at most, and half of the CPUs.
 _MOST_WORKERS = 8
 
@@ -58,7 +60,7 @@ def read_remedies() -> Mapping[str, Remedy]:
 
 def loader_workers() -> int:
     """Return how many workers a loader without any gets."""
-    return max(1, min(_MOST_WORKERS, (os.cpu_count() or 2) // 2))
+    return max(2, min(_MOST_WORKERS, (os.cpu_count() or 2) // 2))
 
 
 @dataclass(frozen=True)
@@ -102,11 +104,13 @@ def _loaders(around: Circumstances) -> Sequence[dict[str, object]]:
 
 
 def _uses_gpu(around: Circumstances) -> bool:
+    if around.fp32_share_pct:  # the trace has kernels
+        return True
     return any(item["device"] == "cuda" for item in (*_modules(around), *_optimizers(around)))
 
 
 def _is_fp32(around: Circumstances) -> bool:
-    if around.fp32_share_pct is not None and around.fp32_share_pct >= 5.0:
+    if around.fp32_share_pct is not None and around.fp32_share_pct >= LEAST_FP32_PCT:
         return True
     return any(module["is_fp32"] and not module["is_autocast"] for module in _modules(around))
 

@@ -19,7 +19,7 @@ from typing import IO, Any
 
 from msgspec import DecodeError, json
 
-from nsysprof.capture.user_program.policy_environment import POLICY, REPORT, read_uses
+from nsysprof.capture.user_program.policy_environment import POLICY, REMEDIES, REPORT, read_uses
 from nsysprof.capture.user_program.program_hook import HOOK_FOLDER
 from nsysprof.results.policy_use import add_uses
 from nsysprof.results.program_runs import (
@@ -38,7 +38,7 @@ STEPS, RANGE = "NSYSPROF_STEPS_FOLDER", "NSYSPROF_STEP_RANGE"
 # The same name as in nsysprof.workload.program_start.transformers_attention.
 ATTN_IMPLEMENTATION = "NSYSPROF_ATTN_IMPLEMENTATION"
 # The same names as in nsysprof.workload.program_start.applied_remedies.watch_program.
-REMEDIES, REMEDIES_FOLDER, SEED = "NSYSPROF_REMEDIES", "NSYSPROF_REMEDIES_FOLDER", "NSYSPROF_SEED"
+REMEDIES_FOLDER, SEED = "NSYSPROF_REMEDIES_FOLDER", "NSYSPROF_SEED"
 END_STEPS, END_S = "NSYSPROF_END_STEPS", "NSYSPROF_END_S"
 # With fewer calls of the outermost module, the run as a whole is timed.
 _LEAST_CALLS = 5

@@ -73,3 +73,14 @@ def test_a_program_that_tells_nothing_of_itself_can_use_only_its_command():
 def test_a_garbage_collector_is_frozen_only_where_it_takes_time():
     assert possible(ProgramTraits(garbage_ns=10_000_000), steps_ns=1_000_000_000) == {"freeze-garbage"}
     assert possible(ProgramTraits(garbage_ns=1_000_000), steps_ns=1_000_000_000) == set()
+
+
+def test_the_page_lists_every_remedy():
+    page = (ROOT / "docs/optimize.md").read_text()
+    missing = [remedy.title for remedy in read_remedies().values() if f"| {remedy.title} | `" not in page]
+    assert missing == []
+
+
+@pytest.mark.parametrize(("share", "wanted"), [(5.0, True), (4.9, False)])
+def test_tf32_is_worth_trying_from_five_percent_of_plain_products_on(share, wanted):
+    assert ("tf32" in possible(ProgramTraits(), fp32_share_pct=share)) is wanted

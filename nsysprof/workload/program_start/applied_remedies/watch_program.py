@@ -40,6 +40,8 @@ class ProgramWatch:
 
     def __init__(self, torch: Any, wanted: str, steps: Any) -> None:
         self.torch, self.began = torch, time.monotonic()
+        # Whether anything is measured; otherwise remedies are only applied.
+        self.measures = bool(os.environ.get(FOLDER))
         self.flags, self.made = FlagSettings(torch), Made(torch)
         self.samples, self.garbage = ValueSampler(torch), GarbageTime()
         self.calls = steps
@@ -82,7 +84,8 @@ class ProgramWatch:
             seed_all(self.torch, int(seed))
         self.flags.begin()
         self.made.begin()
-        self.samples.begin()
+        if self.measures:
+            self.samples.begin()
         for name, remedy in self.remedies.items():
             self._guard(name, remedy.begin)
         from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
@@ -108,8 +111,9 @@ class ProgramWatch:
         self.outer_calls += 1
         if self.optimizer_steps:
             return
-        self._guard("", lambda: self.samples.take_output(output))
-        self.calls.mark()
+        if self.measures:
+            self._guard("", lambda: self.samples.take_output(output))
+            self.calls.mark()
         if not self.torch.is_grad_enabled():
             self._stepped_once(self.outer_calls)
 
@@ -117,7 +121,7 @@ class ProgramWatch:
         if id(optimizer) in self._stepped:
             return
         self._stepped.append(id(optimizer))
-        if len(self._stepped) == 1:
+        if len(self._stepped) == 1 and self.measures:
             self._guard("", lambda: self.samples.before_step(optimizer))
         self._guard("", lambda: self.optimizers.append(self._describe(optimizer)))
         for name, remedy in self.remedies.items():
@@ -141,7 +145,8 @@ class ProgramWatch:
         if not self._stepped or id(optimizer) != self._stepped[0]:
             return
         self.optimizer_steps += 1
-        self._guard("", lambda: self.samples.after_step(optimizer))
+        if self.measures:
+            self._guard("", lambda: self.samples.after_step(optimizer))
         self._stepped_once(self.optimizer_steps)
 
     def _stepped_once(self, steps: int) -> None:
@@ -150,7 +155,8 @@ class ProgramWatch:
             for name, remedy in self.remedies.items():
                 self._guard(name, remedy.on_warm)
                 self._guard(name, lambda name=name, remedy=remedy: self._look(name, remedy))  # type: ignore[misc]
-            self.garbage.begin()
+            if self.measures:
+                self.garbage.begin()
         limit, seconds = os.environ.get(END_STEPS), os.environ.get(END_S)
         if (limit and steps >= int(limit)) or (seconds and time.monotonic() - self.began >= float(seconds)):
             self.ended_early = True
@@ -187,6 +193,12 @@ class ProgramWatch:
             data["calls_ns"] = self.calls.durations_ns()
         data["samples"] = self.samples.to_json()
         return data
+
+    def tell_lost(self) -> None:
+        """Print which remedies are not in force at the end, and why."""
+        for effect in [self._effect(name) for name in {**self.remedies, **self.problems} if name]:
+            if not effect["took_effect"]:
+                print(f"nsysprof remedies: {effect['name']} is not in force: {effect['evidence']}", file=sys.stderr)  # noqa: T201
 
     def _effect(self, name: str) -> dict[str, Any]:
         """Return whether a remedy was in force after the warm-up and is at the end, and what shows it."""
@@ -234,8 +246,12 @@ def begin(torch: Any, steps: Any) -> None:
     """Begin in a process that has just imported torch. steps: what takes the time of each step."""
     watch, process = ProgramWatch(torch, os.environ.get(WANTED, ""), steps), os.getpid()
     watch.begin()
-    if os.environ.get(FOLDER):
-        atexit.register(lambda: _write(watch, process))
+    atexit.register(lambda: _write(watch, process) if watch.measures else _tell(watch, process))
+
+
+def _tell(watch: ProgramWatch, process: int) -> None:
+    if os.getpid() == process and (watch.outer_calls or watch.optimizer_steps):
+        watch.tell_lost()
 
 
 def _write(watch: ProgramWatch, process: int) -> None:

@@ -4,7 +4,8 @@ import sys
 
 import pytest
 
-from nsysprof.capture.user_program.time_program import REMEDIES, TimedProgram, run_timed
+from nsysprof.capture.user_program.policy_environment import REMEDIES
+from nsysprof.capture.user_program.time_program import TimedProgram, run_timed
 from nsysprof.results.program_runs import OK, StepSource
 
 pytest.importorskip("torch", reason="needs the extra [torch]")
