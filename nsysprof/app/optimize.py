@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -107,8 +108,10 @@ def optimize(request: OptimizeRequest, progress: Progress = SILENT) -> OptimizeR
             _bring_parts(folder, claimed.path)
         session = _Session(request, claimed.path, progress)
         try:
-            session.run_all()
-        except InterruptedCaptureError:
+            with tempfile.TemporaryDirectory(prefix="nsysprof-") as caches:
+                session.search.caches = Path(caches)
+                session.run_all()
+        except (KeyboardInterrupt, InterruptedCaptureError):
             text = f"Interrupted: what was measured is kept in {folder}."
             failure = InterruptedCaptureError(text, f"Continue with --resume --out {folder}.")
         except CaptureFailedError as error:
@@ -242,11 +245,15 @@ class _Session:
 
     def _look(self) -> None:
         """Run the program as it is, and read what it does by itself. One that takes long is ended at a step."""
-        self.search.resume()
+        if self.request.resume:
+            self.search.resume()
         end_s = max(_LEAST_LOOK_S, _LOOK_PART * self.request.budget_s)
         run = self.search.run(LOOK, ProgramSide(), 0, end_s=end_s, timeout_s=max(_LEAST_BUDGET_S, self.left_s))
+        if run.status == TIMED_OUT:
+            self._refuse(run)
         if run.status != OK:
-            plain = self.search.run(LOOK, ProgramSide(), 1, is_watched=False, is_remedied=False)
+            left_s = max(_LEAST_BUDGET_S, self.left_s)
+            plain = self.search.run(LOOK, ProgramSide(), 1, is_watched=False, is_remedied=False, timeout_s=left_s)
             if plain.status != OK:
                 self._refuse(run)
             self.search.program = replace(self.search.program, is_watched=False, is_remedied=False)

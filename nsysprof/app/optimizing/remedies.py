@@ -35,6 +35,7 @@ class Remedy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     answers: tuple[str, ...]
     needs: tuple[str, ...]
     usual_pct: float
+    start_s: float = 0.0
     code: str
     edit: str
     changes: str

@@ -45,6 +45,10 @@ _SLOWER_TWICE = 1.0
 _JOINS_BELOW = 0.99
 # A run with a remedy may take so many times as long as the longest of the program before it is ended, and this long.
 _TIMES_AS_LONG, _LEAST_TIMEOUT_S = 6.0, 120.0
+# So many runs are held back for the proof: two turns.
+_PROOF_RUNS = 4
+# Where the budget had no time for a second turn, a remedy that took at most this part of the time is worth a proof.
+_PROMISING_BELOW = 0.97
 _ORDER = ("same", "random", "tf32", "bf16")
 
 
@@ -58,11 +62,18 @@ class Tried:
     lost: str
     turns: int
     pays_after: int | None
+    # The ratio of the step times over the turns so far.
+    ratio: float = 1.0
 
     @property
     def wins(self) -> bool:
         """Return whether it is certainly faster, with the same or approximate values, and took effect."""
         return not self.lost and is_better(self.comparison)
+
+    @property
+    def is_promising(self) -> bool:
+        """Return whether it wins, or would by the only turn that the budget had time for."""
+        return self.wins or (not self.lost and self.turns == 1 and self.ratio <= _PROMISING_BELOW)
 
 
 class _RunsFile(FileHeader, kw_only=True):
@@ -93,6 +104,8 @@ class Search:
         self.lost: dict[str, str] = {}
         self.not_tried: dict[str, str] = {}
         self._next_turn = 0
+        # Where compilers keep what they compiled; None: where the user has them keep it.
+        self.caches: Path | None = None
 
     def resume(self) -> None:
         """Take over the runs that an earlier search of the same program has left."""
@@ -116,12 +129,19 @@ class Search:
         label = re.sub(r"[^\w.=+-]+", "-", name)
         logs = self.folder / "logs"
         logs.mkdir(parents=True, exist_ok=True)
-        run = run_timed(program, label, turn, side.environment(), logs, lambda: False)
+        run = run_timed(program, label, turn, {**side.environment(), **self._caches()}, logs, lambda: False)
         run = msgspec.structs.replace(run, side=name)
         self.runs.append(run)
         header = _RunsFile(format_version=_FORMAT_VERSION, nsysprof_version=VERSION, about=self._about(), runs=())
         write_whole(self.folder / RUNS, encode_json(msgspec.structs.replace(header, runs=tuple(self.runs))))
         return run
+
+    def _caches(self) -> dict[str, str]:
+        """Return the variables by which compilers keep what they compiled with this search, not in the user's cache."""
+        if self.caches is None:
+            return {}
+        names = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
+        return {name: str(self.caches / name.partition("_")[0].lower()) for name in names}
 
     def _known(self, name: str, turn: int) -> TimedRun | None:
         return next((run for run in self.runs if (run.side, run.turn) == (name, turn)), None)
@@ -151,15 +171,14 @@ class Search:
         """Return what this turn has the time for, the most promising first; runs for a proof are held back."""
         if turn > 0:
             live = sorted(live, key=lambda trial: self._ratio(trial.name))
-        # In the second turn a few promising ones are worth more than all.
-        held_s = 4 * self.run_s() if turn == 0 else 0.0
-        rest_s = self.left_s() - held_s - self.run_s()
+        rest_s = self.left_s() - _PROOF_RUNS * self.run_s() - self.run_s()
         chosen: list[Trial] = []
         for trial in live:
-            rest_s -= self.run_s(trial.name)
-            is_first = not chosen and turn <= 1
-            if rest_s >= 0 or is_first or self._known(trial.name, turn) is not None:
+            cost_s = self.run_s(trial.name) + (trial.start_s if turn == 0 else 0.0)
+            is_first = not chosen and turn == 0 and trial.start_s == 0.0
+            if rest_s >= cost_s or is_first or self._known(trial.name, turn) is not None:
                 chosen.append(trial)
+                rest_s -= cost_s
             elif turn == 0:
                 self.not_tried[trial.name] = "the budget ended"
         return chosen
@@ -173,7 +192,9 @@ class Search:
                 self.run(name, side, turn, timeout_s=self._timeout_s())
 
     def _timeout_s(self) -> float:
-        return min(self.program.timeout_s, max(_LEAST_TIMEOUT_S, _TIMES_AS_LONG * self.run_s()))
+        longest_s = max(_LEAST_TIMEOUT_S, _TIMES_AS_LONG * self.run_s())
+        # One that takes all of the budget is ended, and costs the others only this run.
+        return min(self.program.timeout_s, longest_s, max(2 * self.run_s(), self.left_s() - 2 * self.run_s(), 5.0))
 
     def _ratio(self, name: str, other: str = BASELINE) -> float:
         """Return the median ratio of the step times of two sides, over the turns that both have."""
@@ -202,7 +223,7 @@ class Search:
         lost, values = self.lost.get(trial.name, ""), comparison.values
         if not lost and values is not None and values.verdict == "different":
             lost = f"other values than its precision explains: {values.reason or f'{values.largest_pct:.2g} %'}"
-        return Tried(trial, comparison, effect, lost, len(runs), self.pays_after(trial.name))
+        return Tried(trial, comparison, effect, lost, len(runs), self.pays_after(trial.name), self._ratio(trial.name))
 
     def compare(self, name: str, side: ProgramSide, precision: str, first_turn: int = 0) -> ProgramComparison:
         """Return the comparison of a side with the program as it is, over the turns that both have from one on."""
@@ -232,30 +253,35 @@ class Search:
         )
         if not old or not new:
             return None
-        start = min(_start_ns(run) for run in new) - float(np.median([_start_ns(run) for run in old]))
+        start = max(_start_ns(run) for run in new) - float(np.median([_start_ns(run) for run in old]))
         saved = float(np.median([np.median(run.times_ns) for run in old]))
         saved -= float(np.median([np.median(run.times_ns) for run in new]))
         return None if start <= 0 or saved <= 0 else int(np.ceil(start / saved))
 
     def combine(self, tried: Sequence[Tried]) -> list[Trial]:
-        """Return the winners that help together: from the best on, each joins that makes the set faster."""
-        winners = sorted((item for item in tried if item.wins), key=lambda item: item.comparison.change.ratio or 1.0)
-        chosen = [item.trial for item in winners[:1]]
-        for item in winners[1:]:
-            if any(item.trial.kind and item.trial.kind == trial.kind for trial in chosen):
-                continue
-            if self.left_s() < (2 + 2 * 2) * self.run_s(chosen[0].name):
-                break
+        """Return the winners that help together: from the best on, each joins that makes the set faster.
+
+        Where the budget has no time for that, all are tried together at once, and else the best one stays alone.
+        """
+        promising = sorted((item for item in tried if item.is_promising), key=lambda item: item.ratio)
+        joining: list[Trial] = []
+        for item in promising:
+            if not any(item.trial.kind and item.trial.kind == trial.kind for trial in joining):
+                joining.append(item.trial)
+        chosen, rest = joining[:1], joining[1:]
+        spare = (self.left_s() - _PROOF_RUNS * self.run_s()) / max(self.run_s(), 0.001)
+        groups = [[trial] for trial in rest] if spare >= 2 * len(rest) else [rest] if rest and spare >= 1 else []
+        for group in groups:
             turn, self._next_turn = self._next_turn, self._next_turn + 1
-            together = [*chosen, item.trial]
-            for trials in (chosen, together):
+            together = [*chosen, *group]
+            for trials in (chosen, together) if spare >= 2 else (together,):
                 self.run(name_of(trials), side_of(trials), turn, timeout_s=self._timeout_s())
             if self._ratio_in(turn, name_of(together), name_of(chosen)) <= _JOINS_BELOW:
                 chosen = together
         return chosen
 
     def _ratio_in(self, turn: int, name: str, other: str) -> float:
-        new, old = self._known(name, turn), self._known(other, turn)
+        new, old = self._known(name, turn), self._known(other, turn) or next(iter(self.of(other)), None)
         if new is None or old is None or new.status != OK or old.status != OK:
             return float("inf")
         return float(np.median(new.times_ns) / np.median(old.times_ns))

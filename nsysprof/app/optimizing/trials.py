@@ -36,6 +36,7 @@ class Trial:
     precision: str = ""
     changes: str = ""
     edit: str = ""
+    start_s: float = 0.0
 
 
 def list_trials(
@@ -130,7 +131,7 @@ def _trial(remedy: Remedy, facts: ProgramFacts, around: Circumstances) -> Trial 
         setting = f"PROGRAM {shlex.join(side.arguments)}"
     return Trial(
         remedy.title, why, side, setting, remedy.paste(), _gain(remedy, facts), remedy.kind, remedy.precision,
-        remedy.changes, remedy.edit,
+        remedy.changes, remedy.edit, remedy.start_s if _uses_gpu(around) else 0.0,
     )  # fmt: skip
 
 
@@ -144,6 +145,11 @@ def _with_expandable_segments(environment: Mapping[str, str]) -> tuple[str, str]
     if "expandable_segments" in present or "cudaMallocAsync" in present:
         return None
     return name, ",".join(filter(None, (present, "expandable_segments:True")))
+
+
+def _uses_gpu(around: Circumstances) -> bool:
+    """Return whether compilations take as long as those for a GPU."""
+    return around.traits is not None and any(module["device"] == "cuda" for module in around.traits.modules)
 
 
 def _wanted(tries: Sequence[str]) -> list[Trial]:

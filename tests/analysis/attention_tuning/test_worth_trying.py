@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from nsysprof.analysis.attention_tuning.program_attention import ProgramFacts
 from nsysprof.analysis.attention_tuning.worth_trying import list_suggestions, wants_sdpa
 from nsysprof.attention.shape import Shape

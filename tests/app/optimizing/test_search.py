@@ -117,3 +117,22 @@ def test_a_set_has_the_settings_of_all_and_the_lowest_precision():
     assert (side.variables, side.remedies) == ((("A", "1"),), ("tf32", "compile"))
     assert side.environment()["NSYSPROF_REMEDIES"] == "tf32,compile"
     assert precision_of([one, other]) == "tf32"
+
+
+def test_a_promising_remedy_is_proven_where_there_was_no_time_for_a_second_turn(search):
+    left = iter([9.0, *[2.5] * 100])
+    found = search(processes=2)
+    found.run(LOOK, ProgramSide(), 0)
+    found.left_s = lambda: next(left)
+    tried = found.try_alone([trial("fast", SLEEP="0.04"), trial("also", ALSO="1")])
+    assert [(item.turns, item.wins, item.is_promising) for item in tried] == [(1, False, True)] * 2
+    found.left_s = lambda: 100.0
+    comparison, _ = found.prove(found.combine(tried))
+    assert comparison.change.ratio == pytest.approx(0.3, abs=0.06)
+
+
+def test_a_remedy_whose_start_takes_longer_than_the_budget_is_not_tried(search):
+    found = search(left_s=20.0, processes=2)
+    slow = Trial("compiled", "", ProgramSide((("ALSO", "1"),)), "", "", start_s=40.0)
+    assert [item.trial.name for item in found.try_alone([slow, trial("fast", SLEEP="0.04")])] == ["fast"]
+    assert found.not_tried == {"compiled": "the budget ended"}
