@@ -291,7 +291,7 @@ class _Session:
     def _prove(self, chosen: Sequence[Trial]) -> None:
         found = self.search.prove(chosen)
         if found is None:
-            self._outcome("the budget ended before two turns of a proof")
+            self._outcome("the budget ended before a proof: give more --budget")
             return
         comparison, pays_after = found
         names = tuple(trial.name for trial in chosen)
@@ -397,12 +397,14 @@ class _Session:
         return f"; a {found.per} should be {found.pct:.1f} % shorter [{found.low_pct:.1f}, {found.high_pct:.1f}]"
 
     def _attempt(self, tried: Tried) -> Attempt:
-        trial, effect, found = tried.trial, tried.effect, tried.comparison
+        trial, effect, found, lost = tried.trial, tried.effect, tried.comparison, tried.lost
+        if tried.turns == 1 and not lost and (self.proven is None or trial.name not in self.proven.names):
+            lost = "the budget had no time for a second turn"
         return Attempt(
             trial.name, trial.why, trial.setting, trial.paste, trial.predicted, found, tried.wins, "search",
             check_prediction(trial.predicted, found.change), not tried.lost and saves_memory(found), trial.precision,
             trial.changes, None if effect is None else effect.took_effect, "" if effect is None else effect.evidence,
-            () if effect is None else effect.replaced, tried.lost, tried.turns, tried.pays_after,
+            () if effect is None else effect.replaced, lost, tried.turns, tried.pays_after,
         )  # fmt: skip
 
     def conclude(self) -> Optimization:

@@ -303,6 +303,15 @@ def test_a_run_that_is_killed_in_any_step_is_resumed(step, tmp_path):
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
 
+def built_capture(folder):
+    """Return a capture whose trace is built, so that no program is recorded."""
+    folder.mkdir()
+    train()[0].write(folder / "nsys.sqlite")
+    program = Program(("true",), 0)
+    write_manifest(folder, Manifest((), (), "nsys", 0, "", "2026-01-01T00:00:00+00:00", program=program, complete=True))
+    return folder
+
+
 LOADING = """
 import time, torch
 torch.set_num_threads(1)
@@ -332,8 +341,9 @@ def test_what_starves_a_training_is_found_proven_and_written_as_a_diff(tmp_path,
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train.py").write_text(LOADING)
     request = OptimizeRequest(
-        (sys.executable, "train.py"), processes=2, budget_s=75.0, out=tmp_path / "out", margin_pct=5.0
-    )
+        (sys.executable, "train.py"), processes=2, budget_s=120.0, out=tmp_path / "out", margin_pct=5.0,
+        captured=built_capture(tmp_path / "capture"),
+    )  # fmt: skip
     result = optimize(request)
     assert result.failure is None
     found = result.optimization
@@ -380,13 +390,7 @@ def test_ctrl_c_leaves_a_folder_that_resumes(tmp_path):
             if text.startswith("try"):
                 raise KeyboardInterrupt
 
-    capture = tmp_path / "capture"
-    capture.mkdir()
-    train()[0].write(capture / "nsys.sqlite")
-    write_manifest(
-        capture,
-        Manifest((), (), "nsys", 0, "", "2026-01-01T00:00:00+00:00", program=Program(("true",), 0), complete=True),
-    )
+    capture = built_capture(tmp_path / "capture")
     request = OptimizeRequest(
         ("true",), budget_s=10.0, processes=2, tries=("A=2",), captured=capture, out=tmp_path / "out"
     )

@@ -287,11 +287,14 @@ class Search:
         return float(np.median(new.times_ns) / np.median(old.times_ns))
 
     def prove(self, trials: Sequence[Trial]) -> tuple[ProgramComparison, int | None] | None:
-        """Run the set in turns with the program once more; None where the budget has no time for two turns."""
+        """Run the set in turns with the program once more; None where the budget has not even time for one turn.
+
+        It takes two turns at least, so that the second may end after the budget: an answer is worth that.
+        """
         name, side = name_of(trials), side_of(trials)
         first, turn_s = self._next_turn, self.run_s() + self.run_s(name)
         for number in range(max(2, self.processes)):
-            if self.left_s() < (2 * turn_s if number == 0 else turn_s) and not self._known(name, first + number):
+            if number != 1 and self.left_s() < turn_s and not self._known(name, first + number):
                 break
             sides = [(BASELINE, ProgramSide()), (name, side)]
             for label, setting in sides if number % 2 == 0 else sides[::-1]:
