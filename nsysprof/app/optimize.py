@@ -271,7 +271,7 @@ class _Session:
         """Raise the error of a program that cannot be measured. It says what the program needs, where that is known."""
         advice = f"See {self.folder / 'search' / 'logs'}."
         if run.status == TIMED_OUT:
-            text = "The program does not end within the budget, and takes no step that could end it"
+            text = "The program does not end within the budget, and takes fewer than twelve steps in it"
             raise CaptureFailedError(f"{text}.", "Give a larger --budget, or let the program do less.")
         if "EOF" in run.reason or "tty" in run.reason.lower():
             advice = "It reads from a terminal, which it does not have here. Give it its input another way."

@@ -2,7 +2,7 @@
 
 It needs only torch, because it runs in the program's own Python. NSYSPROF_REMEDIES_FOLDER is the folder for PID.json;
 without it nothing is written. NSYSPROF_SEED seeds random numbers at the import of torch. NSYSPROF_END_STEPS and
-NSYSPROF_END_S end a program, as sys.exit(0) does, after so many steps or at the first step after so many seconds.
+NSYSPROF_END_S end a program, as sys.exit(0) does, after so many steps, or after so many seconds and twelve steps.
 A step is one of the first optimizer, or else a call of the outermost module.
 """
 
@@ -33,6 +33,8 @@ _LIBRARIES = ("transformers", "diffusers", "vllm", "liger_kernel", "flash_attn")
 _ORDER = ("liger", "channels_last", "autocast", "compile")
 # After so many steps the program is warm, and flags are read back for the first time.
 _WARM_STEPS = 3
+# A program that takes too long is not ended before so many steps: with fewer, nothing could be compared.
+_LEAST_STEPS = 12
 
 
 class ProgramWatch:
@@ -158,7 +160,8 @@ class ProgramWatch:
             if self.measures:
                 self.garbage.begin()
         limit, seconds = os.environ.get(END_STEPS), os.environ.get(END_S)
-        if (limit and steps >= int(limit)) or (seconds and time.monotonic() - self.began >= float(seconds)):
+        is_late = seconds and steps >= _LEAST_STEPS and time.monotonic() - self.began >= float(seconds)
+        if is_late or (limit and steps >= int(limit)):
             self.ended_early = True
             sys.exit(0)
 
