@@ -5,6 +5,7 @@
     scripts/prove_optimize.py OUT --only llama-sdpa,dit    some of them
     scripts/prove_optimize.py OUT --budget 120             seconds for each (default 180)
     scripts/prove_optimize.py OUT --by-hand                what pages advise, done by hand
+    scripts/prove_optimize.py OUT --public --budget 90     models of public libraries, in under 9 minutes
 
 OUT/NAME holds optimize.json and report.md of each program, and tuning.csv where shapes were tuned, with paths relative
 to OUT/work/NAME, the whole folder. A program whose page is there is left out, so that a run that was ended can be
@@ -19,9 +20,11 @@ advice promised: the findings.json of the capture.
 from __future__ import annotations
 
 import argparse
+import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAMS: dict[str, tuple[str, ...]] = {
@@ -39,6 +42,10 @@ PROGRAMS: dict[str, tuple[str, ...]] = {
     "fp32": ("compiled_gpt.py", "--fp32", "--eager"),
     "growing": ("growing_length.py",),
 }
+# Models of libraries that were not made for this; they need transformers and torchvision.
+PUBLIC: dict[str, tuple[str, ...]] = {
+    f"public-{name}": ("public_models.py", name) for name in ("bert", "resnet50", "lstm", "vit", "gpt2")
+}
 # The settings with which a program follows the advice of its page.
 BY_HAND = {"window": "CONTIGUOUS_MASK=1"}
 KEPT = {"optimize.json": "optimize.json", "report.md": "report.md", "tune/search/results.csv": "tuning.csv"}
@@ -51,11 +58,14 @@ def main() -> int:
     parser.add_argument("--budget", type=float, default=180, help="seconds for each program (default 180)")
     parser.add_argument("--processes", type=int, default=3, help="turns of each attempt (default 3)")
     parser.add_argument("--by-hand", action="store_true", help="measure what the pages advise to change by hand")
+    parser.add_argument("--public", action="store_true", help="the models of public libraries")
     arguments = parser.parse_args()
+    if arguments.public:
+        arguments.only = ",".join(PUBLIC)
     if arguments.by_hand and arguments.only == ",".join(PROGRAMS):
         arguments.only = ",".join(BY_HAND)
     names = arguments.only.split(",")
-    unknown = sorted({*names} - {*PROGRAMS})
+    unknown = sorted({*names} - {*PROGRAMS, *PUBLIC})
     if unknown:
         parser.error(f"unknown: {', '.join(unknown)}; there are {', '.join(PROGRAMS)}")
     without = sorted({*names} - {*BY_HAND})
@@ -63,12 +73,16 @@ def main() -> int:
         parser.error(f"nothing is done by hand in {', '.join(without)}; only in {', '.join(BY_HAND)}")
     prove = _prove_by_hand if arguments.by_hand else _prove
     failed = [name for name in names if not prove(name, arguments.out.resolve(), arguments.budget, arguments.processes)]
+    for name in names:
+        _print_answer(name, arguments.out.resolve())
     print(f"failed: {', '.join(failed)}" if failed else "all programs have their results")
     return 1 if failed else 0
 
 
 def _value_options(program: str) -> list[str]:
     """Return the options that compare the loss of both sides, where the program prints one."""
+    if program == "public_models.py":  # whose values are sampled
+        return []
     text = (ROOT / "scripts/programs" / program).read_text(encoding="utf-8")
     return ["--value-pattern", r"loss ([-+.\deE]+)"] if "loss" in text else []
 
@@ -91,11 +105,30 @@ def _prove_by_hand(name: str, out: Path, budget_s: float, processes: int) -> boo
     return True
 
 
+def _print_answer(name: str, out: Path) -> None:
+    """Print what was proven of one program, and each attempt with its ratio, in a few lines."""
+    path = out / name / "optimize.json"
+    if not path.is_file():
+        return
+    data = json.loads(path.read_text(encoding="utf-8"))
+    proven = data.get("proven")
+    print(f"{name}: {data['answer']}", None if proven is None else (proven["names"], _ratios(proven)), sep="; ")
+    for attempt in data["attempts"]:
+        values = (attempt["comparison"]["values"] or {}).get("verdict")
+        print(f"    {attempt['name']}: {_ratios(attempt)}, values {values}, {attempt['lost'] or attempt['evidence']}")
+    print("    not tried:", "; ".join(f"{item['name']} ({item['reason']})" for item in data["not_tried"]))
+
+
+def _ratios(found: dict[str, Any]) -> str:
+    change = found["comparison"]["change"]
+    return ", ".join("-" if change[key] is None else f"{change[key]:.3f}" for key in ("ratio", "low", "high"))
+
+
 def _prove(name: str, out: Path, budget_s: float, processes: int) -> bool:
     """Optimize one program, keep its files, and return whether it has a page."""
     if (out / name / "report.md").is_file():
         return True
-    work, (program, *options) = out / "work" / name, PROGRAMS[name]
+    work, (program, *options) = out / "work" / name, {**PROGRAMS, **PUBLIC}[name]
     print(f"== {name}", flush=True)
     command = [
         sys.executable, "-m", "nsysprof", "optimize", "--budget", f"{budget_s:g}", "--processes", str(processes),

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
+import numpy as np
 from msgspec import Struct, json
 
 from nsysprof.analysis.attention_tuning.program_attention import ProgramFacts, read_program
@@ -17,7 +19,7 @@ from nsysprof.analysis.attention_tuning.program_gain import judge_optimization
 from nsysprof.analysis.attention_tuning.worth_trying import list_suggestions
 from nsysprof.analysis.sampling.significance import check_prediction, is_better, saves_memory
 from nsysprof.app.measuring.bench import dated_bench_folder
-from nsysprof.app.measuring.bench_program import bench_program, check_program_bench
+from nsysprof.app.measuring.bench_program import check_program_bench
 from nsysprof.app.measuring.capture_program import capture_program, plan_program_capture
 from nsysprof.app.measuring.program_request import ProgramRequest
 from nsysprof.app.measuring.program_timing import (
@@ -27,8 +29,11 @@ from nsysprof.app.measuring.program_timing import (
     ProgramTiming,
     parse_program_side,
 )
+from nsysprof.app.optimizing.code_diff import command_of, diff_of
 from nsysprof.app.optimizing.predict_gain import predict_gain
-from nsysprof.app.optimizing.trials import Trial, list_trials
+from nsysprof.app.optimizing.remedies import Circumstances, read_remedies
+from nsysprof.app.optimizing.search import LOOK, Search, Tried, name_of, precision_of
+from nsysprof.app.optimizing.trials import Trial, circumstances, list_not_tried, list_trials
 from nsysprof.app.optimizing.tune_uses import LEAST_TUNING_S, TunedProgram, tune_uses
 from nsysprof.app.progress import SILENT, Progress
 from nsysprof.app.trace_analysis.analyze_request import AnalyzeRequest
@@ -36,6 +41,7 @@ from nsysprof.app.trace_analysis.analyze_trace import analyze_one
 from nsysprof.app.trace_analysis.join_attention import read_libraries
 from nsysprof.app.tuning.write_tuning import POLICY
 from nsysprof.capture.manifest import NSYS_TRACE, TORCH_TRACE
+from nsysprof.capture.user_program.time_program import END_STEPS
 from nsysprof.errors import CaptureFailedError, InterruptedCaptureError, NsysprofError, UsageError
 from nsysprof.files.folder_kinds import OPTIMIZATION
 from nsysprof.files.json_file import encode_json
@@ -46,12 +52,24 @@ from nsysprof.report.figure_files import write_report
 from nsysprof.report.pages.program import optimize_report
 from nsysprof.report.wording import count_of
 from nsysprof.results.analysis import Analysis
-from nsysprof.results.optimization import BETWEEN, Attempt, Optimization, OptimizeStep, PredictedGain
+from nsysprof.results.optimization import (
+    BETWEEN,
+    Attempt,
+    NotTried,
+    Optimization,
+    OptimizeStep,
+    PredictedGain,
+    ProvenSet,
+)
+from nsysprof.results.program_runs import OK, TIMED_OUT, ProgramTraits, TimedRun
+from nsysprof.units import format_ns
 
 RESULT = "optimize.json"
 # The share of the budget left after the capture that tuning may take.
 _TUNING_PART = 0.4
 _LEAST_BUDGET_S = 10.0
+# A program that takes longer than this part of the budget by itself is ended at a step, in every run alike.
+_LOOK_PART, _LEAST_LOOK_S = 0.08, 5.0
 
 
 def plan_optimize(request: OptimizeRequest) -> list[str]:
@@ -71,9 +89,11 @@ def plan_optimize(request: OptimizeRequest) -> list[str]:
         raise UsageError(f"{request.captured} is not a capture.", "Give the folder of nsysprof capture --attention.")
     first = "capture the program once, with its attention, under nsys"
     return [
+        "run the program as it is, and read what it does by itself",
         first if request.captured is None else f"read {request.captured}",
         f"tune its shapes in the time that the runs below leave of {request.budget_s:g} s, or {_TUNING_PART:.0%} of it",
-        f"run the program with and without the policy in {request.processes} turns; the same for every other attempt",
+        f"run the program with and without each remedy that it leaves open, in {request.processes} turns",
+        "put together what wins, and run the program with and without that once more",
         "write one page: what is faster, by how much, and what to paste",
     ]
 
@@ -88,8 +108,10 @@ def optimize(request: OptimizeRequest, progress: Progress = SILENT) -> OptimizeR
             _bring_parts(folder, claimed.path)
         session = _Session(request, claimed.path, progress)
         try:
-            session.run_all()
-        except InterruptedCaptureError:
+            with tempfile.TemporaryDirectory(prefix="nsysprof-") as caches:
+                session.search.caches = Path(caches)
+                session.run_all()
+        except (KeyboardInterrupt, InterruptedCaptureError):
             text = f"Interrupted: what was measured is kept in {folder}."
             failure = InterruptedCaptureError(text, f"Continue with --resume --out {folder}.")
         except CaptureFailedError as error:
@@ -147,7 +169,7 @@ class _Steps(Struct):
 def _bring_parts(older: Path, folder: Path) -> None:
     """Copy the finished parts of an earlier run into this one. Files are replaced, never changed in place."""
     for part in older.iterdir():
-        if part.is_dir() and (part.name in ("capture", "tune") or part.name.startswith("bench-")):
+        if part.is_dir() and part.name in ("capture", "tune", "search"):
             shutil.copytree(part, folder / part.name, copy_function=_link_or_copy)
 
 
@@ -169,11 +191,24 @@ class _Session:
         self.facts = ProgramFacts((), None, 0.0, {})
         self.tuning = TunedProgram()
         self.predicted: PredictedGain | None = None
-        self.attempts: list[Attempt] = []
+        self.tried: list[Tried] = []
+        self.proven: ProvenSet | None = None
+        self.traits: ProgramTraits | None = None
+        # The time of all steps of the run as it is (ns).
+        self.look_ns = 0
+        self.search = self._begin_search()
         self.failed = ""
         self.earlier = _read_earlier(folder / RESULT) if request.resume else {}
         # How long the recorded run took (s), which is longer than a run by itself; None where none was made now.
         self.run_s: float | None = None
+
+    def _begin_search(self) -> Search:
+        request, folder = self.request, self._below("search")
+        probe = _bench_request(request, ProgramSide((("NSYSPROF_OPTIMIZE", "1"),)), folder, request.budget_s)
+        return Search(
+            check_program_bench(replace(probe, resume=False)), folder, request.processes,
+            lambda side: _bench_request(request, side, folder, request.budget_s), lambda: self.left_s, self.progress,
+        )  # fmt: skip
 
     @property
     def left_s(self) -> float:
@@ -181,6 +216,8 @@ class _Session:
         return self.request.budget_s - (time.monotonic() - self.begun)
 
     def run_all(self) -> None:
+        with self._step("look"):
+            self._look()
         with self._step("capture"):
             self._capture()
         with self._step("analyze"):
@@ -190,17 +227,80 @@ class _Session:
         self.tuning = TunedProgram(uses=self.facts.uses)
         if self.facts.uses:
             with self._step("tune"):
-                trials = 1 + len(list_trials(self.facts, self.tuning, "", None, self.request.tries))
+                trials = 1 + len(self._candidates())
                 budget = tuning_budget_s(self.left_s, self.run_s, trials, self.request.processes)
                 self._tune(budget, resume=self.request.resume)
             spare = spare_tuning_s(self.left_s, self.run_s, len(self._candidates()), self.request.processes)
             if spare >= LEAST_TUNING_S and any(use.needs_budget for use in self.tuning.tuned):
                 with self._step("tune on"):
                     self._tune(spare, resume=True)
-        candidates = self._candidates()
-        for number, candidate in enumerate(candidates):
-            with self._step(f"try {candidate.name}"):
-                self._try(candidate, max(_LEAST_BUDGET_S, self.left_s) / (len(candidates) - number))
+        with self._step("try"):
+            self._try_alone()
+        with self._step("combine"):
+            chosen = self.search.combine(self.tried)
+            self._outcome(name_of(chosen) if len(chosen) > 1 else "nothing to combine")
+        if chosen:
+            with self._step("prove"):
+                self._prove(chosen)
+
+    def _look(self) -> None:
+        """Run the program as it is, and read what it does by itself. One that takes long is ended at a step."""
+        if self.request.resume:
+            self.search.resume()
+        end_s = max(_LEAST_LOOK_S, _LOOK_PART * self.request.budget_s)
+        run = self.search.run(LOOK, ProgramSide(), 0, end_s=end_s, timeout_s=max(_LEAST_BUDGET_S, self.left_s))
+        if run.status == TIMED_OUT:
+            self._refuse(run)
+        if run.status != OK:
+            left_s = max(_LEAST_BUDGET_S, self.left_s)
+            plain = self.search.run(LOOK, ProgramSide(), 1, is_watched=False, is_remedied=False, timeout_s=left_s)
+            if plain.status != OK:
+                self._refuse(run)
+            self.search.program = replace(self.search.program, is_watched=False, is_remedied=False)
+            self.notes.append(make_note("program-not-watched", reason=run.reason or "it failed"))
+            run = plain
+        self.traits, self.look_ns = run.traits, sum(run.times_ns)
+        if run.traits is not None and run.traits.ended_early:
+            steps = run.traits.optimizer_steps or run.traits.outer_calls
+            self.search.program = replace(self.search.program, end_steps=steps)
+            self.notes.append(make_note("optimize-ended-early", steps=steps, seconds=f"{end_s:.0f}"))
+        step_ns = float(np.median(run.times_ns))
+        self._outcome(f"{format_ns(round(step_ns))} for {run.source}; {count_of(len(run.times_ns), 'time')}")
+
+    def _refuse(self, run: TimedRun) -> None:
+        """Raise the error of a program that cannot be measured. It says what the program needs, where that is known."""
+        advice = f"See {self.folder / 'search' / 'logs'}."
+        if run.status == TIMED_OUT:
+            text = "The program does not end within the budget, and takes fewer than twelve steps in it"
+            raise CaptureFailedError(f"{text}.", "Give a larger --budget, or let the program do less.")
+        if "EOF" in run.reason or "tty" in run.reason.lower():
+            advice = "It reads from a terminal, which it does not have here. Give it its input another way."
+        raise CaptureFailedError(f"The program itself fails: it {run.reason}.", advice)
+
+    def _around(self) -> Circumstances:
+        return circumstances(
+            self.facts, self.traits, self.request.argv, self.look_ns, allow_precision=self.request.allow_precision
+        )
+
+    def _try_alone(self) -> None:
+        self.tried = self.search.try_alone(self._candidates())
+        wins = sum(item.wins for item in self.tried)
+        text = f"{wins} of {count_of(len(self.tried), 'attempt')} won alone"
+        self._outcome(text if self.tried else "there is nothing to try")
+
+    def _prove(self, chosen: Sequence[Trial]) -> None:
+        found = self.search.prove(chosen)
+        if found is None:
+            self._outcome("the budget ended before a proof: give more --budget")
+            return
+        comparison, pays_after = found
+        names = tuple(trial.name for trial in chosen)
+        paste = "\n".join(filter(None, (trial.paste for trial in chosen)))
+        self.proven = ProvenSet(
+            names, command_of(chosen, self.request.argv), paste, diff_of(chosen, self.traits, self.request.argv),
+            comparison, is_better(comparison), precision_of(chosen), pays_after,
+        )  # fmt: skip
+        self._outcome("confirmed" if self.proven.is_confirmed else "not confirmed")
 
     def _tune(self, budget_s: float, *, resume: bool) -> None:
         folder, source = self._below("tune"), self.folder / "analysis"
@@ -246,7 +346,8 @@ class _Session:
         if self.request.resume and any((target / name).is_file() for name in (NSYS_TRACE, TORCH_TRACE)):
             self._outcome("kept from the run before")
             return
-        result = capture_program(_capture_request(self.request, target, attention=True), self.progress)
+        with _ended_after(self.search.program.end_steps):
+            result = capture_program(_capture_request(self.request, target, attention=True), self.progress)
         if isinstance(result.failure, InterruptedCaptureError):
             raise result.failure
         ended = result.captured.ended
@@ -279,7 +380,7 @@ class _Session:
 
     def _candidates(self) -> list[Trial]:
         name = f"{self.request.out or self.folder}/tune/{POLICY}"
-        return list_trials(self.facts, self.tuning, name, self.predicted, self.request.tries)
+        return list_trials(self.facts, self.tuning, name, self.predicted, self.request.tries, self._around())
 
     def _predict(self) -> str:
         """Predict what the policy saves, before it is tried, and return the prediction as text."""
@@ -295,23 +396,15 @@ class _Session:
         found = self.predicted
         return f"; a {found.per} should be {found.pct:.1f} % shorter [{found.low_pct:.1f}, {found.high_pct:.1f}]"
 
-    def _try(self, candidate: Trial, budget_s: float) -> None:
-        name = f"bench-{candidate.name.removeprefix('the ').replace(' ', '-').lower()}"
-        target = self.folder / name
-        request = _bench_request(self.request, candidate.side, target, budget_s)
-        request = replace(request, resume=target.is_dir() and self.request.resume, force=True)
-        result = bench_program(request, self.progress)
-        if result.failure is not None:
-            raise result.failure
-        found = result.comparison
-        better, smaller = is_better(found), saves_memory(found)
-        told = "" if better else ", less memory" if smaller else ", not used"
-        self._outcome(f"{found.change.verdict or 'no verdict'}{told}")
-        self.attempts.append(
-            Attempt(
-                candidate.name, candidate.why, candidate.setting, candidate.paste, candidate.predicted, found,
-                better, name, check_prediction(candidate.predicted, found.change), smaller,
-            )
+    def _attempt(self, tried: Tried) -> Attempt:
+        trial, effect, found, lost = tried.trial, tried.effect, tried.comparison, tried.lost
+        if tried.turns == 1 and not lost and (self.proven is None or trial.name not in self.proven.names):
+            lost = "the budget had no time for a second turn"
+        return Attempt(
+            trial.name, trial.why, trial.setting, trial.paste, trial.predicted, found, tried.wins, "search",
+            check_prediction(trial.predicted, found.change), not tried.lost and saves_memory(found), trial.precision,
+            trial.changes, None if effect is None else effect.took_effect, "" if effect is None else effect.evidence,
+            () if effect is None else effect.replaced, lost, tried.turns, tried.pays_after,
         )  # fmt: skip
 
     def conclude(self) -> Optimization:
@@ -321,20 +414,46 @@ class _Session:
             self.tuning.uses or self.facts.uses,
             self.facts.attention_share_pct,
             self.tuning.tuned,
-            tuple(self.attempts),
-            list_suggestions(self.facts),
+            tuple(self._attempt(tried) for tried in self.tried),
+            tuple(item for item in list_suggestions(self.facts) if item.code not in self._answered()),
             tuple(self.steps),
             tuple(self.notes),
             None if policy is None else str(policy),
             self.tuning.remarks,
             self.failed,
+            proven=self.proven,
+            not_tried=self._not_tried(),
         )
         return judge_optimization(found)
+
+    def _answered(self) -> set[str]:
+        """Return the codes of findings that a remedy that was tried answers."""
+        remedies = {remedy.title: remedy for remedy in read_remedies().values()}
+        return {
+            code for tried in self.tried if tried.trial.name in remedies for code in remedies[tried.trial.name].answers
+        }
+
+    def _not_tried(self) -> tuple[NotTried, ...]:
+        if self.traits is None:
+            return ()
+        ended = [NotTried(name, reason) for name, reason in self.search.not_tried.items()]
+        return (*ended, *list_not_tried(self._around()))
 
     def write(self, found: Optimization) -> None:
 
         write_whole(self.folder / RESULT, encode_json(found.to_json()))
         write_report(optimize_report(found), self.folder)
+
+
+@contextmanager
+def _ended_after(steps: int) -> Iterator[None]:
+    """Let programs that are captured end after so many steps, as the other runs do; 0: by themselves."""
+    if steps:
+        os.environ[END_STEPS] = str(steps)
+    try:
+        yield
+    finally:
+        os.environ.pop(END_STEPS, None)
 
 
 def _is_of_torch(capture: Path) -> bool:

@@ -135,11 +135,50 @@ class Attempt:
     prediction: Prediction | None = None
     # Whether it needs less memory in every run, at a time that is not shown to be worse and with the same values.
     saves_memory: bool = False
+    # The class of its precision (same, random, tf32, bf16), and what it may change in results; empty where unknown.
+    precision: str = ""
+    changes: str = ""
+    # Whether it was in force in the measured process, and what shows that; None where nothing reads it back.
+    took_effect: bool | None = None
+    evidence: str = ""
+    # The program's own settings whose place it took, each with its line.
+    replaced: tuple[str, ...] = ()
+    # Why it was given up, where it was: it failed, had no effect, or was slower early on.
+    lost: str = ""
+    turns: int = 0
+    # After how many steps the longer start is paid for; None where the start is not longer, or nothing is saved.
+    pays_after: int | None = None
 
     @property
     def saved_bytes(self) -> int:
         """Return how much less memory it needs in any case, of the kind that falls the most (bytes)."""
         return max((memory.saved_bytes for memory in self.comparison.memory), default=0)
+
+
+@dataclass(frozen=True)
+class ProvenSet:
+    """The remedies that help together, and runs of their own that confirm it.
+
+    names: the attempts. setting, paste: as in Attempt; diff: what to change in the program's files, where known.
+    comparison: with the program as it is, in turns that no choice was made by.
+    """
+
+    names: tuple[str, ...]
+    setting: str
+    paste: str
+    diff: str
+    comparison: ProgramComparison
+    is_confirmed: bool
+    precision: str = ""
+    pays_after: int | None = None
+
+
+@dataclass(frozen=True)
+class NotTried:
+    """A remedy that was not tried, and the reason."""
+
+    name: str
+    reason: str
 
 
 class OptimizationAnswer(StrEnum):
@@ -189,6 +228,9 @@ class Optimization:
     failure: str = ""
     # The answer as a whole, and the lines whose shapes change; both are judged from the fields above.
     answer: OptimizationAnswer = OptimizationAnswer.NOTHING
+    # The remedies that help together; None where none helps, or where the budget left no time to prove them.
+    proven: ProvenSet | None = None
+    not_tried: tuple[NotTried, ...] = ()
     changing_sites: tuple[ChangingSite, ...] = ()
 
     @property

@@ -26,8 +26,60 @@ class StepSource(StrEnum):
     NUMBERS = "numbers in printed lines"
     OPTIMIZER = "steps of the optimizer"
     RANGES = "NVTX ranges of torch"
+    CALLS = "calls of the outermost module"
     RUN = "the run from the import of torch to its end"
     WHOLE = "the whole run"
+
+
+class RemedyEffect(Struct, frozen=True):
+    """Whether a remedy was in force in the measured process, and what shows it.
+
+    evidence: what was read back, or why it is not in force.
+    replaced: the settings of the program that it took the place of, each with its line.
+    """
+
+    name: str
+    took_effect: bool
+    evidence: str = ""
+    replaced: tuple[str, ...] = ()
+
+
+class ValueSamples(Struct, frozen=True):
+    """A part of what a run computed. None stands for NaN or infinity.
+
+    gradients: before the first step. update: how parameters changed in the first `steps` steps.
+    outputs: of the first calls of the outermost module; empty where there is an optimizer.
+    """
+
+    losses: tuple[float | None, ...] = ()
+    gradients: tuple[float | None, ...] = ()
+    update: tuple[float | None, ...] = ()
+    outputs: tuple[tuple[float | None, ...], ...] = ()
+    steps: int = 0
+
+
+class ProgramTraits(Struct, frozen=True, kw_only=True):
+    """What a program does by itself, as far as it decides what can be tried. applied_remedies writes these fields.
+
+    settings: each flag that it sets, with the value and the line. modules: its outermost modules.
+    """
+
+    optimizer_steps: int = 0
+    outer_calls: int = 0
+    ended_early: bool = False
+    problem: str = ""
+    flags: dict[str, Any] = {}
+    settings: tuple[tuple[str, str, str], ...] = ()
+    modules: tuple[dict[str, Any], ...] = ()
+    optimizers: tuple[dict[str, Any], ...] = ()
+    loaders: tuple[dict[str, Any], ...] = ()
+    wrapped: tuple[dict[str, Any], ...] = ()
+    zeroing: tuple[str, ...] = ()
+    garbage_ns: int | None = None
+    libraries: tuple[str, ...] = ()
+    installed: tuple[str, ...] = ()
+    expandable: bool | None = None
+    attention_backend: str | None = None
 
 
 class TimedRun(Struct, frozen=True, kw_only=True):
@@ -50,12 +102,18 @@ class TimedRun(Struct, frozen=True, kw_only=True):
     reserved_bytes: int | None = None
     # Which backends the attention calls got, where the side has a policy.
     use: PolicyUse | None = None
+    # What the program's Python tells of its remedies, its values and itself, where it was asked to.
+    effects: tuple[RemedyEffect, ...] = ()
+    samples: ValueSamples | None = None
+    traits: ProgramTraits | None = None
 
 
 class Sameness(StrEnum):
-    """Whether the values that a program prints are the same on both sides."""
+    """Whether the values of a program are the same on both sides."""
 
     EQUAL = "equal"
+    # They differ by no more than what the lower precision, or other random numbers, explain.
+    APPROXIMATE = "approximate"
     DIFFERENT = "different"
     UNKNOWN = "unknown"
 

@@ -152,7 +152,8 @@ def judge_optimization(optimization: Optimization) -> Optimization:
 
 
 def _answer(optimization: Optimization) -> OptimizationAnswer:
-    if optimization.best is not None:
+    proven = optimization.proven
+    if proven.is_confirmed if proven is not None else optimization.best is not None:
         return OptimizationAnswer.FASTER
     if optimization.failure:
         return OptimizationAnswer.FAILED

@@ -6,22 +6,9 @@ from nsysprof.analysis.attention_tuning.program_attention import ProgramFacts
 from nsysprof.attention.shape import has_learned_mask
 from nsysprof.results.optimization import UNFUSED_ATTENTION, AttentionUse, PredictedGain, Suggestion
 
-# From this share of all kernels' time (percent) on, matrix products in fp32 are worth trying with TF32.
-_LEAST_FP32_PCT = 5.0
 # From this share on, attention that no fused backend takes is told even where no finding says what it costs.
 _LEAST_REFUSED_PCT = 5.0
-_ALLOCATIONS = ("alloc-in-loop", "memory-fragmentation")
 _OPTIMIZER = "unfused-optimizer"
-
-
-def allocates_in_loops(facts: ProgramFacts) -> bool:
-    """Return whether any finding is about the memory allocator."""
-    return any(code in facts.findings for code in _ALLOCATIONS)
-
-
-def wants_tf32(facts: ProgramFacts) -> bool:
-    """Return whether plain fp32 matrix products take enough of the time to try TF32."""
-    return facts.fp32_share_pct >= _LEAST_FP32_PCT
 
 
 def wants_sdpa(facts: ProgramFacts) -> bool:

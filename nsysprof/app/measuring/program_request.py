@@ -168,11 +168,16 @@ class RecordRequest:
 
 @dataclass(frozen=True)
 class RunRequest:
-    """A program and the policy that it runs with.
+    """A program, and the policy or the remedies that it runs with.
 
+    remedies: names of optimize's remedies, with commas, such as tf32,compile=reduce-overhead.
     stdout_to_stderr: whether to send the program's standard output to standard error.
     """
 
     argv: Annotated[tuple[str, ...], options.program_argument("The program to run.")]
-    policy: Annotated[Path, Option("A policy.json of tune: the attention backends that were measured to be faster.")]
+    policy: Annotated[
+        Path | None,
+        Option("A policy.json of tune: the attention backends that were measured to be faster.", shows_default=False),
+    ] = None
+    remedies: Annotated[str, Option("Remedies that optimize has proven, e.g. tf32,compile.", shows_default=False)] = ""
     stdout_to_stderr: bool = False

@@ -12,7 +12,7 @@ from typing import Annotated
 from nsysprof.app.inputs import options
 from nsysprof.app.inputs.option import Option, TypedForm
 from nsysprof.attention.policy_file import read_policy
-from nsysprof.capture.user_program.policy_environment import POLICY, policy_environment
+from nsysprof.capture.user_program.policy_environment import POLICY, REMEDIES, policy_environment
 from nsysprof.errors import UsageError
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
@@ -24,11 +24,14 @@ class ProgramSide:
 
     variables: tuple[tuple[str, str], ...] = ()
     policy: Path | None = None
+    # Remedies that nsysprof's start code applies, and arguments behind those of the program.
+    remedies: tuple[str, ...] = ()
+    arguments: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:
         """Return the side's name for people. It leaves out the values of settings, which may be secret."""
-        names = [f"{name}=..." for name, _ in self.variables]
+        names = [*(f"{name}=..." for name, _ in self.variables), *self.remedies, *self.arguments]
         return " ".join([*names, *([] if self.policy is None else [self.policy.name])]) or "as it is"
 
     def environment(self) -> dict[str, str]:
@@ -38,7 +41,18 @@ class ProgramSide:
         """
         own = {name: value for name, value in os.environ.items() if name != POLICY}
         found = {**own, **dict(self.variables)}
+        if self.remedies:
+            found[REMEDIES] = ",".join(self.remedies)
         return found if self.policy is None else {**found, **policy_environment(self.policy, found)}
+
+    def joined(self, other: ProgramSide) -> ProgramSide:
+        """Return a side with the settings of both."""
+        return ProgramSide(
+            (*self.variables, *other.variables),
+            self.policy or other.policy,
+            (*self.remedies, *other.remedies),
+            (*self.arguments, *other.arguments),
+        )
 
 
 def parse_program_side(text: str) -> ProgramSide:
@@ -128,6 +142,7 @@ class OptimizeRequest(ProgramTiming):
 
     tries: more settings to try; each is run as one side of a bench.
     captured: a capture of the program with its attention; None to make one.
+    allow_precision: whether remedies that compute in bf16 are tried too.
     stdout_to_stderr: whether to send the standard output of the recorded run to standard error.
     """
 
@@ -143,6 +158,14 @@ class OptimizeRequest(ProgramTiming):
         Path | None,
         Option("Use this capture of the program, made with capture --attention.", ("--capture",), options.MEASUREMENT),
     ] = None
+    allow_precision: Annotated[
+        bool,
+        Option(
+            "Also try bf16 autocast, whose results are those of eight bits of mantissa.",
+            ("--allow-precision",),
+            options.MEASUREMENT,
+        ),
+    ] = False
     stdout_to_stderr: bool = False
     nsys: options.Nsys = None
     out: Annotated[Path | None, options.out_option("Folder. Default: traces/optimize-DATE-TIME.")] = None

@@ -19,6 +19,8 @@ from nsysprof.results.policy_use import PolicyUse, add_uses
 
 # The same names as in nsysprof.workload.applied_policy.from_environment, which works inside the program.
 POLICY, REPORT = "NSYSPROF_POLICY", "NSYSPROF_POLICY_REPORT"
+# The same name as in nsysprof.workload.program_start.applied_remedies.watch_program.
+REMEDIES = "NSYSPROF_REMEDIES"
 
 
 @dataclass(frozen=True)
@@ -44,10 +46,20 @@ def policy_environment(policy: Path, environment: Mapping[str, str], report: Pat
     return variables if report is None else {**variables, REPORT: str(report.resolve())}
 
 
-def run_with_policy(argv: Sequence[str], policy: Path, *, stdout_to_stderr: bool = False) -> PolicyRun:
-    """Run a program in this terminal with a policy applied. Raises OSError where it cannot be started."""
+def run_with_policy(
+    argv: Sequence[str], policy: Path | None, remedies: str = "", *, stdout_to_stderr: bool = False
+) -> PolicyRun:
+    """Run a program in this terminal with a policy or remedies applied. Raises OSError where it cannot be started."""
     with tempfile.TemporaryDirectory(prefix="nsysprof-") as work:
-        environment = {**os.environ, **policy_environment(policy, os.environ, Path(work))}
+        environment = dict(os.environ)
+        if policy is not None:
+            environment |= policy_environment(policy, os.environ, Path(work))
+        elif remedies:
+            environment["PYTHONPATH"] = os.pathsep.join(
+                [str(HOOK_FOLDER), *filter(None, [environment.get("PYTHONPATH", "")])]
+            )
+        if remedies:
+            environment[REMEDIES] = remedies
         stdout = sys.stderr.fileno() if stdout_to_stderr else None
         with _left_to_the_program() as running:
             process = subprocess.Popen(list(argv), env=environment, stdout=stdout)

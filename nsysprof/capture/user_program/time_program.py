@@ -19,15 +19,29 @@ from typing import IO, Any
 
 from msgspec import DecodeError, json
 
-from nsysprof.capture.user_program.policy_environment import POLICY, REPORT, read_uses
+from nsysprof.capture.user_program.policy_environment import POLICY, REMEDIES, REPORT, read_uses
 from nsysprof.capture.user_program.program_hook import HOOK_FOLDER
 from nsysprof.results.policy_use import add_uses
-from nsysprof.results.program_runs import FAILED, OK, TIMED_OUT, StepSource, TimedRun
+from nsysprof.results.program_runs import (
+    FAILED,
+    OK,
+    TIMED_OUT,
+    ProgramTraits,
+    RemedyEffect,
+    StepSource,
+    TimedRun,
+    ValueSamples,
+)
 
 # The same names as in nsysprof.workload.program_start.step_watch, which works inside the program.
 STEPS, RANGE = "NSYSPROF_STEPS_FOLDER", "NSYSPROF_STEP_RANGE"
 # The same name as in nsysprof.workload.program_start.transformers_attention.
 ATTN_IMPLEMENTATION = "NSYSPROF_ATTN_IMPLEMENTATION"
+# The same names as in nsysprof.workload.program_start.applied_remedies.watch_program.
+REMEDIES_FOLDER, SEED = "NSYSPROF_REMEDIES_FOLDER", "NSYSPROF_SEED"
+END_STEPS, END_S = "NSYSPROF_END_STEPS", "NSYSPROF_END_S"
+# With fewer calls of the outermost module, the run as a whole is timed.
+_LEAST_CALLS = 5
 UNITS_NS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 _LONGEST_LINE = 1 << 16
 # A reader of the program's lines may be late by a few scheduling turns of a busy machine; this is many of them.
@@ -46,6 +60,10 @@ class TimedProgram:
     value_pattern: its first group is a value to compare, such as a loss.
     warmup_steps: how many steps at the beginning do not count.
     is_watched: whether the program's Python watches its optimizer and memory.
+    is_remedied: whether it also tells which remedies took effect, samples its values, and counts the calls of its
+        outermost module as steps where there is no optimizer.
+    seed: of its random numbers where is_remedied; None: as the program seeds them.
+    end_steps, end_s: it ends after so many steps, or with the first step after so long (s); 0: by itself.
     """
 
     argv: tuple[str, ...]
@@ -55,6 +73,10 @@ class TimedProgram:
     warmup_steps: int = 1
     timeout_s: float = 3600.0
     is_watched: bool = True
+    is_remedied: bool = False
+    seed: int | None = None
+    end_steps: int = 0
+    end_s: float = 0.0
 
 
 @dataclass
@@ -98,8 +120,9 @@ def run_timed(
         code, ended = _run(program, variables, printed, logs / name, stop)
         wall_ns = time.monotonic_ns() - began
         watched = _read_steps(Path(work))
+        told = _read_told(Path(work))
         use = add_uses(read_uses(Path(work))) if variables.get(POLICY) else None
-    times, source = _times(program, printed, watched, wall_ns)
+    times, source = _times(program, printed, {**watched, "calls_ns": told.calls_ns}, wall_ns)
     status, reason = OK, ""
     if ended or code:
         status = ended or FAILED
@@ -120,17 +143,48 @@ def run_timed(
         peak_bytes=_whole(watched, "peak_bytes"),
         reserved_bytes=_whole(watched, "reserved_bytes"),
         use=use,
+        effects=told.remedies,
+        samples=told.samples,
+        traits=told.traits if told.process else None,
     )
+
+
+class _Told(ProgramTraits, frozen=True, kw_only=True):
+    """What a process wrote about its remedies; process is 0 where none did."""
+
+    process: int = 0
+    rank: str = ""
+    remedies: tuple[RemedyEffect, ...] = ()
+    samples: ValueSamples | None = None
+    calls_ns: tuple[int, ...] = ()
+
+    @property
+    def traits(self) -> ProgramTraits:
+        return ProgramTraits(**{name: getattr(self, name) for name in ProgramTraits.__struct_fields__})
+
+
+def _read_told(folder: Path) -> _Told:
+    """Return what the first rank told; of several processes of it, the one with the most steps or calls."""
+    told: list[_Told] = []
+    for path in sorted(folder.glob("remedies-*.json")):
+        with contextlib.suppress(OSError, DecodeError):
+            told.append(json.decode(path.read_bytes(), type=_Told))
+    told.sort(key=lambda data: (data.rank != "0", -data.optimizer_steps, -data.outer_calls))
+    return told[0] if told else _Told()
 
 
 def _watching(program: TimedProgram, environment: Mapping[str, str], work: Path) -> dict[str, str]:
     variables = {REPORT: str(work)}
-    if not program.is_watched and not environment.get(POLICY) and not environment.get(ATTN_IMPLEMENTATION):
+    if not program.is_watched and not any(environment.get(name) for name in (POLICY, ATTN_IMPLEMENTATION, REMEDIES)):
         return variables
     rest = [part for part in environment.get("PYTHONPATH", "").split(os.pathsep) if part and part != str(HOOK_FOLDER)]
     variables["PYTHONPATH"] = os.pathsep.join([str(HOOK_FOLDER), *rest])
     if not program.is_watched:
         return variables
+    if program.is_remedied:
+        variables[REMEDIES_FOLDER] = str(work)
+        wanted = {SEED: program.seed, END_STEPS: program.end_steps or None, END_S: program.end_s or None}
+        variables |= {name: f"{value:g}" for name, value in wanted.items() if value is not None}
     return {**variables, STEPS: str(work), **({RANGE: program.step_range} if program.step_range else {})}
 
 
@@ -200,6 +254,9 @@ def _times(
         return steps, StepSource.RANGES
     if len(steps) >= 2:
         return steps, StepSource.OPTIMIZER
+    calls = [int(call) for call in watched.get("calls_ns", ()) if call > 0][skip:]
+    if len(calls) >= _LEAST_CALLS:
+        return calls, StepSource.CALLS
     ran = _whole(watched, "ran_ns")
     return ([wall_ns], StepSource.WHOLE) if ran is None else ([ran], StepSource.RUN)
 

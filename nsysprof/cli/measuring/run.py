@@ -20,11 +20,12 @@ if TYPE_CHECKING:
 EXAMPLES = (
     "nsysprof run --policy policy.json -- python train.py",
     "nsysprof run --policy policy.json -- torchrun --nproc-per-node 8 train.py",
+    "nsysprof run --remedies tf32,compile -- python train.py",
 )
 
 
 def run(request: RunRequest, dry_run: options.DryRun = False, as_json: options.Json = False) -> None:
-    """Run a program with the backends that were tuned for its shapes of attention.
+    """Run a program with the backends that were tuned for its shapes of attention, or with remedies of optimize.
 
     Works for every Python that the program starts, also under torchrun and torch.compile. Calls without a rule are left
     to torch, and so are all calls on another GPU or torch. The exit code is the program's.
@@ -45,6 +46,13 @@ def _print_plan(request: RunRequest, as_json: bool) -> None:
     from nsysprof.app.measuring.run import check_run
 
     found = check_run(request)
+    if found is None:
+        told = {"program": list(request.argv), "remedies": request.remedies}
+        if as_json:
+            print_json(told)
+        else:
+            typer.echo(f"{shlex.join(request.argv)}, with {request.remedies}")
+        return
     where = " with ".join(filter(None, (found.gpu_name or found.device, f"torch {found.torch_version}")))
     if as_json:
         print_json({"program": list(request.argv), "policy": str(request.policy), "rules": len(found.rules)})
@@ -54,7 +62,9 @@ def _print_plan(request: RunRequest, as_json: bool) -> None:
 
 def _print(result: RunResult, as_json: bool) -> None:
     """Print on stderr which backends the calls got, because stdout belongs to the program."""
-    if as_json:
+    if not result.has_policy and not as_json:
+        pass  # each remedy that is not in force has said so
+    elif as_json:
         keys = {"exit_code": result.exit_code, "processes": result.processes}
         print_json({**keys, "use": json_value(result.use)})
     else:

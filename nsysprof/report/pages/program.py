@@ -31,6 +31,7 @@ from nsysprof.results.optimization import (
     OptimizationAnswer,
     OptimizeStep,
     Prediction,
+    ProvenSet,
     TunedUse,
 )
 from nsysprof.results.program_runs import (
@@ -41,7 +42,7 @@ from nsysprof.results.program_runs import (
     Sameness,
     ValueComparison,
 )
-from nsysprof.units import format_bytes
+from nsysprof.units import format_bytes, format_ns
 
 
 def program_report(comparison: ProgramComparison) -> Report:
@@ -128,6 +129,8 @@ def values_line(values: ValueComparison) -> str:
         return f"Values: all {values.count} are equal {within}{largest}."
     if values.verdict is Sameness.DIFFERENT:
         return f"Values: they DIFFER, not all {values.count} are {within}{largest}. {values.reason}".strip()
+    if values.verdict is Sameness.APPROXIMATE:
+        return f"Values: approximate, {values.reason}; up to {values.tolerance_pct:.2g} % is what that explains."
     return f"Values: not compared, because {values.reason}."
 
 
@@ -189,6 +192,12 @@ def optimize_report(optimization: Optimization) -> Report:
         )
     if optimization.attempts:
         sections.append(Section("What was tried", (_attempt_table(optimization), *_attempt_parts(optimization))))
+    forbidden = _forbidden_lines(optimization)
+    if forbidden:
+        sections.append(Section("What the program forbids by itself", (Lines(forbidden),)))
+    if optimization.not_tried:
+        lines = tuple(f"{item.name}: {item.reason}." for item in optimization.not_tried)
+        sections.append(Section("What was not tried", (Lines(lines),)))
     if optimization.suggestions:
         sections.append(
             Section(
@@ -209,6 +218,8 @@ def optimize_report(optimization: Optimization) -> Report:
 def answer_lines(optimization: Optimization) -> tuple[str, ...]:
     """Return what is faster or needs less memory, and by how much, or that nothing does, with attention's share."""
     memory = tuple(_memory_line(attempt) for attempt in optimization.attempts if attempt.saves_memory)
+    if optimization.proven is not None:
+        return (_proven_line(optimization.proven), *memory)
     if optimization.answer is OptimizationAnswer.FASTER:
         return (*(_gain_line(attempt) for attempt in optimization.attempts if attempt.is_better), *memory)
     if optimization.answer is OptimizationAnswer.FAILED:
@@ -219,6 +230,40 @@ def answer_lines(optimization: Optimization) -> tuple[str, ...]:
     if optimization.answer is OptimizationAnswer.UNDECIDED_ATTEMPTS:
         return (*undecided, *_promising(optimization))
     return (_answer_without_a_gain(optimization), *_promising(optimization))
+
+
+def _proven_line(proven: ProvenSet) -> str:
+    """Return what a step takes now and with the proven set, with the interval and what is known of the values."""
+    change, names = proven.comparison.change, " and ".join(proven.names)
+    old, new = proven.comparison.baseline.step_ns, proven.comparison.candidate.step_ns
+    times = "" if old is None or new is None else f", {format_ns(round(new))} instead of {format_ns(round(old))}"
+    low, high = _shorter(change.high), _shorter(change.low)
+    if not proven.is_confirmed:
+        return (
+            f"{names} looked faster, and a repetition does not confirm it: there a step is {_shorter(change.ratio)} "
+            f"shorter [{low}, {high}]."
+        )
+    values = proven.comparison.values
+    text = (
+        f"With {names}, a step is {_shorter(change.ratio)} shorter [{low}, {high}]{times}, confirmed by a repetition."
+    )
+    if values is not None and values.verdict is Sameness.APPROXIMATE:
+        text += f" The results are approximate: {values.reason}."
+    elif values is not None and values.verdict is Sameness.UNKNOWN:
+        text += f" Whether the results are the same is unknown: {values.reason}."
+    if proven.pays_after is not None:
+        text += f" Its longer start pays after {count_of(proven.pays_after, 'step')}."
+    return text
+
+
+def _forbidden_lines(optimization: Optimization) -> tuple[str, ...]:
+    """Return which settings of the program a remedy took the place of, and what that gains."""
+    return tuple(
+        f"{attempt.name}: the program itself sets {'; '.join(attempt.replaced)}. Set after it, a step is "
+        f"{_shorter(attempt.comparison.change.ratio)} shorter. Change that line, or run it as above."
+        for attempt in optimization.attempts
+        if attempt.replaced and attempt.is_better
+    )
 
 
 def _undecided_lines(optimization: Optimization) -> tuple[str, ...]:
@@ -320,7 +365,13 @@ def _shorter(ratio: float | None) -> str:
 def _what_to_paste(optimization: Optimization) -> list[Section]:
     """Return what to set or to write into the program: for the fastest attempt, and for the one with least memory."""
     sections = []
-    if optimization.best is not None:
+    proven = optimization.proven
+    if proven is not None and proven.is_confirmed:
+        outside = (Paragraph("Without a change of the code:"), Code(proven.setting, "sh"))
+        inside = (Paragraph("Or in the code:"), Code(proven.paste, "python")) if proven.paste else ()
+        diff = (Paragraph("As a diff of the program:"), Code(proven.diff, "diff")) if proven.diff else ()
+        sections.append(Section("What to use", (*outside, *inside, *diff)))
+    elif proven is None and optimization.best is not None:
         sections.append(Section("What to use", _ways_to_set(optimization.best)))
     if optimization.smallest is not None and optimization.smallest is not optimization.best:
         sections.append(Section("What to use for less memory", _ways_to_set(optimization.smallest)))
@@ -405,17 +456,22 @@ def _attempt_table(optimization: Optimization) -> Table:
         low = None if change.high is None else 100 * (1 - change.high)
         high = None if change.low is None else 100 * (1 - change.low)
         verdict = change.verdict.value if change.verdict else change.candidate.status
+        if attempt.lost:
+            verdict = attempt.lost.partition(":")[0]
+        values = attempt.comparison.values
+        same = "" if values is None else values.verdict.value
         expected = attempt.predicted
         predicted = Cell(None, reason="not predicted")
         if expected is not None:
             predicted = Cell(expected.pct, low=expected.low_pct, high=expected.high_pct)
-        rows.append((attempt.name, attempt.why, predicted, Cell(measured, low=low, high=high), verdict))
+        rows.append((attempt.name, attempt.why, predicted, Cell(measured, low=low, high=high), verdict, same))
     columns = (
         Column("what", Unit.NAME),
         Column("why", Unit.PROSE, drop=1),
         Column("predicted gain [bounds]", Unit.PERCENT),
         Column("measured gain [95 %]", Unit.PERCENT),
         Column("verdict"),
+        Column("values", drop=2),
     )
     return make_table("Attempts", columns, rows, source=_JSON)
 
@@ -424,8 +480,25 @@ def _attempt_parts(optimization: Optimization) -> list[Part]:
     parts: list[Part] = []
     for attempt in optimization.attempts:
         first = f"{attempt.name}: {comparison_line(attempt.comparison)}"
-        parts.append(Lines((first, *_prediction_lines(attempt), *detail_lines(attempt.comparison))))
+        parts.append(
+            Lines((first, *_remedy_lines(attempt), *_prediction_lines(attempt), *detail_lines(attempt.comparison)))
+        )
     return parts
+
+
+def _remedy_lines(attempt: Attempt) -> tuple[str, ...]:
+    """Return whether a remedy took effect, why it lost, what it may change, and when its start is paid for."""
+    lines = []
+    if attempt.lost:
+        lines.append(f"Not used: {attempt.lost}.")
+    if attempt.took_effect:
+        lines.append(f"It took effect: {attempt.evidence}.")
+    lines += [f"It undoes a setting of the program: {setting}." for setting in attempt.replaced]
+    if attempt.changes and not attempt.lost:
+        lines.append(f"What it may change in results: {attempt.changes}.")
+    if attempt.pays_after is not None:
+        lines.append(f"Its longer start pays after {count_of(attempt.pays_after, 'step')}.")
+    return tuple(lines)
 
 
 def _prediction_lines(attempt: Attempt) -> tuple[str, ...]:

@@ -31,6 +31,8 @@ RANGES = "NSYSPROF_RANGES_FOLDER"
 STEP_ENDS = "NSYSPROF_STEP_ENDS_FOLDER"
 CUPTI = "NSYSPROF_CUPTI_FOLDER"
 OPERATORS = "NSYSPROF_OPERATORS_FOLDER"
+REMEDIES, REMEDIES_FOLDER = "NSYSPROF_REMEDIES", "NSYSPROF_REMEDIES_FOLDER"
+END_STEPS = "NSYSPROF_END_STEPS"
 # Libraries that use the GPU from Python; a process without any of them is a launcher or a helper.
 _OF_GPU = ("torch", "cupy", "jax", "cuda", "numba.cuda", "tensorflow", "pycuda")
 # Older events are overwritten; what is held at the end is known whatever its age.
@@ -106,6 +108,17 @@ def _beside(name: str) -> Any:
     return module
 
 
+def _begin_remedies(torch: Any) -> None:
+    """Load the folder applied_remedies as a package of its own, and let it begin."""
+    folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "applied_remedies")  # noqa: PTH100, PTH118, PTH120
+    path = os.path.join(folder, "__init__.py")  # noqa: PTH118
+    spec = importlib.util.spec_from_file_location("nsysprof_remedies", path, submodule_search_locations=[folder])
+    assert spec is not None
+    sys.modules["nsysprof_remedies"] = importlib.util.module_from_spec(spec)
+    watch = importlib.import_module("nsysprof_remedies.watch_program")
+    _attempt(lambda: watch.begin(torch, _beside("step_watch").EndedSteps(torch)))
+
+
 def _attempt(action: Any) -> None:
     try:
         action()
@@ -128,7 +141,10 @@ def _import_the_next() -> None:
         sys.modules.setdefault(__name__, this)
 
 
-_OURS = (FOLDER, STACKS, POLICY, ATTENTION, STEPS, TORCH, ATTN_IMPLEMENTATION, RANGES, STEP_ENDS, CUPTI, OPERATORS)
+_OURS = (
+    FOLDER, STACKS, POLICY, ATTENTION, STEPS, TORCH, ATTN_IMPLEMENTATION, RANGES, STEP_ENDS, CUPTI, OPERATORS,
+    REMEDIES, REMEDIES_FOLDER, END_STEPS,
+)  # fmt: skip
 if os.environ.get(POLICY):
     _attempt(lambda: _beside("policy_start").begin())
 if os.environ.get(ATTENTION):
@@ -153,6 +169,8 @@ if os.environ.get(OPERATORS):
             "operators", partial(_beside("operator_recorder").begin, beside=_beside)
         )
     )
+if any(os.environ.get(name) for name in (REMEDIES, REMEDIES_FOLDER, END_STEPS)):
+    _attempt(lambda: _beside("policy_start").after_torch("remedies", _begin_remedies))
 if os.environ.get(FOLDER) or os.environ.get(STACKS):
     sys.meta_path.insert(0, _WatchImports())
 if any(os.environ.get(name) for name in _OURS):

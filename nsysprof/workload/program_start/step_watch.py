@@ -24,7 +24,9 @@ RANGE = "NSYSPROF_STEP_RANGE"
 _MOST_STEPS = 20_000
 
 
-class _Steps:
+class EndedSteps:
+    """The ends of steps, on the GPU's clock where it is in use."""
+
     def __init__(self, torch: Any) -> None:
         self.torch = torch
         self.began_ns = time.monotonic_ns()
@@ -84,7 +86,7 @@ def _peak_resident_bytes() -> int | None:
 
 def watch(torch: Any) -> None:
     """Begin to watch, in a process that has just imported torch."""
-    steps, process = _Steps(torch), os.getpid()
+    steps, process = EndedSteps(torch), os.getpid()
     name = os.environ.get(RANGE)
     with contextlib.suppress(ImportError, AttributeError):
         if name:
@@ -96,7 +98,7 @@ def watch(torch: Any) -> None:
     atexit.register(lambda: _write(steps, process))
 
 
-def _watch_ranges(nvtx: Any, pattern: re.Pattern[str], steps: _Steps) -> None:
+def _watch_ranges(nvtx: Any, pattern: re.Pattern[str], steps: EndedSteps) -> None:
     """Mark a step at each beginning of a range with such a name. torch.cuda.nvtx.range pushes by the same function."""
     push = nvtx.range_push
 
@@ -108,7 +110,7 @@ def _watch_ranges(nvtx: Any, pattern: re.Pattern[str], steps: _Steps) -> None:
     nvtx.range_push = range_push
 
 
-def _write(steps: _Steps, process: int) -> None:
+def _write(steps: EndedSteps, process: int) -> None:
     if os.getpid() != process:  # a fork of the process that is watched
         return
     data: dict[str, Any] = {"ran_ns": time.monotonic_ns() - steps.began_ns, "rank": os.environ.get("RANK", "0")}

@@ -4,31 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from nsysprof.analysis.attention_tuning.program_attention import ProgramFacts, read_program
-from nsysprof.analysis.attention_tuning.worth_trying import allocates_in_loops, list_suggestions, wants_sdpa, wants_tf32
+from nsysprof.analysis.attention_tuning.program_attention import ProgramFacts
+from nsysprof.analysis.attention_tuning.worth_trying import list_suggestions, wants_sdpa
 from nsysprof.attention.shape import Shape
 from nsysprof.results.optimization import AttentionUse, PredictedGain
-from tests.analysis.attention_tuning.test_program_attention import analysis
 
 GAIN = PredictedGain(30.0, 25.0, 33.0, "step", "the finding unfused-attention")
 
 
 def facts(*codes, libraries=(), fp32=0.0):
     return ProgramFacts((), 10.0, fp32, dict.fromkeys(codes, GAIN), frozenset(libraries))
-
-
-def test_reasons_to_try_settings():
-    plain = [("ampere_sgemm_128x64_tn", 30.0), ("sm80_xmma_gemm_bf16bf16_bf16f32", 60.0)]
-    assert wants_tf32(read_program(analysis(kernels=plain)))
-    assert not wants_tf32(read_program(analysis(kernels=plain[1:])))
-    assert allocates_in_loops(read_program(analysis(codes=["alloc-in-loop"])))
-    assert allocates_in_loops(read_program(analysis(memory=["memory-fragmentation"])))
-    assert not allocates_in_loops(read_program(analysis(codes=["sync"], memory=[])))
-
-
-@pytest.mark.parametrize(("share", "wanted"), [(5.0, True), (4.9, False)])
-def test_tf32_is_worth_trying_from_five_percent_on(share, wanted):
-    assert wants_tf32(facts(fp32=share)) is wanted
 
 
 def test_only_transformers_can_be_given_its_sdpa():

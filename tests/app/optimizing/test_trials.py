@@ -5,9 +5,11 @@ from pathlib import Path
 import pytest
 
 from nsysprof.analysis.attention_tuning.program_attention import ProgramFacts
-from nsysprof.app.optimizing.trials import list_trials
+from nsysprof.app.optimizing.trials import circumstances, list_not_tried, list_trials
 from nsysprof.app.optimizing.tune_uses import TunedProgram
 from nsysprof.results.optimization import PredictedGain
+from nsysprof.results.program_runs import ProgramTraits
+from tests.app.optimizing.test_remedies import ADAM, MODULE
 
 GAIN = PredictedGain(30.0, 25.0, 33.0, "step", "the finding unfused-attention")
 
@@ -30,6 +32,19 @@ def test_transformers_is_given_its_own_sdpa_with_the_gain_that_the_finding_predi
 
 def test_attention_by_hand_elsewhere_cannot_be_tried():
     assert list_trials(facts("unfused-attention", "unfused-optimizer"), TunedProgram(), "p.json", None, ()) == []
+
+
+def test_what_a_finding_predicts_to_save_the_most_is_tried_first():
+    traits = ProgramTraits(modules=(MODULE,), optimizers=(ADAM,), flags={"matmul": "highest"})
+    program = facts("unfused-optimizer", fp32=40.0)
+    found = list_trials(program, TunedProgram(), "p.json", None, (), circumstances(program, traits))
+    assert names(found)[:3] == ["TF32", "the fused optimizer", "channels_last"]
+    assert found[0].why == "40 % of the time of all kernels are matrix products in plain fp32"
+    assert (found[1].why, found[1].predicted) == ("it answers unfused-optimizer", GAIN)
+    assert found[2].predicted is None
+    left = {item.name: item.reason for item in list_not_tried(circumstances(program, traits))}
+    assert left["bf16 autocast"] == "it lowers the precision to bf16: needs --allow-precision"
+    assert "TF32" not in left
 
 
 def test_the_policy_goes_first_and_wishes_last():

@@ -1,0 +1,356 @@
+"""Search what makes a program faster: each remedy alone in turns with the program, then what wins together, proven."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from nsysprof.analysis.comparison.compare_samples import compare_samples, needs_other_seed
+from nsysprof.analysis.sampling.significance import is_better
+from nsysprof.app.measuring.bench_program import BASELINE, CANDIDATE, conclude
+from nsysprof.app.measuring.program_timing import ProgramBenchRequest, ProgramSide
+from nsysprof.app.optimizing.trials import Trial
+from nsysprof.app.progress import Progress
+from nsysprof.capture.user_program.time_program import TimedProgram, run_timed
+from nsysprof.files.json_file import FileHeader, encode_json, read_json
+from nsysprof.files.output import write_whole
+from nsysprof.files.written_by import VERSION
+from nsysprof.results.program_runs import (
+    FAILED,
+    OK,
+    TIMED_OUT,
+    ProgramComparison,
+    RemedyEffect,
+    TimedRun,
+    ValueComparison,
+)
+
+RUNS = "runs.json"
+_FORMAT_VERSION = 1
+# The seed of all runs, and of the one that shows how much other random numbers matter.
+SEED, _OTHER_SEED = 20260, 4711
+LOOK, _OTHER = "look", "other-seed"
+# A remedy whose first turn takes so many times as long as the program's is given up: it would have to gain more than
+# turns differ.
+_SLOWER_AT_ONCE = 1.03
+# After two turns, one that was slower in both is given up.
+_SLOWER_TWICE = 1.0
+# A remedy joins the set where the set with it takes at most this part of the time without it.
+_JOINS_BELOW = 0.99
+# A run with a remedy may take so many times as long as the longest of the program before it is ended, and this long.
+_TIMES_AS_LONG, _LEAST_TIMEOUT_S = 6.0, 120.0
+# So many runs are held back for the proof: two turns.
+_PROOF_RUNS = 4
+# Where the budget had no time for a second turn, a remedy that took at most this part of the time is worth a proof.
+_PROMISING_BELOW = 0.97
+_ORDER = ("same", "random", "tf32", "bf16")
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A trial that was run, the comparison, and why it was given up (empty where it was not)."""
+
+    trial: Trial
+    comparison: ProgramComparison
+    effect: RemedyEffect | None
+    lost: str
+    turns: int
+    pays_after: int | None
+    # The ratio of the step times over the turns so far.
+    ratio: float = 1.0
+
+    @property
+    def wins(self) -> bool:
+        """Return whether it is certainly faster, with the same or approximate values, and took effect."""
+        return not self.lost and is_better(self.comparison)
+
+    @property
+    def is_promising(self) -> bool:
+        """Return whether it wins, or would by the only turn that the budget had time for."""
+        return self.wins or (not self.lost and self.turns == 1 and self.ratio <= _PROMISING_BELOW)
+
+
+class _RunsFile(FileHeader, kw_only=True):
+    about: str
+    runs: tuple[TimedRun, ...]
+
+
+class Search:
+    """The runs of a search, which are on disk after each of them.
+
+    request: makes the request of a bench of two sides, whose options judge the runs.
+    left_s: how much of the budget is left (s).
+    """
+
+    def __init__(
+        self,
+        program: TimedProgram,
+        folder: Path,
+        processes: int,
+        request: Callable[[ProgramSide], ProgramBenchRequest],
+        left_s: Callable[[], float],
+        progress: Progress,
+    ) -> None:
+        self.program = replace(program, is_remedied=True, seed=SEED)
+        self.folder, self.processes, self.progress = folder, processes, progress
+        self._request, self.left_s = request, left_s
+        self.runs: list[TimedRun] = []
+        self.lost: dict[str, str] = {}
+        self.not_tried: dict[str, str] = {}
+        self._next_turn = 0
+        # Where compilers keep what they compiled; None: where the user has them keep it.
+        self.caches: Path | None = None
+
+    def resume(self) -> None:
+        """Take over the runs that an earlier search of the same program has left."""
+        path = self.folder / RUNS
+        if path.is_file():
+            file = read_json(path, _RunsFile, kind="the runs of a search", advice="Measure anew.", newest=1)
+            if file.about == self._about():
+                self.runs = [run for run in file.runs if run.status == OK]
+
+    def _about(self) -> str:
+        patterns = (self.program.step_pattern, self.program.step_range, self.program.value_pattern)
+        return hashlib.sha256(repr((self.program.argv, patterns, self.program.warmup_steps)).encode()).hexdigest()
+
+    def run(self, name: str, side: ProgramSide, turn: int, **changes: object) -> TimedRun:
+        """Run one side once, or return the run that is on disk."""
+        known = self._known(name, turn)
+        if known is not None:
+            return known
+        self.progress.say(f"turn {turn + 1}: {name}")
+        program = replace(self.program, argv=(*self.program.argv, *side.arguments), **changes)  # type: ignore[arg-type]
+        label = re.sub(r"[^\w.=+-]+", "-", name)
+        logs = self.folder / "logs"
+        logs.mkdir(parents=True, exist_ok=True)
+        run = run_timed(program, label, turn, {**side.environment(), **self._caches()}, logs, lambda: False)
+        run = msgspec.structs.replace(run, side=name)
+        self.runs.append(run)
+        header = _RunsFile(format_version=_FORMAT_VERSION, nsysprof_version=VERSION, about=self._about(), runs=())
+        write_whole(self.folder / RUNS, encode_json(msgspec.structs.replace(header, runs=tuple(self.runs))))
+        return run
+
+    def _caches(self) -> dict[str, str]:
+        """Return the variables by which compilers keep what they compiled with this search, not in the user's cache."""
+        if self.caches is None:
+            return {}
+        names = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
+        return {name: str(self.caches / name.partition("_")[0].lower()) for name in names}
+
+    def _known(self, name: str, turn: int) -> TimedRun | None:
+        return next((run for run in self.runs if (run.side, run.turn) == (name, turn)), None)
+
+    def of(self, name: str) -> list[TimedRun]:
+        """Return the runs of one side, in order of turns."""
+        return sorted((run for run in self.runs if run.side == name), key=lambda run: run.turn)
+
+    def run_s(self, name: str = BASELINE) -> float:
+        """Return how long a run of a side takes (s): its longest, or the program's where it has none yet."""
+        runs = self.of(name) or self.of(BASELINE) or self.of(LOOK)
+        return max((run.wall_ns * 1e-9 for run in runs), default=0.0)
+
+    def try_alone(self, trials: Sequence[Trial]) -> list[Tried]:
+        """Run each trial in turns with the program as it is. What loses is dropped early."""
+        live = list(trials)
+        for turn in range(self.processes):
+            live = self._affordable(live, turn)
+            if not live:
+                break
+            self._turn(live, turn)
+            live = [trial for trial in live if self._goes_on(trial, turn)]
+        self._next_turn = self.processes
+        return [self._judge(trial) for trial in trials if self.of(trial.name)]
+
+    def _affordable(self, live: list[Trial], turn: int) -> list[Trial]:
+        """Return what this turn has the time for, the most promising first; runs for a proof are held back."""
+        if turn > 0:
+            live = sorted(live, key=lambda trial: self._ratio(trial.name))
+        rest_s = self.left_s() - _PROOF_RUNS * self.run_s() - self.run_s()
+        chosen: list[Trial] = []
+        for trial in live:
+            cost_s = self.run_s(trial.name) + (trial.start_s if turn == 0 else 0.0)
+            is_first = not chosen and turn == 0 and trial.start_s == 0.0
+            if rest_s >= cost_s or is_first or self._known(trial.name, turn) is not None:
+                chosen.append(trial)
+                rest_s -= cost_s
+            elif turn == 0:
+                self.not_tried[trial.name] = "the budget ended"
+        return chosen
+
+    def _turn(self, live: Sequence[Trial], turn: int) -> None:
+        sides = [(BASELINE, ProgramSide()), *((trial.name, trial.side) for trial in live)]
+        for name, side in sides if turn % 2 == 0 else sides[::-1]:
+            if name == BASELINE:
+                self.run(name, side, turn)
+            else:
+                self.run(name, side, turn, timeout_s=self._timeout_s())
+
+    def _timeout_s(self) -> float:
+        longest_s = max(_LEAST_TIMEOUT_S, _TIMES_AS_LONG * self.run_s())
+        # One that takes all of the budget is ended, and costs the others only this run.
+        return min(self.program.timeout_s, longest_s, max(2 * self.run_s(), self.left_s() - 2 * self.run_s(), 5.0))
+
+    def _ratio(self, name: str, other: str = BASELINE) -> float:
+        """Return the median ratio of the step times of two sides, over the turns that both have."""
+        old = {run.turn: np.median(run.times_ns) for run in self.of(other) if run.status == OK}
+        new = {run.turn: np.median(run.times_ns) for run in self.of(name) if run.status == OK}
+        ratios = [float(new[turn] / old[turn]) for turn in new if turn in old]
+        return float(np.median(ratios)) if ratios else float("inf")
+
+    def _goes_on(self, trial: Trial, turn: int) -> bool:
+        """Return whether a trial is worth another turn, and note why it is not."""
+        run = self.of(trial.name)[-1]
+        effect = _effect_of(run, trial.side)
+        ratio = self._ratio(trial.name)
+        if run.status != OK:
+            self.lost[trial.name] = _why_failed(run)
+        elif effect is not None and not effect.took_effect:
+            self.lost[trial.name] = f"no effect: {effect.evidence}"
+        elif ratio > (_SLOWER_AT_ONCE if turn == 0 else _SLOWER_TWICE):
+            self.lost[trial.name] = f"given up after {turn + 1} turns: a step took {100 * ratio:.1f} % of the time"
+        return trial.name not in self.lost
+
+    def _judge(self, trial: Trial) -> Tried:
+        comparison = self.compare(trial.name, trial.side, trial.precision)
+        runs = self.of(trial.name)
+        effect = _effect_of(runs[-1], trial.side)
+        lost, values = self.lost.get(trial.name, ""), comparison.values
+        if not lost and values is not None and values.verdict == "different":
+            lost = f"other values than its precision explains: {values.reason or f'{values.largest_pct:.2g} %'}"
+        return Tried(trial, comparison, effect, lost, len(runs), self.pays_after(trial.name), self._ratio(trial.name))
+
+    def compare(self, name: str, side: ProgramSide, precision: str, first_turn: int = 0) -> ProgramComparison:
+        """Return the comparison of a side with the program as it is, over the turns that both have from one on."""
+        turns = {run.turn for run in self.of(name) if run.turn >= first_turn}
+        old = [run for run in self.of(BASELINE) if run.turn in turns]
+        new = [run for run in self.of(name) if run.turn in turns]
+        runs = [
+            msgspec.structs.replace(run, side=label)
+            for label, mine in ((BASELINE, old), (CANDIDATE, new)) for run in mine
+        ]  # fmt: skip
+        request = self._request(side)
+        comparison = conclude(runs, request, ())
+        if request.value_pattern:
+            return comparison
+        return replace(comparison, values=self._compare_values(self.of(BASELINE), new, precision or "same"))
+
+    def _compare_values(self, old: list[TimedRun], new: list[TimedRun], precision: str) -> ValueComparison:
+        other = next(iter(self.of(_OTHER)), None)
+        if other is None and needs_other_seed(old, precision) and self.left_s() > 2 * self.run_s():
+            other = self.run(_OTHER, ProgramSide(), 0, seed=_OTHER_SEED)
+        return compare_samples(old, new, precision, other)
+
+    def pays_after(self, name: str) -> int | None:
+        """Return after how many steps a longer start is paid for; None where it is not longer, or nothing is saved."""
+        old, new = (
+            [run for run in self.of(side) if run.status == OK and len(run.times_ns) > 1] for side in (BASELINE, name)
+        )
+        if not old or not new:
+            return None
+        start = max(_start_ns(run) for run in new) - float(np.median([_start_ns(run) for run in old]))
+        saved = float(np.median([np.median(run.times_ns) for run in old]))
+        saved -= float(np.median([np.median(run.times_ns) for run in new]))
+        return None if start <= 0 or saved <= 0 else int(np.ceil(start / saved))
+
+    def combine(self, tried: Sequence[Tried]) -> list[Trial]:
+        """Return the winners that help together: from the best on, each joins that makes the set faster.
+
+        Where the budget has no time for that, all are tried together at once, and else the best one stays alone.
+        """
+        promising = sorted((item for item in tried if item.is_promising), key=lambda item: item.ratio)
+        joining: list[Trial] = []
+        for item in promising:
+            if not any(item.trial.kind and item.trial.kind == trial.kind for trial in joining):
+                joining.append(item.trial)
+        chosen, rest = joining[:1], joining[1:]
+        spare = (self.left_s() - _PROOF_RUNS * self.run_s()) / max(self.run_s(), 0.001)
+        groups = [[trial] for trial in rest] if spare >= 2 * len(rest) else [rest] if rest and spare >= 1 else []
+        for group in groups:
+            turn, self._next_turn = self._next_turn, self._next_turn + 1
+            together = [*chosen, *group]
+            for trials in (chosen, together) if spare >= 2 else (together,):
+                self.run(name_of(trials), side_of(trials), turn, timeout_s=self._timeout_s())
+            if self._ratio_in(turn, name_of(together), name_of(chosen)) <= _JOINS_BELOW:
+                chosen = together
+        return chosen
+
+    def _ratio_in(self, turn: int, name: str, other: str) -> float:
+        new, old = self._known(name, turn), self._known(other, turn) or next(iter(self.of(other)), None)
+        if new is None or old is None or new.status != OK or old.status != OK:
+            return float("inf")
+        return float(np.median(new.times_ns) / np.median(old.times_ns))
+
+    def prove(self, trials: Sequence[Trial]) -> tuple[ProgramComparison, int | None] | None:
+        """Run the set in turns with the program once more; None where the budget has not even time for one turn.
+
+        It takes two turns at least, so that the second may end after the budget: an answer is worth that.
+        """
+        name, side = name_of(trials), side_of(trials)
+        first, turn_s = self._next_turn, self.run_s() + self.run_s(name)
+        for number in range(max(2, self.processes)):
+            if number != 1 and self.left_s() < turn_s and not self._known(name, first + number):
+                break
+            sides = [(BASELINE, ProgramSide()), (name, side)]
+            for label, setting in sides if number % 2 == 0 else sides[::-1]:
+                self.run(label, setting, first + number, timeout_s=self._timeout_s())
+        self._next_turn = first + self.processes
+        if len([run for run in self.of(name) if run.turn >= first]) < 2:
+            return None
+        return self.compare(name, side, precision_of(trials), first), self.pays_after(name)
+
+
+def name_of(trials: Sequence[Trial]) -> str:
+    """Return the name of a set of trials."""
+    return " + ".join(trial.name for trial in trials)
+
+
+def side_of(trials: Sequence[Trial]) -> ProgramSide:
+    """Return how the program is run with all of them."""
+    side = ProgramSide()
+    for trial in trials:
+        side = side.joined(trial.side)
+    return side
+
+
+def precision_of(trials: Sequence[Trial]) -> str:
+    """Return the lowest precision of a set."""
+    return max((trial.precision or "same" for trial in trials), key=_ORDER.index)
+
+
+def _effect_of(run: TimedRun, side: ProgramSide) -> RemedyEffect | None:
+    """Return whether the remedies of a side took effect in a run; None where nothing tells it."""
+    if side.remedies:
+        if run.traits is None:
+            return RemedyEffect(side.remedies[0], False, "no process of the program imported torch and ended by itself")
+        return next((effect for effect in run.effects if effect.name == side.remedies[0]), None)
+    variables = dict(side.variables)
+    if run.traits is None:
+        return None
+    if "expandable_segments:True" in " ".join(variables.values()) and run.traits.expandable is not None:
+        text = "segments of the allocator are " + ("" if run.traits.expandable else "not ") + "expandable"
+        return RemedyEffect("expandable segments", run.traits.expandable, text)
+    wanted = variables.get("DIFFUSERS_ATTN_BACKEND")
+    if wanted is not None:
+        active = run.traits.attention_backend
+        return RemedyEffect("diffusers", active == wanted, f"diffusers takes {active or 'no backend'}")
+    return None
+
+
+def _why_failed(run: TimedRun) -> str:
+    """Return why a run with a remedy failed, for people."""
+    if run.status == TIMED_OUT:
+        return f"it {run.reason}, far longer than the program as it is"
+    memory = "out of memory" in run.reason.lower() or "OutOfMemory" in run.reason
+    if memory or run.exit_code == -9:
+        return f"it needs more memory than there is: it {run.reason}"
+    return f"the program fails with it: it {run.reason}" if run.status == FAILED else run.reason
+
+
+def _start_ns(run: TimedRun) -> int:
+    return run.wall_ns - sum(run.times_ns)

@@ -1,0 +1,138 @@
+"""The search runs real programs: what helps is found and proven, what fails is told, and a search resumes."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from nsysprof.app.measuring.bench_program import check_program_bench
+from nsysprof.app.measuring.program_timing import ProgramBenchRequest, ProgramSide
+from nsysprof.app.optimizing.search import LOOK, Search, name_of, precision_of, side_of
+from nsysprof.app.optimizing.trials import Trial
+from nsysprof.app.progress import SILENT
+
+# Steps sleep for as long as the environment says: a setting helps by a known amount, on a busy machine too.
+SLEEPER = """
+import os, sys, time
+for step in range(6):
+    time.sleep(float(os.environ.get("SLEEP", "0.08")) * (0.6 if os.environ.get("ALSO") else 1))
+    print("step")
+if os.environ.get("BREAK"):
+    sys.exit("torch.OutOfMemoryError: CUDA out of memory." if os.environ["BREAK"] == "memory" else "broken")
+print("loss", os.environ.get("LOSS", "1.0"))
+"""
+
+
+def trial(name, kind="", **variables):
+    return Trial(name, "", ProgramSide(tuple(variables.items())), "", "", kind=kind)
+
+
+@pytest.fixture
+def search(tmp_path):
+    (tmp_path / "program.py").write_text(SLEEPER)
+
+    def begin(left_s=100.0, processes=3):
+        def request(side):
+            return ProgramBenchRequest(
+                (sys.executable, str(tmp_path / "program.py")), processes, "step", value_pattern="loss (.+)",
+                warmup_steps=1, margin_pct=3.0, candidate=side,
+            )  # fmt: skip
+
+        program = check_program_bench(request(ProgramSide((("A", "1"),))))
+        return Search(program, tmp_path / "search", processes, request, lambda: left_s, SILENT)
+
+    (tmp_path / "search").mkdir()
+    return begin
+
+
+def test_what_helps_is_found_put_together_and_proven_by_runs_of_its_own(search):
+    found = search()
+    fast, also = trial("fast", SLEEP="0.04"), trial("also", ALSO="1")
+    tried = found.try_alone([fast, also, trial("slow", SLEEP="0.12"), trial("wrong", SLEEP="0.02", LOSS="3")])
+    assert [item.trial.name for item in tried if item.wins] == ["fast", "also"]
+    lost = {item.trial.name: (item.lost, item.turns) for item in tried if item.lost}
+    assert lost["slow"][0].startswith("given up after 1 turns: a step took 14")
+    assert lost["slow"][1] == 1
+    assert lost["wrong"][0].startswith("other values")
+    chosen = found.combine(tried)
+    assert name_of(chosen) == "fast + also"
+    before = len(found.runs)
+    comparison, _ = found.prove(chosen)
+    assert len(found.runs) == before + 6
+    assert comparison.change.ratio == pytest.approx(0.3, abs=0.06)
+    assert comparison.change.verdict.value == "FASTER"
+
+
+def test_remedies_of_one_kind_are_not_put_together(search):
+    found = search(processes=2)
+    tried = found.try_alone([trial("one", "k", SLEEP="0.03"), trial("other", "k", SLEEP="0.05")])
+    winners = [item for item in tried if item.wins]
+    assert len(found.combine(winners)) == min(1, len(winners))
+
+
+@pytest.mark.parametrize(
+    ("value", "says"), [("memory", "it needs more memory than there is"), ("1", "the program fails with it: it ended")]
+)
+def test_a_remedy_that_breaks_the_program_is_listed_and_costs_no_other(search, value, says):
+    tried = search(processes=2).try_alone([trial("bad", BREAK=value), trial("fast", SLEEP="0.03")])
+    bad, fast = tried
+    assert bad.lost.startswith(says)
+    assert (bad.turns, bad.wins, fast.turns) == (1, False, 2)
+
+
+def test_a_remedy_without_effect_is_given_up_after_one_turn(search):
+    (tried,) = search().try_alone([Trial("TF32", "", ProgramSide(remedies=("tf32",)), "", "")])
+    assert tried.lost == "no effect: no process of the program imported torch and ended by itself"
+    assert tried.turns == 1
+
+
+def test_a_search_goes_on_from_the_runs_on_disk(search, tmp_path):
+    first = search(processes=2)
+    first.try_alone([trial("fast", SLEEP="0.03")])
+    written = (tmp_path / "search" / "runs.json").read_bytes()
+    again = search(processes=2)
+    again.resume()
+    assert len(again.runs) == len(first.runs) == 4
+    again.try_alone([trial("fast", SLEEP="0.03")])
+    assert (tmp_path / "search" / "runs.json").read_bytes() == written
+    assert json.loads(written)["about"]
+    logs = {path.name for path in Path(tmp_path / "search" / "logs").iterdir()}
+    assert "turn001-fast.stdout.log" in logs
+
+
+def test_what_the_budget_has_no_time_for_is_said(search):
+    found = search(left_s=0.0)
+    found.run(LOOK, ProgramSide(), 0)
+    tried = found.try_alone([trial("fast", SLEEP="0.03"), trial("more", SLEEP="0.02")])
+    assert [item.trial.name for item in tried] == ["fast"]
+    assert found.not_tried == {"more": "the budget ended"}
+    assert found.prove([tried[0].trial]) is None
+
+
+def test_a_set_has_the_settings_of_all_and_the_lowest_precision():
+    one = Trial("a", "", ProgramSide((("A", "1"),), remedies=("tf32",)), "", "", precision="tf32")
+    other = Trial("b", "", ProgramSide(remedies=("compile",)), "", "", precision="random")
+    side = side_of([one, other])
+    assert (side.variables, side.remedies) == ((("A", "1"),), ("tf32", "compile"))
+    assert side.environment()["NSYSPROF_REMEDIES"] == "tf32,compile"
+    assert precision_of([one, other]) == "tf32"
+
+
+def test_a_promising_remedy_is_proven_where_there_was_no_time_for_a_second_turn(search):
+    left = iter([9.0, *[2.5] * 100])
+    found = search(processes=2)
+    found.run(LOOK, ProgramSide(), 0)
+    found.left_s = lambda: next(left)
+    tried = found.try_alone([trial("fast", SLEEP="0.04"), trial("also", ALSO="1")])
+    assert [(item.turns, item.wins, item.is_promising) for item in tried] == [(1, False, True)] * 2
+    found.left_s = lambda: 100.0
+    comparison, _ = found.prove(found.combine(tried))
+    assert comparison.change.ratio == pytest.approx(0.3, abs=0.06)
+
+
+def test_a_remedy_whose_start_takes_longer_than_the_budget_is_not_tried(search):
+    found = search(left_s=20.0, processes=2)
+    slow = Trial("compiled", "", ProgramSide((("ALSO", "1"),)), "", "", start_s=40.0)
+    assert [item.trial.name for item in found.try_alone([slow, trial("fast", SLEEP="0.04")])] == ["fast"]
+    assert found.not_tried == {"compiled": "the budget ended"}
