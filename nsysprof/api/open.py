@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from nsysprof.app.inputs.refuse_url import refuse_url
+from nsysprof.files.scratch_folder import scratch_folder
 from nsysprof.trace import open as trace_open
 from nsysprof.trace.inputs.resolve_input import identity_of, resolve_input
 from nsysprof.trace.open import Trace
@@ -28,7 +28,7 @@ def open_trace(source: str | os.PathLike[str], *, nsys: str | os.PathLike[str] |
     """
     path = Path(source)
     refuse_url(path)
-    with tempfile.TemporaryDirectory(prefix="nsysprof-") as scratch:
-        found = resolve_input(path, None if nsys is None else Path(nsys), Path(scratch))
+    with scratch_folder() as scratch:
+        found = resolve_input(path, None if nsys is None else Path(nsys), scratch)
         with trace_open.open_trace(found, identity_of(path, found)) as trace:
             yield trace

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from nsysprof.app.inputs.size_text import parse_size
 from nsysprof.errors import NsysprofError, UsageError
+from nsysprof.files.scratch_folder import scratch_folder
 from nsysprof.results.column_registry.finding_codes import CODES, MEMORY_CODES
 
 if TYPE_CHECKING:
@@ -166,8 +166,8 @@ def trace_block(name: str, device: str) -> Iterator[TracedBlock]:
             yield block
         return
     settled = ("cuda" if recorder.has_gpu() else "cpu") if device == "auto" else device
-    with tempfile.TemporaryDirectory(prefix="nsysprof-") as folder:
-        path = Path(folder) / "block.sqlite"
+    with scratch_folder() as folder:
+        path = folder / "block.sqlite"
         with recorder.record_block(path, name, settled):
             yield block
         _fill(block, path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ from nsysprof.app.trace_analysis.analyze_request import AnalyzeRequest
 from nsysprof.app.trace_analysis.analyze_trace import TraceResult, analyze_one
 from nsysprof.errors import UsageError
 from nsysprof.files.folder_name import name_after
+from nsysprof.files.scratch_folder import scratch_folder
 from nsysprof.kernels.names import use_names
 
 if TYPE_CHECKING:
@@ -46,11 +46,11 @@ def _analyze(request: AnalyzeRequest, progress: Progress) -> TraceResult | Ranks
             )
         snapshot = SnapshotRequest(inputs[0], out or Path("analysis") / name, request.force, request.figures)
         return analyze_snapshot(snapshot, progress)
-    with tempfile.TemporaryDirectory(prefix="nsysprof-") as scratch:
+    with scratch_folder() as scratch:
         ranks_out = out
         if len(inputs) == 1 and is_bundle(inputs[0]):
             progress.say(f"unpack {inputs[0].name}")
-            inputs = (unpack_bundle(inputs[0], Path(scratch)),)
+            inputs = (unpack_bundle(inputs[0], scratch),)
             ranks_out = out or Path("analysis") / f"{name}-ranks"
         if not is_many(inputs):
             return analyze_one(replace(request, inputs=inputs, out=out or Path("analysis") / name), progress)

@@ -24,6 +24,7 @@ from nsysprof.files.folder_lock import claim_file
 from nsysprof.files.folder_name import name_after
 from nsysprof.files.json_file import encode_json
 from nsysprof.files.output import output_error, write_whole
+from nsysprof.files.scratch_folder import scratch_folder
 from nsysprof.kernels.names import categorize
 from nsysprof.nsight.find_tool import NSYS, find_tool
 from nsysprof.report.formats.markdown import render_markdown
@@ -52,8 +53,8 @@ def bundle(request: BundleRequest, progress: Progress = SILENT) -> BundleResult:
 def _make_in_scratch(request: BundleRequest, target: Path, progress: Progress) -> BundleResult:
 
     try:
-        with tempfile.TemporaryDirectory(prefix="nsysprof-") as scratch:
-            return _make(request, target, plain_title(target.stem), Path(scratch), progress.say)
+        with scratch_folder() as scratch:
+            return _make(request, target, plain_title(target.stem), scratch, progress.say)
     except OSError as error:
         folder = tempfile.gettempdir()
         raise OutputError(

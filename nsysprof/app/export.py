@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from nsysprof.app.trace_analysis.analyze_trace import resolve
 from nsysprof.errors import OutputError, UsageError
 from nsysprof.files.folder_lock import claim_file
 from nsysprof.files.memory_reuse import return_freed_memory
+from nsysprof.files.scratch_folder import scratch_folder
 
 if TYPE_CHECKING:
     from nsysprof.export.content import Advance, Content, Counts
@@ -39,8 +39,8 @@ def export(request: ExportRequest, progress: Progress = SILENT) -> ExportResult:
             if name != "parquet":  # the writer of a folder makes its own claim
                 claimed.enter_context(claim_file(path))
         _check_targets(targets, request.source, force=request.force)  # another run may have finished meanwhile
-        scratch = claimed.enter_context(tempfile.TemporaryDirectory(prefix="nsysprof-"))
-        trace_path = resolve(request.source, request.nsys, Path(scratch), progress.say)
+        scratch = claimed.enter_context(scratch_folder())
+        trace_path = resolve(request.source, request.nsys, scratch, progress.say)
         # Perfetto's file does not show which range adopted or captured what another thread launched.
         content = read_content(request.source, trace_path, progress.say, launched_only=set(targets) == {"perfetto"})
         return_freed_memory()

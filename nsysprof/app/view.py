@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from nsysprof.app.progress import SILENT, Progress
 from nsysprof.app.requests.reading import ViewRequest
@@ -14,6 +12,7 @@ from nsysprof.app.viewing.loopback_server import LoopbackServer
 from nsysprof.app.viewing.view_inputs import ViewInput, list_inputs
 from nsysprof.app.viewing.view_pages import ViewPages
 from nsysprof.errors import UsageError
+from nsysprof.files.scratch_folder import scratch_folder
 
 
 @contextmanager
@@ -26,8 +25,8 @@ def open_view(request: ViewRequest, progress: Progress = SILENT) -> Iterator[Vie
         raise UsageError("No input was given.", "Name traces, captures or analysis folders.")
     progress.say("look for traces")
     inputs = list_inputs(request.sources)
-    with tempfile.TemporaryDirectory(prefix="nsysprof-view-", ignore_cleanup_errors=True) as scratch:
-        pages = ViewPages(inputs, Path(scratch), nsys=request.nsys, figures=request.figures)
+    with scratch_folder() as scratch:
+        pages = ViewPages(inputs, scratch, nsys=request.nsys, figures=request.figures)
         try:
             with LoopbackServer(request.port, pages.respond) as server:
                 yield View(server, inputs)

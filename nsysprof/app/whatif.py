@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import dataclass
-from pathlib import Path
 
 from nsysprof.analysis.attribution.range_names import name_families
 from nsysprof.analysis.findings.what_if import ask
@@ -16,6 +14,7 @@ from nsysprof.app.trace_analysis.analyze_ranks import is_many
 from nsysprof.app.trace_analysis.analyze_trace import resolve
 from nsysprof.attention.policy_file import read_policy
 from nsysprof.errors import UsageError
+from nsysprof.files.scratch_folder import scratch_folder
 from nsysprof.nsight.find_tool import NSYS, find_tool
 from nsysprof.ranks.collective_waits.stragglers import replay_like_peers
 from nsysprof.ranks.identity import find_sources
@@ -43,8 +42,8 @@ def what_if(request: WhatIfRequest, progress: Progress = SILENT) -> WhatIfResult
     if not questions and not request.ranges:
         raise UsageError("No change was given.", "Give a change, such as --pin-copies or --no-sync all.")
     policy = None if request.policy is None else read_policy(request.policy)
-    with tempfile.TemporaryDirectory(prefix="nsysprof-") as scratch:
-        path = resolve(request.source, request.nsys, Path(scratch), progress.say)
+    with scratch_folder() as scratch:
+        path = resolve(request.source, request.nsys, scratch, progress.say)
         with open_trace(path, identity_of(request.source, path)) as trace:
             tables = read_tables(trace, progress=progress.say)
             found = attribute(tables)
@@ -87,8 +86,8 @@ def _with_a_rank_like_its_peers(
             f"{request.source} does not contain the traces of several ranks.", "Record with capture --per-rank."
         )
     sources = find_sources([request.source], find_tool(NSYS, request.nsys))
-    with tempfile.TemporaryDirectory(prefix="nsysprof-") as work, progress.traces(len(sources)) as advance:
-        arrived, rows = read_arrivals(sources, Path(work), advance)
+    with scratch_folder() as work, progress.traces(len(sources)) as advance:
+        arrived, rows = read_arrivals(sources, work, advance)
     if rank not in {row.rank for row in rows}:
         known = ", ".join(str(row.rank) for row in rows[:12])
         raise UsageError(f"The job has no rank {rank}.", f"Its ranks: {known}.")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -34,6 +32,7 @@ from nsysprof.analysis.overview.trace_overview import (
     live_metrics,
     outline,
 )
+from nsysprof.files.scratch_folder import scratch_folder
 from nsysprof.notes import Note, Severity, make_note
 from nsysprof.ranks.collective_waits.collectives import find_collectives
 from nsysprof.ranks.distributions import Distributions, Key, distribute, merge_all
@@ -62,8 +61,8 @@ _MOST_CELLS = 1 << 22
 
 def summarize_rank(source: RankSource) -> Leaf:
     """Read one trace and return its result. Raises NsysprofError for what is not a readable trace."""
-    with tempfile.TemporaryDirectory(prefix="nsysprof-") as scratch:
-        path = resolve_input(source.path, source.nsys, Path(scratch))
+    with scratch_folder() as scratch:
+        path = resolve_input(source.path, source.nsys, scratch)
         identity = identity_of(source.path, path)
         with open_trace(path, identity, one_thread=source.one_thread) as trace:
             session = read_session(trace)

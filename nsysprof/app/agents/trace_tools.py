@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections import OrderedDict
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from nsysprof.app.trace_analysis.analyze_trace import resolve
 from nsysprof.app.trace_analysis.assemble import assemble
 from nsysprof.app.whatif import what_if
 from nsysprof.errors import UsageError
+from nsysprof.files.scratch_folder import scratch_folder
 from nsysprof.report.write import findings_json, summary_json
 from nsysprof.results.analysis import Analysis
 from nsysprof.results.column_registry.csv_table import to_records
@@ -203,8 +203,8 @@ class TraceTools:
         if key in self._kept:
             self._kept.move_to_end(key)
             return self._kept[key]
-        with tempfile.TemporaryDirectory(prefix="nsysprof-") as scratch:
-            plain = resolve(path, self._nsys, Path(scratch), lambda _text: None)
+        with scratch_folder() as scratch:
+            plain = resolve(path, self._nsys, scratch, lambda _text: None)
             analysis = assemble(path, plain).analysis
         self._kept[key] = analysis
         while len(self._kept) > _MOST_KEPT:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import lzma
 import statistics
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +23,7 @@ from nsysprof.capture.manifest import MANIFEST, read_manifest
 from nsysprof.capture.sampling.bench_run import SAMPLES, BenchRun, read_capture_samples, read_run
 from nsysprof.errors import TraceError
 from nsysprof.files.folder_state import require_whole
+from nsysprof.files.scratch_folder import scratch_folder
 from nsysprof.notes import Note, make_note
 from nsysprof.results.analysis import StepTimes
 from nsysprof.results.comparison import Input, Measured, StepWalls
@@ -105,8 +105,8 @@ def _bench_samples(source: Path) -> Path | None:
 
 
 def _read_bench(source: Path, path: Path) -> Input:
-    with tempfile.TemporaryDirectory(prefix="nsysprof-") as work:
-        run = read_run(_unpack(path, Path(work)) if path.suffix == ".xz" else path)
+    with scratch_folder() as work:
+        run = read_run(_unpack(path, work) if path.suffix == ".xz" else path)
     caches = "caches emptied before each call" if run.plan.flush else "caches warm"
     caches += ", after a sustained load" if run.plan.sustained else ""
     notes = () if run.complete else (_incomplete(source),)
@@ -194,8 +194,8 @@ def _read_trace(source: Path, calls: Mapping[str, int], nsys: Path | None, say: 
     calls: how many calls each range name of the capture stands for.
     """
     say(f"read {source.name}")
-    with tempfile.TemporaryDirectory(prefix="nsysprof-") as work:
-        path = resolve_input(source, nsys, Path(work))
+    with scratch_folder() as work:
+        path = resolve_input(source, nsys, work)
         options = AnalysisOptions(launched_only=launched_only, calls_by_range=calls, parts=frozenset(JOINS))
         assembled = assemble(source, path, options)
     analysis, ranges = assembled.analysis, assembled.range_facts

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -15,6 +14,7 @@ from nsysprof.app.trace_analysis.analyze_trace import resolve
 from nsysprof.attention.range_name import parse_attention_range
 from nsysprof.attention.shape import Shape
 from nsysprof.errors import NsysprofError
+from nsysprof.files.scratch_folder import scratch_folder
 from nsysprof.results.findings import TRACE, WhatIf
 from nsysprof.results.optimization import PredictedGain, ShapeRatio
 from nsysprof.trace.inputs.resolve_input import identity_of
@@ -40,8 +40,8 @@ def predict_gain(
     if not ratios:
         return None
     try:
-        with tempfile.TemporaryDirectory(prefix="nsysprof-") as scratch:
-            path = resolve(source, nsys, Path(scratch), progress.say)
+        with scratch_folder() as scratch:
+            path = resolve(source, nsys, scratch, progress.say)
             with open_trace(path, identity_of(source, path)) as trace:
                 from nsysprof.analysis.findings.what_if import ask
                 from nsysprof.analysis.overview.trace_overview import attribute

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from nsysprof.errors import UsageError
 from nsysprof.files.folder_kinds import ANALYSIS
 from nsysprof.files.folder_name import name_after
 from nsysprof.files.result_folder import claim_folder
+from nsysprof.files.scratch_folder import scratch_folder
 from nsysprof.trace.open import open_trace
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ def analyze_one(request: AnalyzeRequest, progress: Progress) -> TraceResult:
         raise UsageError("--ncu is used to read --counters, which was not given.", "Give the report with --counters.")
     policy = None if request.policy is None else read_policy(request.policy)
     with claim_folder(folder, ANALYSIS, force=request.force) as claimed:
-        with tempfile.TemporaryDirectory(prefix="nsysprof-") as scratch:
-            trace = resolve(source, request.nsys, Path(scratch), progress.say)
+        with scratch_folder() as scratch:
+            trace = resolve(source, request.nsys, scratch, progress.say)
             options = AnalysisOptions(request.launched_only, policy, request.unfold, request.counters, request.ncu)
             assembled = assemble(source, trace, options, progress.say)
             analysis, record = assembled.analysis, assembled.record

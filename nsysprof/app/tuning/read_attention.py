@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from pathlib import Path
 
 import pandas as pd
@@ -11,6 +10,7 @@ import pandas as pd
 from nsysprof.app.trace_analysis.analyze_trace import resolve
 from nsysprof.app.trace_analysis.assemble import assemble
 from nsysprof.errors import TraceError, UsageError
+from nsysprof.files.scratch_folder import scratch_folder
 from nsysprof.results.column_registry.analysis_columns import ATTENTION
 from nsysprof.results.column_registry.csv_table import set_dtypes
 from nsysprof.results.optimization import CapturedAttention, CapturedUse, known_cells
@@ -66,8 +66,8 @@ def _count_steps(source: Path) -> int | None:
 
 def _analyze(source: Path, nsys: Path | None) -> tuple[pd.DataFrame, str | None, int | None]:
 
-    with tempfile.TemporaryDirectory(prefix="nsysprof-") as scratch:
-        trace = resolve(source, nsys, Path(scratch), lambda _: None)
+    with scratch_folder() as scratch:
+        trace = resolve(source, nsys, scratch, lambda _: None)
         analysis = assemble(source, trace).analysis
     assert analysis.attention is not None
     names = {device.name for device in analysis.devices}
