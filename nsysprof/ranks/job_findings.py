@@ -7,6 +7,7 @@ as it would be then. Ranks that do the same work are taken to save the same shar
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -22,6 +23,8 @@ from nsysprof.units import format_bytes, format_ns
 
 # What a rank alone says of waiting for others is said for the job by who is late, and by its communication.
 _OF_ONE_RANK = frozenset({"collective-wait"})
+# One switch of the program changes these everywhere. Their range is only where a rank has most of it.
+_OF_PROGRAM = frozenset({"no-tensor-cores", "unfused-elementwise", "unfused-optimizer", "layout-conversion"})
 # Messages below this size (bytes) are carried by latency, not by bandwidth. At least so many a step are worth merging.
 _SMALL_BYTES, _LEAST_SMALL = 1 << 20, 16
 # So many collectives a step are too many where they reach less than this share of the link.
@@ -89,11 +92,14 @@ def find_in_job(facts: Mapping[int, JobFacts], stragglers: pd.DataFrame) -> tupl
 
 def _of_ranks(job: _Job) -> Iterator[JobFinding]:
     """Yield the findings that ranks have by themselves, each once."""
+    several = {code for fact in job.facts.values() for code, times in _count_codes(fact).items() if times > 1}
+    of_program = _OF_PROGRAM - several
     by_place: dict[tuple[str, str, str], dict[int, Finding]] = {}
     for rank, fact in job.facts.items():
         for item in fact.findings:
             if item.code not in _OF_ONE_RANK:
-                by_place.setdefault((item.code, item.range, item.location), {}).setdefault(rank, item)
+                place = ("", "") if item.code in of_program else (item.range, item.location)
+                by_place.setdefault((item.code, *place), {}).setdefault(rank, item)
     for of_rank in by_place.values():
         first = max(of_rank.values(), key=lambda item: item.saving_ns)
         saved, low, high = (
@@ -101,6 +107,10 @@ def _of_ranks(job: _Job) -> Iterator[JobFinding]:
             for name in ("saving_ns", "saving_low_ns", "saving_high_ns")
         )
         yield _finding(job, sorted(of_rank), first.code, (saved, low, high), first.text, first.next_step, like=first)
+
+
+def _count_codes(fact: JobFacts) -> Counter[str]:
+    return Counter(item.code for item in fact.findings)
 
 
 def _redundant(job: _Job) -> list[JobFinding]:

@@ -48,6 +48,26 @@ def test_the_others_limit_what_one_rank_saves():
     assert savings({0: a_rank(85), 1: a_rank(90, findings=[a_finding("host-bound", 20)])}) == {"host-bound": 5}
 
 
+def test_a_switch_of_the_program_is_one_finding_wherever_ranks_have_most_of_it():
+    def job(code):
+        return {0: a_rank(70, findings=[a_finding(code, 30, "backward")]),
+                1: a_rank(90, findings=[a_finding(code, 50, "forward")])}  # fmt: skip
+
+    (item,) = find_in_job(job("no-tensor-cores"), NONE)
+    assert (item.ranks, item.range, item.saving_ns) == ("0, 1", "forward", 50 * MS)
+    # Other code is slow in each of two ranges: rank 0, which waits, saves nothing, and it limits what rank 1 saves.
+    (item,) = find_in_job(job("host-bound"), NONE)
+    assert (item.ranks, item.range, item.saving_ns) == ("1", "forward", 20 * MS)
+
+
+def test_a_switch_with_a_finding_for_each_range_keeps_them_apart():
+    both = [a_finding("layout-conversion", 10, "forward"), a_finding("layout-conversion", 20, "backward")]
+    facts = {rank: a_rank(80, findings=both) for rank in range(2)}
+    assert [(item.range, item.saving_ns) for item in find_in_job(facts, NONE)] == [
+        ("backward", 20 * MS), ("forward", 10 * MS)
+    ]  # fmt: skip
+
+
 def test_what_a_rank_saves_that_waits_is_nothing():
     assert savings({0: a_rank(60, findings=[a_finding("host-bound", 20)]), 1: a_rank(90)}) == {}
 
