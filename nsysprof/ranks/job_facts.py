@@ -11,7 +11,8 @@ from nsysprof.analysis.kernel_names.variant_names import Names
 from nsysprof.analysis.overview.summarize import find_findings
 from nsysprof.analysis.overview.trace_overview import Attribution
 from nsysprof.analysis.steps.find_steps import Steps
-from nsysprof.analysis.traffic.collectives import identify_collectives
+from nsysprof.analysis.traffic.collectives import identify_collectives, note_unknown_sizes
+from nsysprof.notes import Note
 from nsysprof.ranks.innermost import innermost_ranges
 from nsysprof.ranks.overlap import Overlap, cover
 from nsysprof.results.findings import Finding
@@ -68,6 +69,8 @@ class JobFacts:
     findings: tuple[Finding, ...] = ()
     unknown_because: str = ""
     board: str = field(default="")
+    # Why sizes of messages are unknown.
+    notes: tuple[Note, ...] = ()
 
 
 def collect_facts(tables: Tables, names: Names, attribution: Attribution, overlap: Overlap) -> JobFacts:
@@ -97,7 +100,7 @@ def _with_communication(
     step = np.searchsorted(bounds, work.start_ns[rows], side="right") - 1
     walls = np.diff(bounds)
     exposed_by_step = np.bincount(step, weights=exposed, minlength=count).astype(np.int64)
-    table = _tabulate(tables, names, attribution, rows, exposed, count)
+    table, notes = _tabulate(tables, names, attribution, rows, exposed, count)
     reductions = np.isin(table["kind"].to_numpy(), _REDUCTIONS)
     hidden = work.duration_ns[rows].astype(np.int64) - exposed
     last = pd.Series(exposed).groupby(step).last().sum() if len(rows) else 0
@@ -118,6 +121,7 @@ def _with_communication(
         findings=facts.findings,
         unknown_because=facts.unknown_because,
         board=facts.board,
+        notes=notes,
     )
 
 
@@ -131,8 +135,8 @@ def _computed(tables: Tables, names: Names, bounds: Int64s) -> Int64s:
 
 def _tabulate(
     tables: Tables, names: Names, attribution: Attribution, rows: Int64s, exposed: Int64s, steps: int
-) -> pd.DataFrame:
-    """Return one row per collective: range, kind, library, bytes, rate and times."""
+) -> tuple[pd.DataFrame, tuple[Note, ...]]:
+    """Return one row per collective, and why sizes are unknown: range, kind, library, bytes, rate and times."""
     work, ranges = tables.work, attribution.attributed.ranges
     texts = [str(text) for text in names.texts[names.numbers(work.variant[rows])]]
     collectives = identify_collectives(tables, rows, texts)
@@ -143,7 +147,7 @@ def _tabulate(
         owner = innermost_ranges(tables, launch, ranges)[rows]
     of_range = ranges["name"].tolist() if len(ranges) else []
     duration = work.duration_ns[rows].astype(np.int64)
-    return pd.DataFrame(
+    table = pd.DataFrame(
         {
             "range": [of_range[place] if place >= 0 else "" for place in owner.tolist()],
             "kind": [collective.operation for collective in collectives],
@@ -157,6 +161,7 @@ def _tabulate(
             "exposed": exposed,
         }
     )
+    return table, tuple(note_unknown_sizes(collectives))
 
 
 def _rows(table: pd.DataFrame, steps: int) -> tuple[CommunicationRow, ...]:

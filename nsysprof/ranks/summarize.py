@@ -81,13 +81,14 @@ def _leaf(
     overlap = measure_overlap(tables.work, is_comm)
     row = _row(source, session, tables, whole, overlap)
     power, unreadable = samples
-    row = replace(row, notes=(*row.notes, *grouping_note, *unreadable))
+    facts = collect_facts(tables, names, attribution, overlap)
+    row = replace(row, notes=(*row.notes, *grouping_note, *unreadable, *facts.notes))
     detail = Detail(
         _range_rows(tables, tables.launch, attributed, is_comm, overlap),
         find_collectives(tables, is_comm, names, overlap),
         overlap.lanes,
         rank_energy(tables, attribution, names, power),
-        collect_facts(tables, names, attribution, overlap),
+        facts,
     )
     return Leaf(Partial((row,), _durations(tables, names, attributed)), detail)
 

@@ -7,6 +7,8 @@ from nsysprof.analysis.kernel_names.variant_names import kernel_names
 from nsysprof.analysis.overview.trace_overview import attribute
 from nsysprof.ranks.job_facts import collect_facts
 from nsysprof.ranks.overlap import measure_overlap
+from nsysprof.ranks.rank_source import RankSource
+from nsysprof.ranks.summarize import summarize_rank
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_tables
 from tests.builders.build_trace import TraceBuilder
@@ -76,3 +78,10 @@ def test_steps_divide_into_own_time_and_exposed_communication(trace_path):
 def test_a_trace_without_steps_has_no_facts_of_steps(trace_path):
     facts = facts_of(trace_path("sdpa"))
     assert (facts.walls_ns, facts.communication) == ((), ())
+
+
+def test_why_sizes_of_messages_are_unknown_is_a_note_of_the_rank(trace_path):
+    leaf = summarize_rank(RankSource(0, trace_path("h200-programs/fsdp-even_rank0")))
+    (note,) = [note for note in leaf.partial.rows[0].notes if note.code == "collective-sizes-unknown"]
+    assert "no NVTX payload" in note.text
+    assert [row.message_bytes for row in leaf.detail.facts.communication] == [None] * 3

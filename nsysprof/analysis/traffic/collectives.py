@@ -77,7 +77,7 @@ def tabulate_collectives(tables: Tables, names: Names) -> tuple[pd.DataFrame, li
         }
     )
     table["rate"] = table["rate"] / (table["duration_ns"].clip(lower=1) / 1e9)
-    return _sum_up(table), _notes(collectives)
+    return _sum_up(table), note_unknown_sizes(collectives)
 
 
 def identify_collectives(tables: Tables, rows: Int64s, texts: Sequence[str]) -> list[Collective]:
@@ -110,7 +110,8 @@ def _operation_of(kernel: str) -> str:
     return next((operation for operation in _KERNEL_OPERATIONS if operation.lower() in low), "other")
 
 
-def _notes(collectives: Sequence[Collective]) -> list[Note]:
+def note_unknown_sizes(collectives: Sequence[Collective]) -> list[Note]:
+    """Return a note with the reasons where sizes are unknown, else none."""
     unknown = [collective.reason for collective in collectives if collective.message_bytes is None]
     if not unknown:
         return []
