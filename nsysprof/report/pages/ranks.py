@@ -260,8 +260,9 @@ def headline(job: RanksAnalysis) -> tuple[str, ...]:
     ]
     lines += straggler_lines(job)
     if job.imbalance_pct is not None:
-        text = f"Load imbalance: the rank that computes longest is {format_percent(job.imbalance_pct)} above the mean."
-        lines.append(text)
+        longest = max(read, key=lambda row: row.compute_ns or 0).rank
+        above = format_percent(job.imbalance_pct)
+        lines.append(f"Load imbalance: rank {longest} computes longest, {above} above the mean.")
     comm, exposed = (_sum(read, name) for name in ("comm_ns", "exposed_comm_ns"))
     if comm:
         lines.append(
