@@ -103,7 +103,7 @@ COMMUNICATION = TableFile("ranks", "communication.csv", "One row per rank, range
     number("calls", "", "Collectives a step."),
     integer("message_bytes", "B", "Bytes of their messages a step, from NCCL's NVTX payloads; empty where a size is "
             "unknown.", **_UNKNOWN),
-    number("bus_bytes_per_s", "bytes/s", "Median bus bandwidth, as nccl-tests defines it; empty where sizes are "
+    number("bus_bytes_per_s", "B/s", "Median bus bandwidth, as nccl-tests defines it; empty where sizes are "
            "unknown.", **_UNKNOWN),
     number("share_of_link_pct", "%", "The bus bandwidth as a share of what NVLink of this GPU carries in one "
            "direction; empty where ranks may be on several hosts, or the link is unknown.", **_UNKNOWN),
