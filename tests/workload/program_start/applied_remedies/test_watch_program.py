@@ -121,7 +121,7 @@ def test_a_long_program_ends_after_the_steps_that_are_wanted(run):
     done = run("import atexit\natexit.register(lambda: print('ended'))\n" + TRAINING, end_steps=5)
     assert (done.traits.optimizer_steps, done.traits.ended_early) == (5, True)
     assert not run(TRAINING, end_steps=500).traits.ended_early
-    late = run(INFERENCE.replace("range(12)", "range(40)"), end_s=0.01).traits
+    late = run(INFERENCE.replace("range(12)", "range(40)"), end_s=0.0001).traits
     assert (late.outer_calls, late.ended_early) == (12, True)
 
 
