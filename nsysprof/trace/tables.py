@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -68,7 +67,8 @@ def read_tables(trace: Trace, progress: Callable[[str], None] | None = None) -> 
             gpus = read_gpus(trace)
             reading_calls, reading_work = pool.submit(read_calls, trace), pool.submit(read_work, trace, gpus)
             strings = read_strings(trace)
-            (ranges, operators), memory = split_operators(read_ranges(trace, strings)), read_memory(trace, gpus)
+            ranges, operators, marks = split_operators(read_ranges(trace, strings))
+            memory = read_memory(trace, gpus)
             metrics = read_gpu_metrics(trace, gpus)
             syncs, overheads = read_syncs(trace), read_overheads(trace)
             nodes, payloads = read_graph_nodes(trace), read_collective_payloads(trace)
@@ -99,14 +99,14 @@ def read_tables(trace: Trace, progress: Callable[[str], None] | None = None) -> 
         calls=calls,
         launch=match_launches(work, work_ids, calls, call_ids),
         ranges=ranges,
-        operators=operators.ranges,
-        marks=operators.marks,
+        operators=operators,
+        marks=marks,
         memory=memory,
         gpu_metrics=metrics,
         notes=trace.notes,
         losses=trace.losses,
         syncs=match_table(syncs, calls, call_ids),
-        overheads=_with_marks(overheads, operators.marks, calls),
+        overheads=_with_marks(overheads, marks, calls),
         graph_nodes=nodes,
         payloads=payloads,
     )
@@ -154,34 +154,26 @@ def read_ranges(trace: Trace, strings: pd.Series) -> pd.DataFrame | None:
     return table[["start_ns", "end_ns", "style", "global_tid", "end_global_tid", "domain_id", "name", "domain"]]
 
 
-@dataclass(frozen=True)
-class _Operators:
-    ranges: pd.DataFrame | None
-    marks: Int64s
+def split_operators(ranges: pd.DataFrame | None) -> tuple[pd.DataFrame | None, pd.DataFrame | None, Int64s]:
+    """Return the ranges without those that a recording of operators added, those of operators, and the marks.
 
-
-def split_operators(ranges: pd.DataFrame | None) -> tuple[pd.DataFrame | None, _Operators]:
-    """Return the ranges without those that a recording of operators added, and these.
-
-    Ranges of operators outside a marked stretch are the program's own, and are in both parts.
+    Ranges of operators outside a marked stretch are the program's own, and are in both. The marks are as in Tables.
     """
-    none = _Operators(None, np.zeros((0, 3), dtype=np.int64))
+    marks = np.zeros((0, 3), dtype=np.int64)
     if ranges is None or ranges.empty:
-        return ranges, none
+        return ranges, None, marks
     number, names = pd.factorize(ranges["name"])
     is_operator = np.array([", op_id = " in name for name in names], dtype=bool)[number]
-    is_mark = np.array([name == MARK for name in names], dtype=bool)[number]
+    is_added = np.array([name == MARK for name in names], dtype=bool)[number]
     if not is_operator.any():
-        return ranges[~is_mark].reset_index(drop=True), none
+        return ranges[~is_added].reset_index(drop=True) if is_added.any() else ranges, None, marks
     start, end = ranges["start_ns"].to_numpy(dtype=np.int64), ranges["end_ns"].to_numpy(dtype=np.int64)
     process = ranges["global_tid"].to_numpy(dtype=np.int64) & PID_MASK
-    is_mark_with_end = is_mark & (end > start)
-    marks = np.stack((start, end, process), axis=1)[is_mark_with_end]
-    is_added = is_mark.copy()
+    marks = np.stack((start, end, process), axis=1)[is_added & (end > start)]
     for since, until, of_process in marks.tolist():
         is_added |= is_operator & (start >= since) & (start < until) & (process == of_process)
     operators = ranges[is_operator & (end > start)][["start_ns", "end_ns", "global_tid", "name"]]
-    return ranges[~is_added].reset_index(drop=True), _Operators(operators.reset_index(drop=True), marks)
+    return ranges[~is_added].reset_index(drop=True), operators.reset_index(drop=True), marks
 
 
 def _with_marks(overheads: pd.DataFrame | None, marks: Int64s, calls: Calls | None) -> pd.DataFrame | None:

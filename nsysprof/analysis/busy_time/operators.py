@@ -7,7 +7,7 @@ launched them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -168,9 +168,9 @@ class _OfProcess:
         """Return the number of the operator call that launched each kernel (-1: none), and the calls by number."""
         calls: list[_Call] = []
         call_of_kernel = np.full(len(self.launched.row), -1, dtype=np.int64)
-        layers = _layers_of_nodes(self.ranges)
-        for thread, ranges in self.ranges.groupby("global_tid"):
-            nested = _Nested.of(ranges)
+        nested_of_thread = {thread: _Nested.of(ranges) for thread, ranges in self.ranges.groupby("global_tid")}
+        layers = _layers_of_nodes(nested_of_thread.values())
+        for thread, nested in nested_of_thread.items():
             kernels = np.flatnonzero(self.launched.thread == thread)
             inside = nested.innermost(self.launched.time_ns[kernels])
             for number in np.unique(inside[inside >= 0]).tolist():
@@ -310,7 +310,8 @@ class _Nested:
     start_ns: Int64s
     end_ns: Int64s
     parent: Int64s
-    texts: list[str]
+    # What the name of each says; None where it is no operator's.
+    texts: list[RangeText | None]
 
     @classmethod
     def of(cls, ranges: pd.DataFrame) -> _Nested:
@@ -322,7 +323,7 @@ class _Nested:
                 inside.pop()
             parent[place] = inside[-1] if inside and end[inside[-1]] > begin else -1
             inside.append(place)
-        return cls(start, end, parent, ordered["name"].tolist())
+        return cls(start, end, parent, list(map(read_range_text, ordered["name"].tolist())))
 
     def innermost(self, times_ns: Int64s) -> Int64s:
         """Return the innermost range around each time; -1 for none."""
@@ -341,7 +342,7 @@ class _Nested:
         own: RangeText | None = None
         layer, way = ("", ""), "forward"
         while place >= 0:
-            text = read_range_text(self.texts[place])
+            text = self.texts[place]
             if text is not None:
                 of_layer = read_layer(text.name)
                 if of_layer is not None:
@@ -351,7 +352,7 @@ class _Nested:
                 if text.name.startswith(_OF_BACKWARD):
                     way = "backward"
                     # What autograd adds around a node is not inside the node's own range.
-                    node = read_range_text(self.texts[place + 1]) if place + 1 < len(self.texts) else None
+                    node = self.texts[place + 1] if place + 1 < len(self.texts) else None
                     if not layer[0] and node is not None and node.seq is not None:
                         layer = layers.get(node.seq, layer)
                 elif text.name.startswith(_OF_OPTIMIZER):
@@ -362,18 +363,16 @@ class _Nested:
         return None if own is None else _Call(own.name, own.op_id, *layer, way)
 
 
-def _layers_of_nodes(ranges: pd.DataFrame) -> dict[int, tuple[str, str]]:
+def _layers_of_nodes(threads: Iterable[_Nested]) -> dict[int, tuple[str, str]]:
     """Return the layer and line of each node that the forward pass gave to autograd, by its number."""
     layers: dict[int, tuple[str, str]] = {}
-    for _, of_thread in ranges.groupby("global_tid"):
-        nested = _Nested.of(of_thread)
+    for nested in threads:
         inner: list[tuple[str, str]] = []
         for text, parent in zip(nested.texts, nested.parent.tolist(), strict=True):
-            range_text = read_range_text(text)
-            own = None if range_text is None else read_layer(range_text.name)
+            own = None if text is None else read_layer(text.name)
             inner.append(own or (inner[parent] if parent >= 0 else ("", "")))
-            if range_text is not None and range_text.seq is not None and inner[-1][0]:
-                layers.setdefault(range_text.seq, inner[-1])
+            if text is not None and text.seq is not None and inner[-1][0]:
+                layers.setdefault(text.seq, inner[-1])
     return layers
 
 

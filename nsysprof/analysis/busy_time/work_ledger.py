@@ -130,20 +130,19 @@ def tabulate_work(
     table = pd.concat(parts, ignore_index=True)
     table["range"] = ["" if group < 0 else names_of_groups[group] for group in table["group"].tolist()]
     keys = ["device_id", "range", "category", "unit"]
-    table = table.groupby(keys, sort=False, as_index=False)[list(_SUMS if operators is None else _ALL_SUMS)].sum()
+    table = table.groupby(keys, sort=False, as_index=False)[list(cells.sums)].sum()
     table = table[(table["busy_ns"] > 0) | (table["kernel_count"] > 0)]
     table["is_part"] = table["range"] != ""
     table = table.sort_values(
         ["is_part", "device_id", "range", "busy_ns"], ascending=[True, True, True, False], kind="stable"
     )
     for column in _FLOORS:
-        is_known = np.zeros(len(table), dtype=bool)
-        if operators is not None:
-            total = table["kernel_total_ns"]
-            is_known = ((total > 0) & (table[f"{column}_of_ns"] >= _LEAST_KNOWN * total)).to_numpy(dtype=bool)
-        sums = table[column].to_numpy() if operators is not None else np.zeros(len(table))
-        table[column] = pd.array(np.where(is_known, np.rint(sums), 0).astype(np.int64), dtype="Int64")
-        table.loc[~is_known, column] = pd.NA
+        if operators is None:
+            table[column] = pd.array([pd.NA] * len(table), dtype="Int64")
+            continue
+        total = table["kernel_total_ns"]
+        is_known = (total > 0) & (table[f"{column}_of_ns"] >= _LEAST_KNOWN * total)
+        table[column] = table[column].astype("Int64").where(is_known)
     table["range"] = table["range"].replace("", None)
     return table[list(WORK.names)].reset_index(drop=True)
 
@@ -161,6 +160,11 @@ class _Cells:
     # Device, category and unit of each number.
     keys: tuple[tuple[int, str, str], ...]
     operators: Operators | None = None
+
+    @property
+    def sums(self) -> tuple[str, ...]:
+        """Return what is summed up."""
+        return _SUMS if self.operators is None else _ALL_SUMS
 
     @classmethod
     def of(cls, tables: Tables, owned: Owned, operators: Operators | None = None) -> _Cells:
@@ -193,10 +197,10 @@ class _Cells:
             values = [self.busy_ns[rows], is_kernel, np.where(is_kernel, self.duration_ns[rows], 0)]
             values += self._floors(rows, is_kernel)
             sums = [running_sum(value)[last[chosen]] - running_sum(value)[first[chosen]] for value in values]
-            tables.append(_table(group[chosen], key, sums))
+            tables.append(self._table(group[chosen], key, sums))
         if tables:
             return pd.concat(tables, ignore_index=True)
-        return _table(group[:0], (0, "", ""), [group[:0]] * len(_SUMS if self.operators is None else _ALL_SUMS))
+        return self._table(group[:0], (0, "", ""), [group[:0]] * len(self.sums))
 
     def _floors(self, rows: Ints, is_kernel: Bools) -> list[Any]:
         """Return what is known of the operators of some rows of work, and the time for which it is known."""
@@ -210,14 +214,13 @@ class _Cells:
         times = [np.where(np.isnan(value), 0, self.duration_ns[rows]).astype(np.int64) for value in known]
         return [*(np.rint(np.nan_to_num(value)).astype(np.int64) for value in known), *times]
 
+    def _table(self, group: Int64s, key: tuple[int, str, str], sums: list[Int64s]) -> pd.DataFrame:
+        device, category, unit = key
+        table = pd.DataFrame({"group": group, "device_id": device, "category": category, "unit": unit})
+        return table.assign(**dict(zip(self.sums, sums, strict=True)))
+
     def sum_pairs(self, group: Int64s, row: Int64s) -> pd.DataFrame:
         """Return the sums over pairs of a group and a row of work by group and cell."""
         order = np.argsort(group, kind="stable")
         groups, first = np.unique(group[order], return_index=True)
         return self.sum_stretches(row[order].astype(np.int32), groups, first, np.append(first[1:], len(group)))
-
-
-def _table(group: Int64s, key: tuple[int, str, str], sums: list[Int64s]) -> pd.DataFrame:
-    device, category, unit = key
-    table = pd.DataFrame({"group": group, "device_id": device, "category": category, "unit": unit})
-    return table.assign(**dict(zip(_ALL_SUMS[: len(sums)], sums, strict=True)))

@@ -19,7 +19,7 @@ from itertools import zip_longest
 from typing import Any
 
 FOLDER, SKIP = "NSYSPROF_OPERATORS_FOLDER", "NSYSPROF_OPERATORS_SKIP"
-# The same names as in nsysprof.torchprof.operator_ranges.
+# The same names as in nsysprof.torchprof.operator_facts.
 MARK, LAYER = "nsysprof operators", "nsysprof layer "
 _STEPS = 3
 # More operators of a step than these are not written.
@@ -144,9 +144,8 @@ def _watch_layers(torch: Any, outermost: Any, shorten: Callable[[str], str]) -> 
     original = kind.__dict__["__call__"]
 
     def call(module: Any, *arguments: Any, **named: Any) -> Any:
-        if compiler.is_compiling():
-            return original(module, *arguments, **named)
-        if module is outermost:  # it is open when the recording begins and when it ends
+        # The outermost module is open when the recording begins and when it ends.
+        if compiler.is_compiling() or module is outermost:
             return original(module, *arguments, **named)
         try:
             layer = open_range(f"{LAYER}{layers.path(module)} @ {layers.place(sys._getframe(1))}")
@@ -166,7 +165,7 @@ def _watch_layers(torch: Any, outermost: Any, shorten: Callable[[str], str]) -> 
 def _shorten(path: str) -> None:
     """Write what the execution trace says of each operator, by its number, instead of the trace.
 
-    A tensor is [sizes, strides, type, tensor, storage]; whatever else an operator was given is its value.
+    A tensor has the fields of nsysprof.torchprof.operator_facts.Tensor; a number stands for itself.
     """
     with open(f"{path}.trace", encoding="utf-8") as file:  # noqa: PTH123
         nodes = json.load(file)["nodes"]
@@ -175,7 +174,7 @@ def _shorten(path: str) -> None:
     for node in nodes[:_MOST_OPERATORS]:
         attributes = {item["name"]: item["value"] for item in node["attrs"]}
         operators.append({
-            "op_id": attributes.get("rf_id", 0), "name": node["name"], "parent": node["ctrl_deps"], "id": node["id"],
+            "op_id": attributes.get("rf_id", 0), "name": node["name"],
             "inputs": _values(node["inputs"]), "outputs": _values(node["outputs"]),
         })  # fmt: skip
     with open(f"{path}.part", "w", encoding="utf-8") as file:  # noqa: PTH123
