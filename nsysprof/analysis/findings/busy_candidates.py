@@ -128,7 +128,7 @@ def _no_tensor_cores(situation: Situation) -> Candidate | None:
     )
     return Candidate(
         "no-tensor-cores", usual, low, high, situation.calls_of(chosen), int(chosen.sum()), text, step, spent_ns=spent,
-        most_range=situation.place_of(chosen)[0],
+        most_range=situation.range_of_most(chosen),
     )  # fmt: skip
 
 
@@ -157,7 +157,7 @@ def _misaligned(situation: Situation) -> Candidate | None:
     )
     return Candidate(
         "misaligned-gemm", usual, low, high, situation.calls_of(chosen), int(chosen.sum()), text, step, spent_ns=spent,
-        most_range=situation.place_of(chosen)[0],
+        most_range=situation.range_of_most(chosen),
     )  # fmt: skip
 
 
@@ -233,7 +233,7 @@ def _pieces(situation: Situation) -> Candidate | None:
     )
     return Candidate(
         "unfused-elementwise", usual, low, high, situation.calls_of(inside), len(runs.members), text, step,
-        order=1, spent_ns=spent, most_range=situation.place_of(inside)[0],
+        order=1, spent_ns=spent, most_range=situation.range_of_most(inside),
     )  # fmt: skip
 
 
@@ -296,7 +296,7 @@ def _copies(situation: Situation) -> Candidate | None:
     usual, low, high = (_scaled(situation, strided, kept) for kept in (0.5, 0.75, 0.05))
     return Candidate(
         "redundant-copy", usual, low, high, situation.calls_of(strided), int(strided.sum()), text, step, spent_ns=spent,
-        most_range=situation.place_of(strided)[0],
+        most_range=situation.range_of_most(strided),
     )  # fmt: skip
 
 
@@ -327,7 +327,7 @@ def _logits(situation: Situation) -> Candidate | None:
 
     return Candidate(
         "large-logits", at(_LOGITS_USUAL), at(_LOGITS_MOST), at(_LOGITS_LEAST), situation.calls_of(loss | beside),
-        int(loss.sum()), text, step, spent_ns=spent, most_range=situation.place_of(loss | beside)[0],
+        int(loss.sum()), text, step, spent_ns=spent, most_range=situation.range_of_most(loss | beside),
     )  # fmt: skip
 
 

@@ -282,12 +282,13 @@ def attention_candidate(situation: Situation) -> Candidate | None:
     forward = softmax & ~np.isin(attention.softmax, of_backward)
     first = np.isin(attention.softmax, np.flatnonzero(forward if forward.any() else softmax))
     # Each call's products and softmax take the longer, the longer its sequence.
-    place, _ = situation.place_of((attention.between | attention.gemms) & first)
-    _, elsewhere = situation.place_of(attention.between | attention.gemms)
+    pieces = attention.between | attention.gemms
+    place = situation.range_of_most(pieces & first)
+    text += situation.elsewhere(pieces)
     # What is around the softmax is also done elsewhere.
     named_by = situation.calls_of(softmax)
     return Candidate(
-        "unfused-attention", changes.usual, changes.low, changes.high, calls, attention.calls, text + elsewhere, step,
+        "unfused-attention", changes.usual, changes.low, changes.high, calls, attention.calls, text, step,
         named_by=named_by, most_range=place, spent_ns=between, meanwhile="while the host issues other work anyway",
         still_slowed=changes.still_slowed if changes.given_back else None,
     )  # fmt: skip

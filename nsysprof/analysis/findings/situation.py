@@ -101,22 +101,32 @@ class Situation:
         count_by_range = Counter(self.range_of[calls].tolist())
         return str(count_by_range.most_common(1)[0][0]) if count_by_range else ""
 
-    def place_of(self, work: Bools) -> tuple[str, str]:
-        """Return the range whose calls issued most of the work, by its time, and a sentence on what lies elsewhere.
+    def range_of_most(self, work: Bools) -> str:
+        """Return the range whose calls issued most of the work, by its time."""
+        return next((name for name, _ in self._time_by_range(work).most_common(1)), "")
 
-        The sentence is "" where nearly all of it is there, or in one other range, such as the backward pass.
+    def elsewhere(self, work: Bools) -> str:
+        """Return a sentence on how much of the work range_of_most holds.
+
+        It is "" where nearly all of it is there, or in one other range, such as the backward pass.
         """
+        time_by_range = self._time_by_range(work)
+        others = len(time_by_range) - 1
+        if others < 2:
+            return ""
+        place, most = time_by_range.most_common(1)[0]
+        share = 100 * most / max(1, sum(time_by_range.values()))
+        if share >= _NEARLY_ALL_PCT:
+            return ""
+        where = f"in {place}" if place else "outside of ranges"
+        return f" {share:.0f} % of it is {where}, the rest in {others} other ranges."
+
+    def _time_by_range(self, work: Bools) -> Counter[str]:
         time_by_range: Counter[str] = Counter()
         duration = self.graph.duration_ns[work].tolist()
         for name, spent in zip(self.range_of[self.call[work]].tolist(), duration, strict=True):
             time_by_range[str(name)] += spent
-        place, most = time_by_range.most_common(1)[0] if time_by_range else ("", 0)
-        share = 100 * most / max(1, sum(time_by_range.values()))
-        others = len(time_by_range) - 1
-        if share >= _NEARLY_ALL_PCT or others < 2:
-            return place, ""
-        where = f"in {place}" if place else "outside of ranges"
-        return place, f" {share:.0f} % of it is {where}, the rest in {others} other ranges."
+        return time_by_range
 
     def work_of(self, calls: Bools) -> Bools:
         """Return which work these calls issued."""

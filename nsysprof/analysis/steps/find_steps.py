@@ -144,8 +144,8 @@ def find_steps(tables: Tables, ranges: pd.DataFrame) -> Steps | None:
 
 def _lie_inside(starts_ns: Int64s, ranges: pd.DataFrame, pid: int) -> bool:
     """Return whether several periods lie in one forward or backward pass, or in one step, as a range names it."""
-    names = ranges["name"]
-    named = np.array([_HOLDS_PIECES.search(name) is not None for name in names.tolist()], dtype=bool)
+    number, names = pd.factorize(ranges["name"])
+    named = np.array([_HOLDS_PIECES.search(name) is not None for name in names], dtype=bool)[number]
     mine = ranges[named & users_ranges(ranges) & ((ranges["global_tid"] & PID_MASK) == pid).to_numpy(dtype=bool)]
     start, end = mine["start_ns"].to_numpy(np.int64), mine["end_ns"].to_numpy(np.int64)
     whole = np.searchsorted(starts_ns, end, side="right") - np.searchsorted(starts_ns, start) - 1
