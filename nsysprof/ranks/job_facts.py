@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -10,13 +10,12 @@ import pandas as pd
 from nsysprof.analysis.kernel_names.variant_names import Names
 from nsysprof.analysis.overview.summarize import find_findings
 from nsysprof.analysis.overview.trace_overview import Attribution
-from nsysprof.analysis.steps.find_steps import Steps
-from nsysprof.analysis.traffic.collectives import identify_collectives, note_unknown_sizes
+from nsysprof.analysis.traffic.collectives import bus_rates, identify_collectives, note_unknown_sizes
 from nsysprof.notes import Note
 from nsysprof.ranks.innermost import innermost_ranges
 from nsysprof.ranks.overlap import Overlap, cover
 from nsysprof.results.findings import Finding
-from nsysprof.trace.schema import Int64s, Tables, Work
+from nsysprof.trace.schema import Int64s, Ints, Tables, Work
 
 # More steps than these are not kept one by one.
 _MOST_STEPS = 2_000
@@ -68,9 +67,19 @@ class JobFacts:
     at_end_ns: int = 0
     findings: tuple[Finding, ...] = ()
     unknown_because: str = ""
-    board: str = field(default="")
+    board: str = ""
     # Why sizes of messages are unknown.
     notes: tuple[Note, ...] = ()
+
+    @property
+    def has_steps(self) -> bool:
+        """Return whether steps are known."""
+        return bool(self.walls_ns)
+
+    @property
+    def step_ns(self) -> float:
+        """Return how long a step takes, as a mean. Needs steps."""
+        return sum(self.walls_ns) / len(self.walls_ns)
 
 
 def collect_facts(tables: Tables, names: Names, attribution: Attribution, overlap: Overlap) -> JobFacts:
@@ -82,59 +91,48 @@ def collect_facts(tables: Tables, names: Names, attribution: Attribution, overla
     if found.steps is None or not found.steps.are_known or found.steps.count < 2:
         return facts
     bounds = found.steps.bounds_ns[: _MOST_STEPS + 1]
-    return _with_communication(facts, tables, names, attribution, overlap, found.steps, bounds)
+    return _of_steps(replace(facts, per=found.steps.per), tables, names, attribution, overlap, bounds)
 
 
-def _with_communication(
-    facts: JobFacts,
-    tables: Tables,
-    names: Names,
-    attribution: Attribution,
-    overlap: Overlap,
-    steps: Steps,
-    bounds: Int64s,
+def _of_steps(
+    facts: JobFacts, tables: Tables, names: Names, attribution: Attribution, overlap: Overlap, bounds: Int64s
 ) -> JobFacts:
+    """Add what is known of the steady steps. bounds: when each began, and when the last one ended."""
     work, count = tables.work, len(bounds) - 1
     kept = (work.start_ns[overlap.comm_rows] >= bounds[0]) & (work.start_ns[overlap.comm_rows] < bounds[-1])
     rows, exposed = overlap.comm_rows[kept], overlap.exposed_of[kept]
     step = np.searchsorted(bounds, work.start_ns[rows], side="right") - 1
     walls = np.diff(bounds)
     exposed_by_step = np.bincount(step, weights=exposed, minlength=count).astype(np.int64)
-    table, notes = _tabulate(tables, names, attribution, rows, exposed, count)
+    table, notes = _tabulate(tables, names, attribution, rows, exposed)
     reductions = np.isin(table["kind"].to_numpy(), _REDUCTIONS)
     hidden = work.duration_ns[rows].astype(np.int64) - exposed
     last = pd.Series(exposed).groupby(step).last().sum() if len(rows) else 0
-    inside = (work.start_ns[: work.kernels] >= bounds[0]) & (work.start_ns[: work.kernels] < bounds[-1])
-    is_optimizer = (names.category == "optimizer")[names.numbers(work.variant[: work.kernels])]
-    optimizer_ns = _optimizer_steps_ns(work.start_ns[: work.kernels][inside & is_optimizer])
-    passes = _passes_ns(work, names, optimizer_ns, bounds) if len(optimizer_ns) > 1 else optimizer_ns[:0]
-    return JobFacts(
-        per=steps.per,
+    number, start = names.numbers(work.variant[: work.kernels]), work.start_ns[: work.kernels]
+    inside = (start >= bounds[0]) & (start < bounds[-1])
+    optimizer_ns = _optimizer_steps_ns(start[inside & (names.category == "optimizer")[number]])
+    passes = optimizer_ns[:0]
+    if len(optimizer_ns) > 1:
+        tells = inside & ~np.isin(names.category, _NO_PASS)[number]
+        passes = _passes_ns(number[tells], start[tells], optimizer_ns)
+    computes = np.flatnonzero((names.category != "communication")[number])
+    computed = np.diff(cover(work.start_ns[computes], work.ends_ns(computes)).until(bounds))
+    return replace(
+        facts,
         walls_ns=tuple(walls.tolist()),
-        computed_ns=tuple(_computed(tables, names, bounds).tolist()),
+        computed_ns=tuple(computed.tolist()),
         own_ns=tuple((walls - np.minimum(exposed_by_step, walls)).tolist()),
         communication=_rows(table, count),
         rounds=_count_rounds(work, rows[reductions], passes),
         optimizer_steps=len(optimizer_ns),
         reduced_ns=(int(exposed[reductions].sum()) // count, int(hidden[reductions].sum()) // count),
         at_end_ns=int(last) // count,
-        findings=facts.findings,
-        unknown_because=facts.unknown_because,
-        board=facts.board,
         notes=notes,
     )
 
 
-def _computed(tables: Tables, names: Names, bounds: Int64s) -> Int64s:
-    """Return how long kernels computed in each step (ns)."""
-    work = tables.work
-    computes = (names.category != "communication")[names.numbers(work.variant[: work.kernels])]
-    rows = np.flatnonzero(computes)
-    return np.diff(cover(work.start_ns[rows], work.ends_ns(rows)).until(bounds))
-
-
 def _tabulate(
-    tables: Tables, names: Names, attribution: Attribution, rows: Int64s, exposed: Int64s, steps: int
+    tables: Tables, names: Names, attribution: Attribution, rows: Int64s, exposed: Int64s
 ) -> tuple[pd.DataFrame, tuple[Note, ...]]:
     """Return one row per collective, and why sizes are unknown: range, kind, library, bytes, rate and times."""
     work, ranges = tables.work, attribution.attributed.ranges
@@ -153,10 +151,7 @@ def _tabulate(
             "kind": [collective.operation for collective in collectives],
             "library": ["NCCL" if "nccl" in text.lower() else "" for text in texts],
             "bytes": [np.nan if c.message_bytes is None else float(c.message_bytes) for c in collectives],
-            "rate": [
-                np.nan if c.bus_bytes is None else c.bus_bytes / (max(time, 1) / 1e9)
-                for c, time in zip(collectives, duration.tolist(), strict=True)
-            ],
+            "rate": bus_rates(collectives, duration),
             "hidden": duration - exposed,
             "exposed": exposed,
         }
@@ -197,16 +192,14 @@ def _count_rounds(work: Work, reductions: Int64s, passes_ns: Int64s) -> int:
     return len(passes_ns) if usual > 0 and float((counts == usual).mean()) >= _MOSTLY else 0
 
 
-def _passes_ns(work: Work, names: Names, optimizer_ns: Int64s, bounds: Int64s) -> Int64s:
+def _passes_ns(number: Ints, start: Int64s, optimizer_ns: Int64s) -> Int64s:
     """Return a time in each forward and backward pass: starts of a kernel that runs once in each.
 
     Such kernels, of the loss or the embedding, run least often, and equally often between any two optimizer steps.
 
+    number, start: the name of each kernel that may tell passes apart, and when it began.
     optimizer_ns: when each step of the optimizer began.
     """
-    number, start = names.numbers(work.variant[: work.kernels]), work.start_ns[: work.kernels]
-    inside = (start >= bounds[0]) & (start < bounds[-1]) & ~np.isin(names.category[number], _NO_PASS)
-    number, start = number[inside], start[inside]
     counts = np.bincount(number)
     by_times: dict[int, list[int]] = {}
     for name in np.flatnonzero(counts).tolist():

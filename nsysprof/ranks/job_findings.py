@@ -76,10 +76,10 @@ def find_in_job(facts: Mapping[int, JobFacts], stragglers: pd.DataFrame) -> tupl
     facts: what the trace of each rank says.
     stragglers: the rows of stragglers.csv.
     """
-    known = {rank: fact for rank, fact in facts.items() if len(fact.walls_ns)}
+    known = {rank: fact for rank, fact in facts.items() if fact.has_steps}
     if len(known) < 2:
         return ()
-    step = float(np.mean([np.mean(fact.walls_ns) for fact in known.values()]))
+    step = mean_step_ns(known)
     job = _Job(known, step, {rank: float(np.mean(fact.own_ns)) for rank, fact in known.items()})
     redundant = _redundant(job)
     small = _small_messages(job)
@@ -88,6 +88,11 @@ def find_in_job(facts: Mapping[int, JobFacts], stragglers: pd.DataFrame) -> tupl
     worth = [item for item in candidates if item.saving_ns >= LEAST_SHARE * step]
     ordered = sorted(worth, key=lambda item: -item.saving_ns)
     return tuple(replace(item, rank=place) for place, item in enumerate(ordered, 1))
+
+
+def mean_step_ns(facts: Mapping[int, JobFacts]) -> float:
+    """Return how long a step takes, as a mean over ranks, which all have steps."""
+    return sum(fact.step_ns for fact in facts.values()) / len(facts)
 
 
 def _of_ranks(job: _Job) -> Iterator[JobFinding]:

@@ -21,7 +21,7 @@ from nsysprof.ranks.collective_waits.stragglers import find_late
 from nsysprof.ranks.distributions import ROUNDING_ERROR, Distributions, Key, rename
 from nsysprof.ranks.identity import some
 from nsysprof.ranks.job_facts import JobFacts
-from nsysprof.ranks.job_findings import communication_rows, find_in_job
+from nsysprof.ranks.job_findings import communication_rows, find_in_job, mean_step_ns
 from nsysprof.ranks.partial import RANGE_COLUMNS, Detail, Partial
 from nsysprof.ranks.rank_energy import energy_over_ranks
 from nsysprof.results.column_registry.csv_table import empty_table
@@ -82,7 +82,7 @@ def overview(
     imbalance = _imbalance([row.compute_ns for row in read])
     kernels = _table(durations, totals, "kernel", ("name", "short_name"))
     stragglers = name_ranges(late, rank_ranges)
-    walls = [sum(fact.walls_ns) / len(fact.walls_ns) for fact in facts.values() if fact.walls_ns]
+    with_steps = {rank: fact for rank, fact in facts.items() if fact.has_steps}
     return RanksAnalysis(
         rows=rows,
         clocks=tuple(clocks),
@@ -107,16 +107,15 @@ def overview(
         findings=find_in_job(facts, stragglers),
         no_findings=_why_no_findings(facts),
         communication=_communication(facts, read),
-        step_ns=sum(walls) / len(walls) if walls else None,
+        step_ns=mean_step_ns(with_steps) if with_steps else None,
     )
 
 
 def _why_no_findings(facts: Mapping[int, JobFacts]) -> str:
     """Return why the job has no findings; "" where it could have some."""
-    with_steps = [rank for rank, fact in facts.items() if fact.walls_ns]
-    if len(with_steps) > 1:
+    unknown = [rank for rank, fact in facts.items() if not fact.has_steps]
+    if len(facts) - len(unknown) > 1:
         return ""
-    unknown = [rank for rank in facts if rank not in with_steps]
     reason = next((facts[rank].unknown_because for rank in unknown if facts[rank].unknown_because), "")
     return f"no steps were found on rank {some(unknown)}" + (f": {reason}" if reason else "") if unknown else "one rank"
 

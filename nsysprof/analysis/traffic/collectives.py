@@ -12,7 +12,7 @@ from nsysprof.analysis.kernel_names.variant_names import Names
 from nsysprof.notes import Note, make_note
 from nsysprof.results.column_registry.analysis_columns import COLLECTIVES
 from nsysprof.results.column_registry.csv_table import empty_table
-from nsysprof.trace.schema import NULL, PID_MASK, Int64s, Tables
+from nsysprof.trace.schema import NULL, PID_MASK, Floats, Int64s, Tables
 
 DOMAIN = "NCCL"
 NO_PAYLOADS = "no NVTX payload"
@@ -65,6 +65,7 @@ def tabulate_collectives(tables: Tables, names: Names) -> tuple[pd.DataFrame, li
         return empty_table(COLLECTIVES), []
     texts = names.texts[names.numbers(work.variant[rows])]
     collectives = identify_collectives(tables, rows, [str(text) for text in texts])
+    duration = work.duration_ns[rows].astype(np.int64)
     table = pd.DataFrame(
         {
             "device_id": work.device_of[work.variant[rows]],
@@ -72,17 +73,18 @@ def tabulate_collectives(tables: Tables, names: Names) -> tuple[pd.DataFrame, li
             "ranks": pd.array([collective.ranks for collective in collectives], dtype="Int64"),
             "message_bytes": pd.array([collective.message_bytes for collective in collectives], dtype="Int64"),
             "reason": [collective.reason for collective in collectives],
-            "duration_ns": work.duration_ns[rows].astype(np.int64),
-            "rate": [np.nan if collective.bus_bytes is None else collective.bus_bytes for collective in collectives],
+            "duration_ns": duration,
+            "rate": bus_rates(collectives, duration),
         }
     )
-    table["rate"] = table["rate"] / (table["duration_ns"].clip(lower=1) / 1e9)
     return _sum_up(table), note_unknown_sizes(collectives)
 
 
-def identify_collectives(tables: Tables, rows: Int64s, texts: Sequence[str]) -> list[Collective]:
-    """Return what each of these kernels moved. texts: their names."""
-    return _collectives(tables, rows, [_operation_of(text) for text in texts])
+def bus_rates(collectives: Sequence[Collective], duration_ns: Int64s) -> Floats:
+    """Return the bus bandwidth of each (bytes/s); NaN where it is unknown."""
+    moved = [np.nan if collective.bus_bytes is None else collective.bus_bytes for collective in collectives]
+    rates: Floats = np.array(moved, dtype=np.float64) / (np.maximum(duration_ns, 1) / 1e9)
+    return rates
 
 
 def _sum_up(table: pd.DataFrame) -> pd.DataFrame:
@@ -119,11 +121,9 @@ def note_unknown_sizes(collectives: Sequence[Collective]) -> list[Note]:
     return [make_note("collective-sizes-unknown", count=len(unknown), all=len(collectives), reasons="; ".join(reasons))]
 
 
-def _collectives(tables: Tables, rows: Int64s, operations: Sequence[str]) -> list[Collective]:
-    """Return what each of these kernels moved.
-
-    operations: the operations by the names of kernels.
-    """
+def identify_collectives(tables: Tables, rows: Int64s, texts: Sequence[str]) -> list[Collective]:
+    """Return what each of these kernels moved. texts: their names."""
+    operations = list(map(_operation_of, texts))
     launch, calls, work = tables.launch[rows], tables.calls, tables.work
     in_graph = work.in_graph_of[work.variant[rows]]
     usual = NO_PAYLOADS if tables.payloads is None else NO_CALL

@@ -38,7 +38,7 @@ from nsysprof.report.pages.trace_tables import MOST_ROWS, rows_of
 from nsysprof.results.column_registry import rank_columns
 from nsysprof.results.column_registry.column import TableFile
 from nsysprof.results.column_registry.csv_table import empty_table, render_csv, to_records
-from nsysprof.results.findings import LEAST_SHARE
+from nsysprof.results.findings import LEAST_SHARE, JobFinding
 from nsysprof.results.rank_results import (
     FORMAT_VERSION,
     MOST_RESIDUAL_NS,
@@ -194,25 +194,24 @@ def ranks_report(
 
 def _findings(job: RanksAnalysis) -> list[Section]:
     """Return what to change in the job, or why that is unknown."""
+    if job.step_ns is None and not job.no_findings:
+        return []
+    step = f"{format_ns(job.step_ns)} of a step"
     if job.step_ns is None:
         text = f"Findings of the job are unknown, because {job.no_findings}."
-        return [Section("Findings", (Lines((text,), is_verdict=True),))] if job.no_findings else []
-    step = f"{format_ns(job.step_ns)} of a step"
-    if not job.findings:
+    elif not job.findings:
         text = f"Nothing was found above {100 * LEAST_SHARE:g} % of the {step} of the job."
-        return [Section("Findings", (Lines((text,), is_verdict=True),))]
-    items = [
-        replace(
-            finding_item(item),
-            where=" at ".join(
-                filter(None, (f"rank{'s' * (',' in item.ranks)} {item.ranks}", item.range, item.location))
-            ),
-        )
-        for item in job.findings
-    ]
-    text = f"What the job would save of the {step}, each change alone; savings overlap."
-    ranking = Ranking(tuple(items), "saved per step", Unit.NS, "findings.csv")
-    return [Section("Findings", (Lines((text,), is_verdict=True), ranking))]
+    else:
+        text = f"What the job would save of the {step}, each change alone; savings overlap."
+    items = tuple(replace(finding_item(item), where=_place(item)) for item in job.findings)
+    ranking = [Ranking(items, "saved per step", Unit.NS, "findings.csv")] if items else []
+    return [Section("Findings", (Lines((text,), is_verdict=True), *ranking))]
+
+
+def _place(finding: JobFinding) -> str:
+    """Return which ranks have a finding, and where."""
+    of_ranks = f"rank{'s' * (',' in finding.ranks)} {finding.ranks}"
+    return " at ".join(filter(None, (of_ranks, finding.range, finding.location)))
 
 
 def communication_table(job: RanksAnalysis) -> Table | None:
