@@ -150,14 +150,21 @@ CONVENTION = (
     "FLOPs: 4 B H S S D forward, halved by a causal mask, backward 2.5 times forward; bytes: each input read once, "
     "each result written once"
 )
-_BACKWARD = 2.5
+# The gradient of attention has five products, since it computes the scores again, and the forward pass has two.
+BACKWARD_FLOPS = 2.5
+
+
+def forward_flops(batch: int, heads: int, seq: int, kv_seq: int, head_dim: int, head_dim_v: int) -> int:
+    """Return the operations of a forward pass without a mask: products over the sizes of queries and of values."""
+    return 2 * batch * heads * seq * kv_seq * (head_dim + head_dim_v)
 
 
 def attention_flops(shape: Shape) -> float:
     """Return the floating-point operations of one call."""
     share = _causal_share(shape) if shape.causal else 1.0
-    forward = 4 * shape.batch * shape.heads * shape.seq * shape.kv_seq * shape.head_dim * share
-    factor = {"fwd": 1.0, "bwd": _BACKWARD, "fwdbwd": 1 + _BACKWARD}[shape.pass_]
+    size = shape.head_dim
+    forward = forward_flops(shape.batch, shape.heads, shape.seq, shape.kv_seq, size, size) * share
+    factor = {"fwd": 1.0, "bwd": BACKWARD_FLOPS, "fwdbwd": 1 + BACKWARD_FLOPS}[shape.pass_]
     return forward * factor
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from nsysprof.attention.shape import BACKWARD_FLOPS, forward_flops
 from nsysprof.results.device_limits import Peak
 from nsysprof.torchprof.operator_facts import OperatorFacts, Tensor, tensor_at, tensors_of
 
@@ -24,8 +25,6 @@ _MOVES = re.compile(
 )
 # FLOP for each element of the input of a normalization: mean, deviation, square, sum, scale.
 _NORMALIZATION_FLOPS = 5
-# Attention has two products forwards, and five backwards, since a fused gradient computes the scores again.
-_ATTENTION_PRODUCTS, _BACKWARD_PRODUCTS = 2, 5
 
 
 @dataclass(frozen=True)
@@ -172,17 +171,16 @@ def _is_transposed(values: tuple[Any, ...]) -> bool:
 
 
 def _attention(operator: OperatorFacts) -> int | None:
-    """Return the FLOP of attention: of two products forwards, of five backwards; half where it is causal."""
+    """Return the FLOP of attention, half of them where it is causal."""
     causal_place, is_length_first = _ATTENTION.get(_plain_name(operator), (0, False))
     is_backward = operator.name.endswith("_backward")
     tensors = [tensor_at(operator.inputs, place + is_backward) for place in range(3)]
     query, key, value = (None if t is None or len(t.sizes) != 4 else t.sizes for t in tensors)
     if not causal_place or query is None or key is None or value is None:
         return None
-    length, keys = (query[1], key[1]) if is_length_first else (query[2], key[2])
-    products = _BACKWARD_PRODUCTS if is_backward else _ATTENTION_PRODUCTS
-    # Each product is over the size of query and key, or over that of value.
-    whole = products * math.prod(query[:3]) * keys * (query[3] + value[3])
+    heads, length, keys = (query[2], query[1], key[1]) if is_length_first else (query[1], query[2], key[2])
+    whole = forward_flops(query[0], heads, length, keys, query[3], value[3])
+    whole = int(BACKWARD_FLOPS * whole) if is_backward else whole
     is_causal = bool((*operator.inputs, *[None] * 16)[causal_place])
     return whole // 2 if is_causal and length == keys else whole
 
