@@ -23,6 +23,7 @@ from nsysprof.trace.inputs.bundle_file import unpack_bundle
 from nsysprof.trace.open import open_trace, quote
 from nsysprof.trace.table_readers.collective_payloads import FIELDS
 
+_MODULE_TOKEN = re.compile(r"<(module|class)-\d+>")
 _TOKEN = re.compile(r"<(kernel|call|range|path|url)-\d+( [a-z]+)?>|<(redacted|email|path)>|backend_\d+")
 _NAME_COLUMNS = ("demangledName", "shortName", "mangledName", "nameId", "textId", "text", "name")
 
@@ -117,7 +118,7 @@ def _unlisted_names(trace: Path) -> list[str]:
     wrong = 0
     for column, texts in shared_texts(trace).items():
         for text in texts:
-            plain = _TOKEN.sub("", text)
+            plain = _TOKEN.sub("", _MODULE_TOKEN.sub("Module", text))
             if column == "shortName":  # it is part of the kernel's whole name, which is checked
                 continue
             if column == "name" and text in FIELDS:  # the words of NCCL for a size or a rank in its ranges

@@ -6,7 +6,15 @@ import re
 from collections.abc import Callable
 
 from nsysprof.attention.range_name import parse_range
-from nsysprof.bundle.public_names import is_public_call, is_public_kernel, is_public_range, public_backends
+from nsysprof.bundle.public_names import (
+    is_public_call,
+    is_public_kernel,
+    is_public_module,
+    is_public_module_class,
+    is_public_range,
+    public_backends,
+)
+from nsysprof.trace.table_readers.layer_ranges import LayerRange, read_layer_range
 
 # `reduction` is recognised by "reduce" in a name, every other category by its own word.
 _NAMED_IN_TEXT = re.compile(r"(?P<range>RUN::[\w.:=]*\w)|(?<![\w.])[A-Za-z_][\w.]*:[A-Za-z_]\w*")
@@ -54,7 +62,16 @@ class NameTokens:
         parsed = parse_range(name)
         if parsed is not None:
             return name.replace(f"::{parsed.backend}::", f"::{self.backend(parsed.backend)}::", 1)
+        layer = read_layer_range(name)
+        if layer is not None and "optimizer" not in layer.way:
+            return self._layer(name, layer)
         return self._token("range", name)
+
+    def _layer(self, name: str, layer: LayerRange) -> str:
+        """Return the range of a module in which the user's own names are tokens, so that it is still a module's."""
+        parts = [part if is_public_module(part) else self._token("module", part) for part in layer.layer.split(".")]
+        kind = layer.kind if is_public_module_class(layer.kind) else self._token("class", layer.kind)
+        return f"{name[: name.index(layer.layer)]}{'.'.join(parts)} ({kind})"
 
     def keeps_range(self, name: str) -> bool:
         """Return whether the name of a range stays as it is."""

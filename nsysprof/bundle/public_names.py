@@ -15,6 +15,7 @@ from importlib.resources import files
 from nsysprof.attention.case import registered_backends
 from nsysprof.attention.choices import BACKENDS
 from nsysprof.attention.range_name import parse_range
+from nsysprof.trace.table_readers.layer_ranges import read_layer_range
 
 _NAMESPACES_WORDS = (
     "at aten c10 c10d caffe2 prim torch std thrust cub cuda cutlass cute flash pytorch_flash cudnn cublas cublasLt "
@@ -89,6 +90,25 @@ _RANGE = re.compile(
     re.ASCII,
 )
 _EVALUATED = "autograd::engine::evaluate_function: "
+# Parts of the paths of modules that many models have, and the beginnings of the names of torch's classes for them.
+_MODULES_WORDS = (
+    "model transformer encoder decoder layers layer blocks block h attention attn self_attn cross_attn self mlp ffn "
+    "feed_forward norm norm1 norm2 norm3 ln1 ln2 ln_1 ln_2 ln_f input_layernorm post_attention_layernorm LayerNorm "
+    "q_proj k_proj v_proj o_proj out_proj in_proj gate_proj up_proj down_proj gate up down qkv proj query key value "
+    "dense intermediate output pooler fc fc1 fc2 c_attn c_fc c_proj linear linear1 linear2 act act_fn gelu relu silu "
+    "dropout embed_tokens embeddings embedding emb wte wpe lm_head head classifier features stem conv1 conv2 conv3 "
+    "bn1 bn2 bn3 layer1 layer2 layer3 layer4 downsample avgpool maxpool down_blocks up_blocks mid_block resnets "
+    "attentions transformer_blocks to_q to_k to_v to_out proj_in proj_out net rotary_emb experts router"
+)
+_MODULES = frozenset(_MODULES_WORDS.split())
+_MODULE_CLASSES = re.compile(
+    r"(Sequential|Module(List|Dict)?|Linear|Bilinear|Embedding(Bag)?|Identity|Flatten|Unflatten|Conv(Transpose)?[123]d"
+    r"|(Layer|Group|RMS|BatchNorm[123]d|InstanceNorm[123]d)(Norm)?|(Adaptive)?(Avg|Max)Pool[123]d|(Alpha)?Dropout[123]?d?"
+    r"|GELU|ReLU6?|LeakyReLU|PReLU|ELU|SELU|CELU|SiLU|Mish|GLU|Sigmoid|Tanh|Softmax|LogSoftmax|Softplus|Hardswish"
+    r"|MultiheadAttention|Transformer((En|De)coder(Layer)?)?|LSTM|GRU|RNN|(Cross|BCE|BCEWithLogits)?(Entropy)?Loss"
+    r"|MSELoss|NLLLoss|Upsample|PixelShuffle|DistributedDataParallel|FullyShardedDataParallel|OptimizedModule"
+    r"|SGD|Adam|AdamW|Adagrad|Adadelta|RMSprop|NAdam|RAdam|LBFGS|Adafactor|Muon)"
+)
 # Suffixes that emit_nvtx appends.
 _NUMBERED = re.compile(r"(, (seq|op_id) = \d{1,12}){1,2}$")
 _LONGEST = 20_000  # characters; template instances reach some thousands
@@ -173,8 +193,21 @@ def is_public_range(name: str, backends: frozenset[str]) -> bool:
     plain = _NUMBERED.sub("", name)
     if plain.startswith(("aten::", "prim::")):
         return is_operator(plain.partition("::")[2])
+    layer = read_layer_range(name)
+    if layer is not None:
+        return all(map(is_public_module, layer.layer.split("."))) and is_public_module_class(layer.kind)
     node = plain.removeprefix(_EVALUATED).removeprefix("torch::autograd::")
     return plain in (*_NCCL, ALL_STEPS) or is_autograd_node(node) or _RANGE.fullmatch(plain) is not None
+
+
+def is_public_module(part: str) -> bool:
+    """Return whether a part of a module's path is a number, or a name that many models have."""
+    return part in _MODULES or (part.isascii() and part.isdigit() and len(part) < 5) or is_public_module_class(part)
+
+
+def is_public_module_class(kind: str) -> bool:
+    """Return whether a class of modules is one of torch's."""
+    return _MODULE_CLASSES.fullmatch(kind) is not None
 
 
 _FILES = ("library_names.txt", "library_names_by_hand.txt")

@@ -229,6 +229,8 @@ class Analysis:
     work: pd.DataFrame | None = None
     # The rows of operators.csv and what a step computes; None where no operators were recorded.
     operators: pd.DataFrame | None = None
+    # The rows of layers.csv; None where no layers were recorded.
+    layers: pd.DataFrame | None = None
     step_work: StepWork | None = None
     losses: tuple[Loss, ...] = ()
     lost_kernels: bool = False

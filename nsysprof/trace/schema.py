@@ -218,6 +218,10 @@ class Tables:
     operators: pd.DataFrame | None = None
     # From when to when operators of which process were recorded, int64 (n, 3): these steps are not timed.
     marks: Int64s = field(default_factory=lambda: np.zeros((0, 3), dtype=np.int64))
+    # The ranges of modules that `capture --layers` opened, in order of their start: start_ns, end_ns, global_tid, layer
+    # (its path; "" for an optimizer), way (forward, backward or optimizer), kind (its class), is_call (whether a call
+    # begins with it). None: there are none.
+    layers: pd.DataFrame | None = None
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from nsysprof.attention.range_name import parse_range
 from nsysprof.bundle.name_tokens import NameTokens
 from nsysprof.bundle.public_names import is_public_call, is_public_kernel, is_public_range, public_backends
 from nsysprof.kernels.names import categorize
+from nsysprof.trace.table_readers.layer_ranges import read_layer_range
 
 
 @pytest.mark.parametrize(
@@ -139,3 +140,15 @@ def test_a_backend_keeps_its_token_in_every_text() -> None:
     )
     assert parse_range(names.range("RUN::acme.kernels:attn::S64")) is not None
     assert names.counts() == {"backend": 2}
+
+
+def test_a_module_keeps_its_place_and_only_its_own_names_become_tokens():
+    tokens = NameTokens()
+    assert tokens.range("nsysprof forward model.layers.7.self_attn (Linear)") == (
+        "nsysprof forward model.layers.7.self_attn (Linear)"
+    )
+    secret = tokens.range("nsysprof backward-part layers.3.acme_mixer.up_proj (AcmeMixer)")
+    assert secret == "nsysprof backward-part layers.3.<module-1>.up_proj (<class-1>)"
+    assert read_layer_range(secret).layer == "layers.3.<module-1>.up_proj"
+    assert tokens.range("nsysprof forward layers.4.acme_mixer (AcmeMixer)").endswith("layers.4.<module-1> (<class-1>)")
+    assert "acme" not in tokens.range("nsysprof optimizer AcmeAdam (AcmeAdam)").lower()

@@ -13,7 +13,7 @@ from tests.report import samples
 
 FILES = {
     "summary.json", "kernels.csv", "ranges.csv", "range_instances.csv", "range_kernels.csv",
-    "range_caused_kernels.csv", "range_tree.csv", "api.csv", "memops.csv", "gpu_use.csv",
+    "range_caused_kernels.csv", "range_tree.csv", "layers.csv", "api.csv", "memops.csv", "gpu_use.csv",
     "streams.csv", "operators.csv", "work.csv", "energy.csv", "collectives.csv",
     "range_api.csv", "idle.csv",
     "idle_instances.csv", "steps.csv", "findings.csv", "findings.json", "attention.csv", "memory.csv", "findings.sarif",

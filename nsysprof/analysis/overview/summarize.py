@@ -12,6 +12,7 @@ from nsysprof.analysis.attribution.attribute import attribute_work, covered, ord
 from nsysprof.analysis.attribution.caused_work import CausedWork, find_caused
 from nsysprof.analysis.attribution.duration_statistics import summarize_durations
 from nsysprof.analysis.attribution.gpu_time import kernels_and_graphs
+from nsysprof.analysis.busy_time.layers import tabulate_layers
 from nsysprof.analysis.busy_time.operators import Facts, Operators, find_operators
 from nsysprof.analysis.busy_time.work_ledger import tabulate_work
 from nsysprof.analysis.findings.attention_calls import list_attention
@@ -223,6 +224,7 @@ def _conclude(
     findings: Findings | None,
     counted_work: pd.DataFrame | None,
     operators: Operators | None,
+    layers: pd.DataFrame | None,
 ) -> Analysis:
     return Analysis(
         trace=whole.trace,
@@ -251,6 +253,7 @@ def _conclude(
         work=counted_work,
         operators=None if operators is None else operators.table,
         step_work=None if operators is None else operators.step,
+        layers=layers,
         losses=whole.losses,
         lost_kernels=whole.is_lost,
         attention=attention,
@@ -505,6 +508,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("coverage", _coverage, ("tables", "attribution", "caused"), beside=True),
     Stage("operators", _find_operators, ("tables", "names", "options"), beside=True),
     Stage("work", _tabulate_work, ("tables", "names", "attribution", "caused", "operators"), beside=True),
+    Stage("layers", tabulate_layers, ("tables", "memory", "operators"), beside=True),
     Stage("sampled", live_metrics, ("tables",)),
     Stage("issued", _issued, ("tables", "attribution")),
     Stage("evidence", _evidence, ("tables", "attribution", "names", "caused", "sampled", "options")),
@@ -526,7 +530,7 @@ STAGES: tuple[Stage, ...] = (
         _conclude,
         (
             "whole", "coverage", "kernels", "api", "streams", "memops", "range_summary", "collectives", "timeline",
-            "attention", "memory_owners", "explained", "findings", "counted_work", "operators",
+            "attention", "memory_owners", "explained", "findings", "counted_work", "operators", "layers",
         ),
     ),
 )  # fmt: skip

@@ -184,6 +184,7 @@ def _check(request: ProgramRequest) -> None:
         "--memory": request.memory,
         "--stacks": request.stacks,
         "--operators": request.operators,
+        "--layers": request.layers,
         "--attention": request.attention,
         "--power": request.power,
         "--gpu-metrics": bool(request.gpu_metrics_hz),

@@ -21,6 +21,9 @@ class ProgramRequest:
     stacks: whether Python's stacks are sampled.
     attention: whether each call of attention becomes a range with its shape.
     operators: whether the operators of a few steps of torch are recorded, with their shapes.
+    layers: whether each call of a module of torch becomes a range, forward and backward.
+    layer_depth: how many parts the paths of these modules may have; 0: any; None: as many as take little time.
+    layer_pattern: a regular expression that their paths match; empty: all.
     retry: whether the program is recorded again, with fewer options, where data was lost; None: only if the program is
         short.
     probe: whether options of nsys are tried out first where nothing is known about this machine.
@@ -70,6 +73,21 @@ class ProgramRequest:
     operators: Annotated[
         bool, Option("Record torch's operators and their shapes in a few steps.", ("--operators",), options.PROGRAM)
     ] = False
+    layers: Annotated[
+        bool, Option("Record each module of torch as a range, forward and backward.", ("--layers",), options.PROGRAM)
+    ] = False
+    layer_depth: Annotated[
+        int | None,
+        Option(
+            "Parts that a module's path may have. 0: any. Default: half of a large model's modules, or all.",
+            panel=options.PROGRAM,
+            min=0,
+            shows_default=False,
+        ),
+    ] = None
+    layer_pattern: Annotated[
+        str, Option("Record modules whose path matches this regular expression.", panel=options.PROGRAM)
+    ] = ""
     nsys_options: Annotated[
         tuple[str, ...],
         options.repeated_option(

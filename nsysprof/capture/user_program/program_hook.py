@@ -22,11 +22,13 @@ _VARIABLES = {
     "stacks": "NSYSPROF_STACKS_FOLDER",
     "attention": "NSYSPROF_ATTENTION_FOLDER",
     "operators": "NSYSPROF_OPERATORS_FOLDER",
+    "layers": "NSYSPROF_LAYERS_FOLDER",
 }
 _APPLIED = ("NSYSPROF_POLICY", "NSYSPROF_ATTN_IMPLEMENTATION")
-_SUFFIXES = {"memory": "pickle", "stacks": "json", "attention": "json", "operators": "json"}
+_SUFFIXES = {"memory": "pickle", "stacks": "json", "attention": "json", "operators": "json", "layers": "json"}
 _MISSING = {
     "memory": "no-memory-snapshot", "stacks": "no-stacks", "attention": "no-attention", "operators": "no-operators",
+    "layers": "no-layers",
 }  # fmt: skip
 HOOK_FOLDER = Path(__file__).parents[2] / "workload" / "program_start"
 # The hook's folder and files as they appear in tracebacks.
@@ -43,7 +45,7 @@ def hook_environment(report: Path, environment: Mapping[str, str], kinds: tuple[
     A policy and another attn_implementation that the environment names are applied by the same hook.
 
     report: where nsys writes its report; the recorded files will be beside it.
-    kinds: any of "memory", "stacks", "attention" and "operators".
+    kinds: any of RECORDED_KINDS in program_plan.
     """
     if not kinds and not any(environment.get(name) for name in _APPLIED):
         return {}
@@ -71,6 +73,8 @@ def collect_recorded(report: Path, kinds: tuple[str, ...]) -> tuple[Note, ...]:
             notes += _cost(moved)
         elif kind == "attention":
             notes += attention_notes(moved)
+        elif kind == "layers":
+            notes += _layer_notes(moved)
     return tuple(notes)
 
 
@@ -91,6 +95,23 @@ def _cost(paths: list[Path]) -> list[Note]:
             shares.append(100.0 * int(data["own_ns"]) / int(data["wall_ns"]))
             samples += len(data["samples"])
     return [make_note("stacks-cost", samples=samples, share=max(shares))] if shares else []
+
+
+def _layer_notes(paths: list[Path]) -> list[Note]:
+    """Return notes on the process with the most modules."""
+    recorded = []
+    for path in paths:
+        with contextlib.suppress(DecodeError, OSError, KeyError, TypeError, ValueError):
+            data = json.decode(path.read_bytes())
+            own_ns, wall_ns = (int(data[key]) for key in ("own_ns", "wall_ns"))
+            # Some of the modules were timed.
+            share = 100.0 * own_ns / max(1, wall_ns) * int(data["layers"]) / max(1, int(data["timed_layers"]))
+            recorded.append((int(data["layers"]), share, bool(data["backward"])))
+    if not recorded or not max(recorded)[0]:
+        return [make_note("no-layers")]
+    layers, share, has_backward = max(recorded)
+    notes = [make_note("layers-recorded", layers=layers, share=f"{share:.1f}")]
+    return notes if has_backward else [*notes, make_note("layers-forward-only")]
 
 
 def _work(report: Path, kind: str) -> Path:

@@ -39,6 +39,10 @@ def software_trace(apis: str) -> str:
     return ",".join("cuda-sw" if api == "cuda" else api for api in apis.split(","))
 
 
+# What a Python program can record about itself.
+RECORDED_KINDS = ("memory", "stacks", "attention", "operators", "layers")
+
+
 @dataclass(frozen=True)
 class ProgramPlan:
     """How a program is recorded."""
@@ -65,6 +69,11 @@ class ProgramPlan:
     attention: bool = False
     # Whether the operators of a few steps are recorded, with their shapes.
     operators: bool = False
+    # Whether each call of a module of torch becomes a range; how many parts their paths may have (0: any, None:
+    # as many as take little time), and the regular expression that their paths match (empty: all).
+    layers: bool = False
+    layer_depth: int | None = None
+    layer_pattern: str = ""
     # The ranks to record; empty: all.
     ranks: tuple[int, ...] = ()
     # With torch's own profiler: how many steps to skip, and how many to record: of the optimizer, or calls of the
@@ -125,12 +134,23 @@ class ProgramPlan:
     @property
     def environment(self) -> dict[str, str]:
         """Return the environment variables that the recording needs in the program."""
-        return {"NSYS_NVTX_PROFILER_REGISTER_ONLY": "0"} if self.capture_range.startswith(NVTX_RANGE) else {}
+        of_range = {"NSYS_NVTX_PROFILER_REGISTER_ONLY": "0"} if self.capture_range.startswith(NVTX_RANGE) else {}
+        return of_range | self.layer_environment
+
+    @property
+    def layer_environment(self) -> dict[str, str]:
+        """Return the environment variables that say which layers are recorded."""
+        if not self.layers:
+            return {}
+        return {
+            "NSYSPROF_LAYERS_DEPTH": "" if self.layer_depth is None else str(self.layer_depth),
+            "NSYSPROF_LAYERS_PATTERN": self.layer_pattern,
+        }
 
     @property
     def recorded_kinds(self) -> tuple[str, ...]:
         """Return what a Python program records about itself."""
-        return tuple(kind for kind in ("memory", "stacks", "attention", "operators") if getattr(self, kind))
+        return tuple(kind for kind in RECORDED_KINDS if getattr(self, kind))
 
     def is_recorded(self, rank: int) -> bool:
         return not self.ranks or rank in self.ranks
@@ -150,6 +170,15 @@ def plan_program(argv: Sequence[str], *, per_rank: bool, **numbers: Any) -> Prog
             "--end-program ends the program when the recording ends, but this recording has no end.",
             "Give --duration or --capture-range.",
         )
+    if (plan.layer_depth is not None or plan.layer_pattern) and not plan.layers:
+        raise UsageError("--layer-depth and --layer-pattern are for --layers.", "Give --layers too.")
+    try:
+        re.compile(plan.layer_pattern)
+    except re.error as error:
+        raise UsageError(
+            f"--layer-pattern {plan.layer_pattern!r} is not a regular expression: {error}.",
+            "Give e.g. 'layers.[0-3].mlp'.",
+        ) from None
     if plan.gpu_metrics_hz and not METRICS_HZ[0] <= plan.gpu_metrics_hz <= METRICS_HZ[1]:
         raise UsageError(
             f"--gpu-metrics-frequency {plan.gpu_metrics_hz} is out of range.", "nsys takes 10 to 200000 Hz."

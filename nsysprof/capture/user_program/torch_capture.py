@@ -109,7 +109,7 @@ def _unrecorded(captured: CapturedProgram, watched: WatchedGpu) -> list[Note]:
 
 def _hook(plan: ProgramPlan, work: Path, folder: Path, recorder: str) -> dict[str, str]:
     """Return the environment variables that make the program's Python record."""
-    attention = hook_environment(folder / _REPORT, os.environ, _kinds(plan))
+    recorded = hook_environment(folder / _REPORT, os.environ, _kinds(plan))
     path = [str(HOOK_FOLDER), *filter(None, [os.environ.get("PYTHONPATH", "")])]
     schedule = {
         "delay_s": plan.delay_s,
@@ -118,7 +118,7 @@ def _hook(plan: ProgramPlan, work: Path, folder: Path, recorder: str) -> dict[st
         "steps": plan.steps,
         "forward_steps": plan.forward_steps,
     }
-    variables = {**attention, "PYTHONPATH": os.pathsep.join(path)}
+    variables = {**recorded, **plan.layer_environment, "PYTHONPATH": os.pathsep.join(path)}
     if recorder == CUPTI:
         return {**variables, _CUPTI_FOLDER: str(work.resolve())}
     return {**variables, _FOLDER: str(work.resolve()), _SCHEDULE: json.encode(schedule).decode()}
@@ -147,7 +147,7 @@ def complete_lines(path: Path, environment: Mapping[str, Any]) -> Path:
 
 def _kinds(plan: ProgramPlan) -> tuple[str, ...]:
     """Return what the program's Python records in addition to torch's profiler."""
-    return ("attention",) if plan.attention else ()
+    return tuple(kind for kind in ("attention", "layers") if getattr(plan, kind))
 
 
 def _collect(

@@ -49,6 +49,7 @@ from nsysprof.report.pages.trace_tables import (
     gpu_use_table,
     kernel_counter_table,
     kernel_table,
+    layer_table,
     memop_table,
     operator_table,
     range_api_table,
@@ -167,7 +168,7 @@ def figure_sections(figures: Sequence[Figure]) -> list[Section]:
 def _trace_section(analysis: Analysis, tier: str) -> Section:
     tables = (
         range_table(analysis), stream_table(analysis), kernel_table(analysis), operator_table(analysis),
-        kernel_counter_table(analysis),
+        layer_table(analysis), kernel_counter_table(analysis),
         collective_table(analysis), gpu_use_table(analysis),
         energy_table(analysis), memop_table(analysis), api_table(analysis),
         range_api_table(analysis),

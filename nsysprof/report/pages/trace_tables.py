@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from nsysprof.report.document import Cell, Column, Table, Unit, make_table
+from nsysprof.report.pages.layer_rows import fold_layers
 from nsysprof.report.pages.range_rows import RangeRow, qualified_name, range_label, range_rows
 from nsysprof.report.wording import words_for
 from nsysprof.results.analysis import Analysis
@@ -129,6 +130,27 @@ def operator_table(analysis: Analysis) -> Table | None:
     }
     title, file = "Operators of a step", "operators.csv"
     return _from_frame(title, analysis.operators, columns, file, terminal_rows=8, document_rows=20)
+
+
+def layer_table(analysis: Analysis) -> Table | None:
+    """Return the layers with the most kernel time; None where none were recorded."""
+    if analysis.layers is None or not len(analysis.layers):
+        return None
+    words, folded = words_for(analysis.trace), fold_layers(analysis.layers)
+    folded["layer"] = folded["layer"].where(folded["layer"] != "", "(no module)")
+    folded["share_pct"] = 100.0 * folded["own_ns"] / max(1, int(folded["own_ns"].sum()))
+    columns = {
+        "layer": Column("layer", Unit.NAME),
+        "pass": Column("pass", drop=5),
+        "modules": Column("modules", Unit.COUNT, drop=3),
+        "calls": Column("calls", Unit.COUNT, drop=2),
+        "kernel_count": Column(words.works, Unit.COUNT, drop=1),
+        "total_ns": Column("with inner", Unit.NS),
+        "own_ns": Column("own", Unit.NS),
+        "share_pct": Column("own share", Unit.SHARE, drop=4),
+        "odd": Column("odd one", drop=6),
+    }
+    return _from_frame("Layers", folded, columns, "layers.csv", terminal_rows=12, document_rows=40)
 
 
 def kernel_counter_table(analysis: Analysis) -> Table | None:

@@ -302,6 +302,22 @@ OPERATORS = TableFile("analysis", "operators.csv", "One row per operator of a st
     text("limit", "What gives the floor: `compute` or `memory`; `latency` where kernels under 5 us take more than "
          "twice their floor.", nullable=True),
 ))  # fmt: skip
+LAYERS = TableFile("analysis", "layers.csv", "One row per module of torch and pass, over the whole trace. What its "
+                   "inner modules did is in their rows, so that all rows add up to the whole.", (
+    text("layer", "Path of the module in the outermost one, which itself has the name of its class; empty for what no "
+         "module launched.", nullable=True),
+    text("pass", "`forward`, `backward` or `optimizer`; empty for what no module launched.", nullable=True),
+    integer("calls", "", "Number of calls; of a backward pass, how often it began.", nullable=True),
+    integer("wall_ns", "ns", "Time of the host in it and in none of its inner modules; empty outside of modules.",
+            nullable=True),
+    integer("kernel_count", "", "Number of kernels that it launched, or that were captured in it into a graph."),
+    integer("kernel_total_ns", "ns", "Sum of the durations of these kernels."),
+    integer("flops", "FLOP", "Floating-point operations of these kernels, from the shapes of operators; empty where "
+            "they are unknown.", nullable=True),
+    integer("peak_bytes", "B", "The most memory that the process held on one device while it ran; empty where memory "
+            "was not recorded.", nullable=True),
+    text("class", "Class of the module, or of the optimizer.", nullable=True),
+))  # fmt: skip
 IDLE = TableFile("analysis", "idle.csv", "One row per device, range and cause of idle time.", (
     integer("device_id", "", "Number of the GPU on the machine."),
     text("range", "Range that was open; empty for the rows of the whole device.", nullable=True),
@@ -423,6 +439,7 @@ FILES = (
     STREAMS,
     WORK,
     OPERATORS,
+    LAYERS,
     COLLECTIVES,
     ENERGY,
     RANGE_API,

@@ -86,9 +86,9 @@ class AttentionHook:
                 self._calls.problem(f"{type(error).__name__}: {error}")
 
     def _wrap_torch(self, torch: Any) -> None:
-        calls = _load("attention_calls", "attention_calls")
-        marker = _load("attention_calls", "range_marker").find_marker(torch)
-        self._calls = calls.AttentionCalls(torch, _load("attention_facts"), marker)
+        calls = load("attention_calls", "attention_calls")
+        marker = load("attention_calls", "range_marker").find_marker(torch)
+        self._calls = calls.AttentionCalls(torch, load("attention_facts"), marker)
         process = os.getpid()
         atexit.register(lambda: self._attempt(lambda: self._write(process)))
         os.register_at_fork(after_in_child=self._after_fork)
@@ -100,12 +100,12 @@ class AttentionHook:
         functional.scaled_dot_product_attention = wrapped
         _keep_scriptable(wrapped)
         self._torch_folder = os.path.dirname(os.path.abspath(torch.__file__))  # noqa: PTH100, PTH120
-        unseen = _load("unseen_attention")
+        unseen = load("unseen_attention")
         unseen.watch_scripts(lambda: self._in_graphs.add("functions of torch.jit.script"))
         unseen.watch_graphs(torch.jit, lambda: self._in_graphs.add("programs that torch.jit loaded or traced"))
         for name in _LAYERS:
             self._calls.wrap_in(torch, name)
-        compiled = _load("attention_calls", "compiled_calls")
+        compiled = load("attention_calls", "compiled_calls")
         for name in _OPERATORS:
             for suffix in ("", "_backward"):
                 packet = getattr(torch.ops.aten, name + suffix, None)
@@ -113,12 +113,12 @@ class AttentionHook:
                     compiled.wrap_operator(self._calls, packet.default, is_backward=bool(suffix))
 
     def _show_compiler(self, dynamo: Any) -> None:
-        _load("attention_calls", "fast_path").show_compiler(dynamo, self._known_calls(), self._original)
+        load("attention_calls", "fast_path").show_compiler(dynamo, self._known_calls(), self._original)
 
     def _unseen(self) -> list[str]:
         """Return what may call attention from C++."""
-        shorten = _load("attention_facts").shorten_path
-        libraries: list[str] = _load("unseen_attention").libraries_with_attention(self._torch_folder, shorten)
+        shorten = load("attention_facts").shorten_path
+        libraries: list[str] = load("unseen_attention").libraries_with_attention(self._torch_folder, shorten)
         return [*libraries, *sorted(self._in_graphs)]
 
     def _wrap_named(self, names: Sequence[str]) -> Callable[[Any], None]:
@@ -132,7 +132,7 @@ class AttentionHook:
 
     def _wrap_compiled_flex(self, module: Any) -> None:
         calls = self._known_calls()
-        _load("attention_calls", "compiled_calls").wrap_triton(calls, module.CachingAutotuner)
+        load("attention_calls", "compiled_calls").wrap_triton(calls, module.CachingAutotuner)
 
     def _known_calls(self) -> Any:
         if self._calls is None:
@@ -173,10 +173,10 @@ def _keep_scriptable(wrapped: Any) -> None:
         builtins._builtin_ops.append((wrapped, name))
 
 
-def _load(name: str, part: str = "") -> Any:
+def load(name: str, part: str = "") -> Any:
     """Return a module of this folder, or a part of a folder in it, which the program's own path does not have."""
     if part:
-        _load(name)
+        load(name)
         return importlib.import_module(f"nsysprof_{name}.{part}")
     loaded = sys.modules.get(f"nsysprof_{name}")
     if loaded is not None:

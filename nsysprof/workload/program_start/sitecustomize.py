@@ -31,6 +31,7 @@ RANGES = "NSYSPROF_RANGES_FOLDER"
 STEP_ENDS = "NSYSPROF_STEP_ENDS_FOLDER"
 CUPTI = "NSYSPROF_CUPTI_FOLDER"
 OPERATORS = "NSYSPROF_OPERATORS_FOLDER"
+LAYERS = "NSYSPROF_LAYERS_FOLDER"
 REMEDIES, REMEDIES_FOLDER = "NSYSPROF_REMEDIES", "NSYSPROF_REMEDIES_FOLDER"
 END_STEPS = "NSYSPROF_END_STEPS"
 # Libraries that use the GPU from Python; a process without any of them is a launcher or a helper.
@@ -142,7 +143,7 @@ def _import_the_next() -> None:
 
 
 _OURS = (
-    FOLDER, STACKS, POLICY, ATTENTION, STEPS, TORCH, ATTN_IMPLEMENTATION, RANGES, STEP_ENDS, CUPTI, OPERATORS,
+    FOLDER, STACKS, POLICY, ATTENTION, STEPS, TORCH, ATTN_IMPLEMENTATION, RANGES, STEP_ENDS, CUPTI, OPERATORS, LAYERS,
     REMEDIES, REMEDIES_FOLDER, END_STEPS,
 )  # fmt: skip
 if os.environ.get(POLICY):
@@ -168,6 +169,10 @@ if os.environ.get(OPERATORS):
         lambda: _beside("policy_start").after_torch(
             "operators", partial(_beside("operator_recorder").begin, beside=_beside)
         )
+    )
+if os.environ.get(LAYERS):
+    _attempt(
+        lambda: _beside("policy_start").after_torch("layers", partial(_beside("layer_recorder").begin, beside=_beside))
     )
 if any(os.environ.get(name) for name in (REMEDIES, REMEDIES_FOLDER, END_STEPS)):
     _attempt(lambda: _beside("policy_start").after_torch("remedies", _begin_remedies))

@@ -252,3 +252,39 @@ def test_a_disk_that_fills_during_the_traced_pass_keeps_the_latencies(tiny_disk)
     done = run("capture", "--backends", "math,flash", *SMALL, "--profiler", "torch", "--out", disk / "c")
     fails(done, 4, "No space left for the trace", "latencies are kept")
     assert (disk / "c" / "results.csv").read_text().count(",ok,") == 4
+
+
+def test_layers_of_a_program_are_rows(tmp_path):
+    program = tmp_path / "train.py"
+    program.write_text(LAYERS_PROGRAM)
+    capture = ("capture", "--profiler", "torch", "--layers", "--out", tmp_path / "c", "--", sys.executable, program)
+    done = run(*capture, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "Recorded 4 modules" in done.stdout + done.stderr
+    done = run("analyze", tmp_path / "c", "--out", tmp_path / "a", "--no-figures")
+    assert done.returncode == 0, done.stderr
+    with (tmp_path / "a" / "layers.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    with (tmp_path / "a" / "kernels.csv").open() as file:
+        operators = sum(int(row["instances"]) for row in csv.DictReader(file))
+    assert sum(int(row["kernel_count"]) for row in rows) == operators
+    calls = {(row["layer"], row["pass"]): row["calls"] for row in rows if row["layer"]}
+    assert calls == {(layer, way): "3" for layer in ("Sequential", "0", "1", "2") for way in ("forward", "backward")}
+
+
+LAYERS_PROGRAM = """
+import torch
+model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.GELU(), torch.nn.Linear(8, 8))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(3):
+    model(torch.ones(4, 8)).square().sum().backward()
+    optimizer.step()
+"""
+
+
+def test_a_pattern_of_layers_that_is_none_is_refused(tmp_path):
+    done = run("capture", "--layers", "--layer-pattern", "layers.[0", "--", sys.executable, "-c", "pass", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "not a regular expression" in done.stderr
+    done = run("capture", "--layer-depth", "3", "--", sys.executable, "-c", "pass", cwd=tmp_path)
+    assert done.returncode == 2 and "Give --layers too" in done.stderr

@@ -1,0 +1,263 @@
+"""Modules open ranges forward and backward, ranges always close, and the program computes what it computes without."""
+
+import json
+import pickle
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+from nsysprof.trace.table_readers.layer_ranges import read_layer_range
+from nsysprof.workload.program_start.layer_recorder import Backward, LayerRecorder, Layers
+
+torch = pytest.importorskip("torch")
+nn = torch.nn
+
+
+class Ranges:
+    """Keeps what is opened and closed, in order. Push/pop ranges must nest."""
+
+    def __init__(self):
+        self.events, self.stack, self.running = [], [], {}
+
+    def push(self, text):
+        self.stack.append(text)
+        self.events.append(("push", read_layer_range(text)))
+
+    def pop(self):
+        self.events.append(("pop", read_layer_range(self.stack.pop())))
+
+    def start(self, text):
+        number = len(self.events)
+        self.running[number] = read_layer_range(text)
+        self.events.append(("start", self.running[number]))
+        return number
+
+    def end(self, number):
+        self.events.append(("end", self.running.pop(number)))
+
+    def names(self, *kinds):
+        return [(layer.way, layer.layer, layer.is_call) for kind, layer in self.events if kind in kinds]
+
+
+@pytest.fixture
+def record():
+    """Return a function that records from then on, and returns the ranges."""
+    original, hooks = nn.Module.__dict__["__call__"], []
+
+    def begin(depth=None, pattern="", *, backward=True):
+        ranges, layers = Ranges(), Layers(depth, pattern)
+        recorder = LayerRecorder(
+            torch, layers, ranges.push, ranges.pop,
+            Backward(torch, ranges.start, ranges.end) if backward else None,
+        )  # fmt: skip
+        recorder.start()
+        ranges.recorder, ranges.layers = recorder, layers
+        return ranges
+
+    yield begin
+    nn.Module.__call__ = original
+    from torch.optim import optimizer
+
+    for registered in (optimizer._global_optimizer_pre_hooks, optimizer._global_optimizer_post_hooks):
+        registered.clear()
+    assert not hooks
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.up, self.down = nn.LayerNorm(8), nn.Linear(8, 16), nn.Linear(16, 8)
+
+    def forward(self, x):
+        return x + self.down(nn.functional.gelu(self.up(self.norm(x))))
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.layers, self.head = nn.ModuleList([Block(), Block()]), nn.Linear(8, 2)
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        if x.shape[0] == 3:
+            raise ValueError("three rows")
+        return {"logits": (self.head(x),)}
+
+
+def step(model, rows=4):
+    loss = model(torch.ones(rows, 8))["logits"][0].square().sum()
+    loss.backward()
+    return loss.item(), [parameter.grad.clone() for parameter in model.parameters()]
+
+
+def test_forward_ranges_nest_and_the_backward_pass_goes_through_the_layers_in_reverse(record):
+    plain = step(Model())
+    ranges = record()
+    recorded = step(Model())
+    assert recorded[0] == plain[0]
+    assert all(map(torch.equal, recorded[1], plain[1])), "gradients are the same"
+    assert not ranges.stack and not ranges.running
+    assert ranges.names("push") == [("forward", name, True) for name in (
+        "Model", "layers.0", "layers.0.norm", "layers.0.up", "layers.0.down", "layers.1", "layers.1.norm",
+        "layers.1.up", "layers.1.down", "head",
+    )]  # fmt: skip
+    # The head's output is the model's as well. A block adds to its input after `down`; GELU is its own, between two.
+    assert ranges.names("start") == [("backward", *name) for name in (
+        ("Model", True), ("head", True),
+        ("layers.1", True), ("layers.1.down", True), ("layers.1", False), ("layers.1.up", True),
+        ("layers.1.norm", True), ("layers.0", True), ("layers.0.down", True), ("layers.0", False),
+        ("layers.0.up", True), ("layers.0.norm", True),
+    )]  # fmt: skip
+
+
+def test_an_exception_closes_all_ranges_and_is_the_programs_own(record):
+    ranges = record()
+    with pytest.raises(ValueError, match="three rows"):
+        step(Model(), rows=3)
+    assert not ranges.stack and not ranges.running
+    assert ranges.names("push") == ranges.names("pop")[-1:] + ranges.names("push")[1:]
+
+
+class Failing(torch.autograd.Function):
+    @staticmethod
+    def forward(_context, x):
+        return x * 1
+
+    @staticmethod
+    def backward(_context, _gradient):
+        raise ArithmeticError("in the backward pass")
+
+
+def test_a_backward_pass_that_fails_ends_with_the_next_call(record):
+    class Fails(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = nn.Linear(8, 8)
+
+        def forward(self, x):
+            return self.inner(Failing.apply(self.inner(x)))
+
+    ranges, model = record(), Fails()
+    with pytest.raises(ArithmeticError, match="in the backward pass"):
+        model(torch.ones(2, 8)).sum().backward()
+    with torch.no_grad():
+        model.inner(torch.ones(2, 8))
+    assert not ranges.running and not ranges.stack
+
+
+def test_a_checkpoint_computes_its_layers_again_inside_the_backward_pass(record):
+    from torch.utils.checkpoint import checkpoint
+
+    ranges, model = record(), Block()
+    x = torch.ones(2, 8, requires_grad=True)
+    checkpoint(model, x, use_reentrant=False).sum().backward()
+    assert not ranges.stack and not ranges.running
+    assert ranges.names("push").count(("forward", "up", True)) == 2
+    assert ("backward", "up", True) in ranges.names("start")
+
+
+def test_a_step_of_the_optimizer_has_a_range(record):
+    ranges, model = record(), Model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    step(model)
+    optimizer.step()
+    assert ranges.events[-2:] == [(kind, read_layer_range("nsysprof optimizer SGD (SGD)")) for kind in ("start", "end")]
+
+
+@pytest.mark.parametrize(("depth", "pattern", "names"), [
+    (1, "", {"Model", "head"}),
+    (2, "", {"Model", "head", "layers.0", "layers.1"}),
+    (0, r"layers\.1\.(up|down)$", {"layers.1.up", "layers.1.down"}),
+])  # fmt: skip
+def test_depth_and_pattern_choose_modules(record, depth, pattern, names):
+    ranges = record(depth, pattern)
+    step(Model())
+    assert {layer for _, layer, _ in ranges.names("push")} == names
+
+
+def test_a_large_model_has_ranges_of_at_most_half_of_its_modules(record):
+    ranges = record()
+    with torch.no_grad():
+        nn.Sequential(*(Block() for _ in range(30)))(torch.ones(2, 8))
+    assert {layer for _, layer, _ in ranges.names("push")} == {"Sequential", *map(str, range(30))}
+
+
+def test_wrappers_are_seen_through_and_shared_modules_have_one_name(record):
+    class Wrapper(nn.Module):
+        def __init__(self, module):
+            super().__init__()
+            self.module = module
+
+        def forward(self, x):
+            return self.module(x)
+
+    ranges, model = record(), Model()
+    model.layers[1] = model.layers[0]
+    with torch.no_grad():
+        Wrapper(model)(torch.ones(2, 8))
+    names = [layer for _, layer, _ in ranges.names("push")]
+    assert names[0] == "Model" and names.count("Model") == 1
+    assert names.count("layers.0") == 2 and "layers.1" not in names
+
+
+def test_a_module_in_a_plain_list_is_named_after_the_one_that_calls_it(record):
+    class Hidden(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.parts = [[nn.Linear(8, 8)]]
+
+        def forward(self, x):
+            return self.parts[0][0](x)
+
+    ranges = record()
+    with torch.no_grad():
+        Hidden()(torch.ones(2, 8))
+    assert [layer for _, layer, _ in ranges.names("push")] == ["Hidden", "Hidden.Linear"]
+
+
+def test_a_second_model_has_its_class_before_its_layers(record):
+    ranges = record()
+    with torch.no_grad():
+        Model()(torch.ones(2, 8))
+        Block()(torch.ones(2, 8))
+    assert [layer for _, layer, _ in ranges.names("push")][-4:] == ["Block", "Block.norm", "Block.up", "Block.down"]
+
+
+def test_names_are_forgotten_with_their_modules_and_models_can_still_be_pickled(record):
+    ranges, model = record(), Model()
+    with torch.no_grad():
+        model(torch.ones(2, 8))
+        assert torch.equal(pickle.loads(pickle.dumps(model)).head.weight, model.head.weight)
+        del model
+    assert not ranges.layers.by_module
+
+
+def test_a_compiled_model_is_one_layer(record):
+    ranges, model = record(), Block()
+    compiled = torch.compile(model, backend="eager", fullgraph=True)
+    x = torch.ones(2, 8)
+    with torch.no_grad():
+        assert torch.equal(compiled(x), model.forward(x))
+    assert next(layer for _, layer, _ in ranges.names("push")) == "Block"
+
+
+def test_threads_have_ranges_of_their_own(record):
+    ranges, model = record(backward=False), Model()
+    with torch.no_grad():
+        thread = threading.Thread(target=lambda: model(torch.ones(2, 8)))
+        thread.start()
+        thread.join()
+    assert ranges.names("push")[0] == ("forward", "Model", True)
+
+
+def test_the_cost_is_written(record, tmp_path):
+    ranges = record(backward=False)
+    with torch.no_grad():
+        nn.Sequential(*(nn.Linear(8, 8) for _ in range(20)))(torch.ones(2, 8))
+    ranges.recorder.write(str(tmp_path / "1.json"))
+    data = SimpleNamespace(**json.loads((tmp_path / "1.json").read_text()))
+    assert (data.layers, data.timed_layers, data.timed_calls, data.backward) == (21, 1, 1, False)
+    assert 0 < data.own_ns < data.wall_ns
