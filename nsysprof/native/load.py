@@ -39,6 +39,9 @@ FUNCTIONS = {
     "last_begun": "rr ii ai i",
     "blame": "avv r rr ii avv ai a bi ai aaaaa a ar aa i avb i rr i a",
 }
+# loops.c has this name, so that loops of another version, which may write elsewhere, are not used. The number
+# rises with each change of what a loop takes, or of CAUSES.
+_VERSION = "version_2"
 # Loops that hand each other what they find, by the one that begins: all of them run compiled, or none.
 UNITS = {
     **dict.fromkeys(("encode", "read_events"), "decode"),
@@ -71,7 +74,7 @@ def native_problem() -> str | None:
         library = _library()
     except OSError:
         return "the installation compiled nothing"
-    missing = [name for name in FUNCTIONS if not hasattr(library, name)]
+    missing = [name for name in (*FUNCTIONS, _VERSION) if not hasattr(library, name)]
     return "they are of another version; install nsysprof again" if missing else None
 
 

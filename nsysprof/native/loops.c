@@ -10,6 +10,11 @@ typedef unsigned u32;
 typedef long long i64;
 typedef unsigned long long u64;
 
+/* load.py looks for this name; see _VERSION there. */
+i64 version_2(void) {
+    return 2;
+}
+
 #define NONE ((i64)0x8000000000000000ull) /* NULL */
 #define MOST ((i64)0x7fffffffffffffffull)
 #define LEAF 13
@@ -1442,8 +1447,7 @@ i64 last_begun(const i32 *launch, const i32 *ender, i64 first, i64 stop, const i
 #define OF_DEPENDENCY 4
 #define OF_COLLECTIVE 5
 #define OF_UNKNOWN 7
-#define CAUSES 8
-
+#define CAUSES 9
 
 /* The pieces of gaps. In `state`: how many there are, the time of each cause, the gaps with each cause, the unknown time
    without and with a launch, what has held up the thread since before the gap (for how long, its cause and call), how many
@@ -1531,7 +1535,7 @@ static void add_held(const pieces *to, const holds *held, i64 thread, i64 begin,
 static void sum_pieces(const pieces *of, i64 first) {
     i64 seen = 0;
     for (i64 at = first; at < of->state[0]; at++) {
-        i64 cause = of->cause[at] & (CAUSES - 1);
+        i64 cause = of->cause[at] < CAUSES ? of->cause[at] : OF_UNKNOWN;
         of->state[TOTALS + cause] += of->wide ? ((const i64 *)of->duration)[at] : ((const u32 *)of->duration)[at];
         of->state[COUNTS + cause] += !(seen >> cause & 1);
         seen |= (i64)1 << cause;

@@ -80,6 +80,7 @@ IDLE_WORDS = {
     "dependency": "until other work of the GPU is done (dependency)",
     "collective": "until other ranks take part (collective)",
     "profiler": "for the profiler (profiler)",
+    "python-gc": "while Python collects garbage (python-gc)",
     "unknown": "for an unknown cause (unknown)",
     "outside": "before the first or after the last work of the trace",
 }

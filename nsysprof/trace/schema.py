@@ -222,6 +222,8 @@ class Tables:
     # (its path; "" for an optimizer), way (forward, backward or optimizer), kind (its class), is_call (whether a call
     # begins with it). None: there are none.
     layers: pd.DataFrame | None = None
+    # When Python collected garbage: start_ns, end_ns, global_tid. None: not recorded, or never.
+    collections: pd.DataFrame | None = None
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from nsysprof.trace.table_readers.calls import (
 from nsysprof.trace.table_readers.collective_payloads import read_collective_payloads
 from nsysprof.trace.table_readers.devices import Gpus, read_gpus
 from nsysprof.trace.table_readers.gpu_metrics import read_gpu_metrics
-from nsysprof.trace.table_readers.layer_ranges import split_layers
+from nsysprof.trace.table_readers.layer_ranges import split_collections, split_layers
 from nsysprof.trace.table_readers.long_names import LONGEST_RANGE_NAME, cut_name
 from nsysprof.trace.table_readers.work import read_work
 
@@ -68,7 +68,8 @@ def read_tables(trace: Trace, progress: Callable[[str], None] | None = None) -> 
             gpus = read_gpus(trace)
             reading_calls, reading_work = pool.submit(read_calls, trace), pool.submit(read_work, trace, gpus)
             strings = read_strings(trace)
-            ranges, layers = split_layers(read_ranges(trace, strings))
+            ranges, collections = split_collections(read_ranges(trace, strings))
+            ranges, layers = split_layers(ranges)
             ranges, operators, marks = split_operators(ranges)
             memory = read_memory(trace, gpus)
             metrics = read_gpu_metrics(trace, gpus)
@@ -104,6 +105,7 @@ def read_tables(trace: Trace, progress: Callable[[str], None] | None = None) -> 
         operators=operators,
         marks=marks,
         layers=layers,
+        collections=collections,
         memory=memory,
         gpu_metrics=metrics,
         notes=trace.notes,

@@ -28,6 +28,8 @@ _COLLECTIVE = "communication"
 _STORM, _LONGEST_PATTERN = 100, 4
 # The share of the host's issuing time that a CUDA graph leaves: at best, typically, and at worst.
 _GRAPH_LEAST, _GRAPH, _GRAPH_MOST = 0.01, 0.05, 0.25
+# The share of the time of collections that is left at worst, where much is new in each step.
+_GC_LEFT = 0.3
 # From so many waits a step on, some lie between launches; one may stand at the step's end, outside of any graph.
 _LEAST_WAITS = 2
 _FIRST_NO_WAITS = (
@@ -42,6 +44,9 @@ def list_host_candidates(situation: Situation) -> Iterator[Candidate]:
     loads = _module_loads(situation, compiled)
     if loads is not None:
         yield loads
+    collections = _collections(situation)
+    if collections is not None:
+        yield collections
     yield from _host_work(situation, compiled)
     yield from _launches(situation)
 
@@ -92,10 +97,37 @@ def _module_loads(situation: Situation, compiled: Bools) -> Candidate | None:
     return Candidate("module-load", change, low, change, all_of, int(all_of.sum()), text, step, gaps=compiled)
 
 
+def _collections(situation: Situation) -> Candidate | None:
+    """Return what the program gains where Python collects no garbage between the calls of a step."""
+    graph, base = situation.graph, no_change(situation.graph)
+    calls = (situation.collected_ns > 0) & situation.in_loop
+    if not calls.any():
+        return None
+
+    def left(part: float) -> ReplayChange:
+        kept = (situation.collected_ns * (1 - part)).astype(np.int64)
+        return replace(base, gap_ns=np.where(calls, np.maximum(graph.gap_ns - kept, 0), graph.gap_ns))
+
+    spent = int(in_calls(situation, calls, situation.collected_ns))
+    text = (
+        f"Python collects garbage for {format_ns(spent)}, before {counted(in_calls(situation, calls), 'call')}, while "
+        "the host issues nothing."
+    )
+    step = (
+        "After warm-up, gc.collect() and gc.freeze() take what lives on out of every later collection; gc.disable() "
+        "with a gc.collect() every some hundred steps moves the rest to where you choose."
+    )
+    change = left(0.0)
+    return Candidate(
+        "python-gc", change, left(_GC_LEFT), change, calls, int(calls.sum()), text, step, gaps=calls, spent_ns=spent
+    )
+
+
 def _host_work(situation: Situation, compiled: Bools) -> Iterator[Candidate]:
     """Yield long stretches of host time: one candidate for each range that has many, and one for all others."""
     graph = situation.graph
-    calls = (graph.gap_ns - situation.profiler_ns >= LONG_GAP_NS) & situation.in_loop & ~compiled
+    own_ns = graph.gap_ns - situation.profiler_ns - situation.collected_ns
+    calls = (own_ns >= LONG_GAP_NS) & situation.in_loop & ~compiled
     if not situation.is_looped:
         calls &= _repeated(situation, calls)
     others = calls.copy()
@@ -112,7 +144,8 @@ def _host_work(situation: Situation, compiled: Bools) -> Iterator[Candidate]:
 
 def _stretches(situation: Situation, calls: Bools, where: str) -> Candidate:
     graph, base = situation.graph, no_change(situation.graph)
-    spent = int(in_calls(situation, calls, graph.gap_ns - situation.profiler_ns))
+    own_ns = graph.gap_ns - situation.profiler_ns - situation.collected_ns
+    spent = int(in_calls(situation, calls, own_ns))
     text = (
         f"The host is outside CUDA for {format_ns(spent)}, in "
         f"{counted(in_calls(situation, calls), 'stretch', 'stretches')} of at least 200 us, and issues nothing "
@@ -130,8 +163,9 @@ def _stretches(situation: Situation, calls: Bools, where: str) -> Candidate:
         )
     else:
         step = "py-spy record shows which code runs there: leave it out, or do it a step ahead in another thread."
-    change = replace(base, gap_ns=np.where(calls, 0, graph.gap_ns))
-    low = replace(base, gap_ns=np.where(calls, graph.gap_ns // 4, graph.gap_ns))
+    collected = np.minimum(situation.collected_ns, graph.gap_ns)
+    change = replace(base, gap_ns=np.where(calls, collected, graph.gap_ns))
+    low = replace(base, gap_ns=np.where(calls, np.maximum(collected, graph.gap_ns // 4), graph.gap_ns))
     count = int(calls.sum())
     return Candidate(
         "host-bound", change, low, change, calls, count, text, step, order=1, gaps=calls, most_range=where,

@@ -54,6 +54,8 @@ class Situation:
     call_ns: Int64s
     # How much of the host's time before the call the profiler took.
     profiler_ns: Int64s
+    # How much of it Python collected garbage on this thread.
+    collected_ns: Int64s
     # The innermost range of the call, and of the host's time before it.
     range_of: Texts
     range_before: Texts
@@ -212,7 +214,8 @@ def look_at(
         is_blocking_copy=classes.is_blocking_copy(graph.row),
         call_name=call_name,
         call_start_ns=start.astype(np.int64),
-        profiler_ns=_profiler_before(tables, tid, start, graph.gap_ns),
+        profiler_ns=_time_before(tables.overheads, tid, start, graph.gap_ns),
+        collected_ns=_time_before(tables.collections, tid, start, graph.gap_ns),
         call_ns=calls.duration_ns[graph.row].astype(np.int64),
         range_of=innermost_ranges(ranges, tid, start),
         range_before=innermost_ranges(ranges, tid, start - graph.gap_ns // 2),
@@ -247,13 +250,12 @@ def _made_by_nccl(tables: Tables, ranges: pd.DataFrame, tid: Int64s, start: Int6
     return setting_up | (maps & ~np.isin(tid, issuing))
 
 
-def _profiler_before(tables: Tables, tid: Int64s, start: Int64s, gap: Int64s) -> Int64s:
-    """Return how much of the host time before each call (ns) the profiler held up its thread."""
+def _time_before(intervals: pd.DataFrame | None, tid: Int64s, start: Int64s, gap: Int64s) -> Int64s:
+    """Return how much of the host time before each call (ns) lies in intervals of its thread."""
     held_ns = np.zeros(len(start), dtype=np.int64)
-    overheads = tables.overheads
-    if overheads is None or len(overheads) == 0:
+    if intervals is None or len(intervals) == 0:
         return held_ns
-    begun, ended, owner = (overheads[name].to_numpy(np.int64) for name in ("start_ns", "end_ns", "global_tid"))
+    begun, ended, owner = (intervals[name].to_numpy(np.int64) for name in ("start_ns", "end_ns", "global_tid"))
     for thread in np.unique(tid).tolist():
         own = owner == thread
         if own.any():

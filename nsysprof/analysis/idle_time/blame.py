@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from nsysprof.analysis.idle_time.call_classes import HELD_NOTHING, LAUNCH, MEMORY, SLOW_NS, CallClasses
 from nsysprof.analysis.idle_time.call_ends import CallEnds, list_ends
@@ -16,9 +17,9 @@ from nsysprof.arrays import count_codes, different
 from nsysprof.native.load import loop
 from nsysprof.results.column_registry.analysis_columns import CAUSES
 from nsysprof.trace.growing_column import GrowingColumn
-from nsysprof.trace.schema import NULL, PID_MASK, Bools, Calls, Int64s, Ints, Rows, Tables
+from nsysprof.trace.schema import PID_MASK, Bools, Calls, Int64s, Ints, Rows, Tables
 
-SYNC, HOST, SLOW, PAGEABLE, DEPENDENCY, COLLECTIVE, PROFILER, UNKNOWN = range(len(CAUSES))
+SYNC, HOST, SLOW, PAGEABLE, DEPENDENCY, COLLECTIVE, PROFILER, UNKNOWN, COLLECTING = range(len(CAUSES))
 # A device begins issued work within this time (ns). If it waits longer, the launch is not the reason.
 _PICK_UP_NS = 20_000
 _GAPS_AT_ONCE = 1 << 17
@@ -104,19 +105,26 @@ def follow_threads(tables: Tables, classes: CallClasses) -> HeldThreads:
     cause = np.where(classes.is_blocking_copy(held), PAGEABLE, np.where(classes.is_wait(held), SYNC, SLOW))
     tid = calls.tid_of[calls.variant[held]]
     start, end = calls.start_ns[held], calls.ends_ns(held)
-    overheads = tables.overheads
-    lost = np.zeros((0, 3), dtype=np.int64)
-    if overheads is not None and len(overheads):
-        lost = overheads[["start_ns", "end_ns", "global_tid"]].to_numpy(dtype=np.int64)
-    holder_cause = np.concatenate((cause.astype(np.int64), np.full(len(lost), PROFILER)))
-    holder_call = np.concatenate((held.astype(np.int64), np.full(len(lost), -1)))
+    lost, collected = _intervals(tables.overheads), _intervals(tables.collections)
+    of_python, others = len(held) + len(lost), len(lost) + len(collected)
+    codes = np.repeat([PROFILER, COLLECTING], [len(lost), len(collected)])
+    holder_cause = np.concatenate((cause.astype(np.int64), codes))
+    holder_call = np.concatenate((held.astype(np.int64), np.full(others, -1)))
     holds = {}
     for thread in np.unique(calls.tid_of).tolist():
-        mine, its = np.flatnonzero(tid == thread), np.flatnonzero((lost[:, 2] == thread) & (lost[:, 2] != NULL))
-        below = merge_layer(start[mine], end[mine], mine)
-        above = merge_layer(lost[its, 0], lost[its, 1], its + len(held))
-        holds[thread] = overlay(below, above)
+        mine, lost_here, collected_here = (np.flatnonzero(of == thread) for of in (tid, lost[:, 2], collected[:, 2]))
+        collecting = merge_layer(collected[collected_here, 0], collected[collected_here, 1], collected_here + of_python)
+        called = merge_layer(start[mine], end[mine], mine)
+        above = merge_layer(lost[lost_here, 0], lost[lost_here, 1], lost_here + len(held))
+        holds[thread] = overlay(overlay(collecting, called), above)
     return HeldThreads(holds, holder_cause, holder_call, list_ends(calls, _working(tables, classes)))
+
+
+def _intervals(table: pd.DataFrame | None) -> Int64s:
+    """Return start, end and thread of each row, of shape (n, 3)."""
+    if table is None:
+        return np.zeros((0, 3), dtype=np.int64)
+    return table[["start_ns", "end_ns", "global_tid"]].to_numpy(dtype=np.int64)
 
 
 def _holding_calls(calls: Calls, classes: CallClasses) -> Int64s:

@@ -24,7 +24,7 @@ _VARIABLES = {
     "operators": "NSYSPROF_OPERATORS_FOLDER",
     "layers": "NSYSPROF_LAYERS_FOLDER",
 }
-_APPLIED = ("NSYSPROF_POLICY", "NSYSPROF_ATTN_IMPLEMENTATION")
+_COLLECTIONS = "NSYSPROF_GC"
 _SUFFIXES = {"memory": "pickle", "stacks": "json", "attention": "json", "operators": "json", "layers": "json"}
 _MISSING = {
     "memory": "no-memory-snapshot", "stacks": "no-stacks", "attention": "no-attention", "operators": "no-operators",
@@ -42,15 +42,14 @@ _MOST_PLACES = 4
 def hook_environment(report: Path, environment: Mapping[str, str], kinds: tuple[str, ...]) -> dict[str, str]:
     """Return the environment variables that make Python programs record, and create the folders for it.
 
-    A policy and another attn_implementation that the environment names are applied by the same hook.
+    They always record when Python collects garbage. A policy and another attn_implementation that the environment
+    names are applied by the same hook.
 
     report: where nsys writes its report; the recorded files will be beside it.
     kinds: any of RECORDED_KINDS in program_plan.
     """
-    if not kinds and not any(environment.get(name) for name in _APPLIED):
-        return {}
     path = [str(HOOK_FOLDER), *filter(None, [environment.get("PYTHONPATH", "")])]
-    variables = {"PYTHONPATH": os.pathsep.join(path)}
+    variables = {"PYTHONPATH": os.pathsep.join(path), _COLLECTIONS: "1"}
     for kind in kinds:
         folder = _work(report, kind)
         folder.mkdir(parents=True, exist_ok=True)

@@ -39,6 +39,7 @@ IDLE_COLORS = {
     "dependency": "#9db4a5",
     "collective": "#a58fb3",
     "profiler": "#d8cfe0",
+    "python-gc": "#8f9fbf",
     "unknown": "#d5dae1",
     "outside": "#e6e9ed",
 }

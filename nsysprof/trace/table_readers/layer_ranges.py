@@ -1,4 +1,4 @@
-"""Read the ranges that `capture --layers` opens around modules, and those around the steps of optimizers.
+"""Read the ranges that a capture adds: of modules and steps of optimizers, and of Python's garbage collection.
 
 Names are read by a strict grammar, since any program can write any text into a trace.
 """
@@ -16,6 +16,8 @@ from nsysprof.trace.schema import NULL
 # Ranges of `capture --layers`, as nsysprof.workload.program_start.layer_recorder writes them: PASS PATH (CLASS).
 _LAYER_RANGE = re.compile(r"nsysprof (forward|backward|backward-part|optimizer) ([^\s()]{1,500}) \(([^\s()]{1,200})\)")
 _LAYER_START = "nsysprof "
+# As nsysprof.workload.program_start.collection_ranges writes them; the number is that of the generation.
+_COLLECTION = re.compile(r"nsysprof gc [0-9]")
 
 
 @dataclass(frozen=True)
@@ -61,3 +63,15 @@ def split_layers(ranges: pd.DataFrame | None) -> tuple[pd.DataFrame | None, pd.D
     layers = layers[layers["end_ns"] >= layers["start_ns"]].drop_duplicates()
     ordered = layers.sort_values(["start_ns", "end_ns"], ascending=[True, False], kind="stable")
     return ranges[~is_layer].reset_index(drop=True), ordered.reset_index(drop=True)
+
+
+def split_collections(ranges: pd.DataFrame | None) -> tuple[pd.DataFrame | None, pd.DataFrame | None]:
+    """Return the ranges without those of Python's garbage collection, and those as Tables.collections has them."""
+    if ranges is None or ranges.empty:
+        return ranges, None
+    number, names = pd.factorize(ranges["name"])
+    collects = np.array([_COLLECTION.fullmatch(name) is not None for name in names], dtype=bool)[number]
+    if not collects.any():
+        return ranges, None
+    collections = ranges[collects & (ranges["end_ns"] > ranges["start_ns"])][["start_ns", "end_ns", "global_tid"]]
+    return ranges[~collects].reset_index(drop=True), collections.reset_index(drop=True)

@@ -32,6 +32,7 @@ STEP_ENDS = "NSYSPROF_STEP_ENDS_FOLDER"
 CUPTI = "NSYSPROF_CUPTI_FOLDER"
 OPERATORS = "NSYSPROF_OPERATORS_FOLDER"
 LAYERS = "NSYSPROF_LAYERS_FOLDER"
+COLLECTIONS = "NSYSPROF_GC"
 REMEDIES, REMEDIES_FOLDER = "NSYSPROF_REMEDIES", "NSYSPROF_REMEDIES_FOLDER"
 END_STEPS = "NSYSPROF_END_STEPS"
 # Libraries that use the GPU from Python; a process without any of them is a launcher or a helper.
@@ -144,7 +145,7 @@ def _import_the_next() -> None:
 
 _OURS = (
     FOLDER, STACKS, POLICY, ATTENTION, STEPS, TORCH, ATTN_IMPLEMENTATION, RANGES, STEP_ENDS, CUPTI, OPERATORS, LAYERS,
-    REMEDIES, REMEDIES_FOLDER, END_STEPS,
+    COLLECTIONS, REMEDIES, REMEDIES_FOLDER, END_STEPS,
 )  # fmt: skip
 if os.environ.get(POLICY):
     _attempt(lambda: _beside("policy_start").begin())
@@ -169,6 +170,10 @@ if os.environ.get(OPERATORS):
         lambda: _beside("policy_start").after_torch(
             "operators", partial(_beside("operator_recorder").begin, beside=_beside)
         )
+    )
+if os.environ.get(COLLECTIONS):
+    _attempt(
+        lambda: _beside("policy_start").after_torch("gc", partial(_beside("collection_ranges").begin, beside=_beside))
     )
 if os.environ.get(LAYERS):
     _attempt(
