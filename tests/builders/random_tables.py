@@ -42,6 +42,11 @@ def random_tables(random: np.random.Generator, count: int = 400) -> SimpleNamesp
         random.integers(0, 99, others), random.integers(0, 3, others), np.zeros(others, np.int8), np.zeros(0, np.int64),
         variants, kernels, 0, 0,
     )  # fmt: skip
+    overheads, collections = (_held(random, scale, count) for _ in range(2))
+    return SimpleNamespace(calls=calls, work=work, launch=launch[order], overheads=overheads, collections=collections)
+
+
+def _held(random: np.random.Generator, scale: int, count: int) -> pd.DataFrame:
+    """Return times in which something other than a call held up a thread."""
     begun = random.integers(0, scale * count, 20)
-    overheads = {"start_ns": begun, "end_ns": begun + scale, "global_tid": random.choice(_TIDS, 20)}
-    return SimpleNamespace(calls=calls, work=work, launch=launch[order], overheads=pd.DataFrame(overheads))
+    return pd.DataFrame({"start_ns": begun, "end_ns": begun + scale, "global_tid": random.choice(_TIDS, 20)})
