@@ -22,7 +22,7 @@ _BENCHES = ("grid", "wider", "bench", "flex", "self-check")
 def facts() -> dict[str, str]:
     """Return the numbers of the page. The folders are written from their samples by `refresh`."""
     winners = pd.concat([pd.read_csv(FOLDER / name / "winners.csv") for name in ("grid", "wider")], ignore_index=True)
-    tables = {name: pd.read_csv(FOLDER / name / "results.csv") for name in _BENCHES}
+    tables = {name: read_results(name) for name in ("grid", "wider", "bench", "flex")}
     header = {name: _header(name) for name in _BENCHES}
     grid, wider = tables["grid"], tables["wider"]
     return {
@@ -50,6 +50,12 @@ def facts() -> dict[str, str]:
         **_flex(tables["flex"]),
         **_per_operation(grid),
     }
+
+
+def read_results(name: str) -> pd.DataFrame:
+    """Return the results of a bench of the study, which are packed where they are large."""
+    (path,) = (FOLDER / name).glob("results.csv*")
+    return pd.read_csv(path)
 
 
 def _header(name: str) -> dict[str, Any]:
@@ -165,8 +171,11 @@ def refresh() -> None:
             made = Path(scratch) / name
             evaluate(name, made, figures=True)
             for path in (FOLDER / name).iterdir():
-                if (made / path.name).exists():
-                    path.write_bytes((made / path.name).read_bytes())
+                packed = path.name == "results.csv.xz"
+                source = made / ("results.csv" if packed else path.name)
+                if source.exists():
+                    content = source.read_bytes()
+                    path.write_bytes(lzma.compress(content, preset=9 | lzma.PRESET_EXTREME) if packed else content)
 
 
 def evaluate(name: str, made: Path, *, figures: bool) -> None:

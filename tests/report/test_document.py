@@ -1,4 +1,4 @@
-"""Every report as every format shows it, so that a change of wording or layout is seen in review.
+"""Six reports as every format shows them, and all as a terminal does, so that a change of them is seen in review.
 
 `pytest tests/report/test_document.py --snapshot-update` writes the files anew.
 """
@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.cells import cell_len
@@ -47,6 +48,7 @@ REPORTS = (
     "history",
     "recording",
 )
+WHOLE = ("ddp_rank0", "capture", "compare", "bench", "ranks", "bundle")
 PACKAGE = Path(__file__).parents[2] / "nsysprof"
 WIDTHS = (80, 100, 120, 160)
 
@@ -120,12 +122,40 @@ def without_version(text: str) -> str:
     return re.sub(rf"\b{re.escape(__version__)}\b", "VERSION", text)
 
 
-@pytest.mark.parametrize("kind", FORMATS)
-@pytest.mark.parametrize("name", REPORTS)
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [(name, kind) for name in REPORTS for kind in FORMATS if name in WHOLE or kind == "console120"],
+)
 def test_it_looks_as_it_did(
     reports: Callable[[str], Report], name: str, kind: str, snapshot: SnapshotAssertion
 ) -> None:
     assert without_version(FORMATS[kind](reports(name))) == snapshot
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("name", REPORTS)
+def test_every_format_says_the_verdict(reports: Callable[[str], Report], name: str, kind: str) -> None:
+    shown = squeezed(FORMATS[kind](reports(name)))
+    parts = parts_of(reports(name))
+    verdicts = [line for part in parts if part.get("is_verdict") for line in part["lines"]]
+    assert [line for line in verdicts if squeezed(line) not in shown] == []
+
+
+@pytest.mark.parametrize("kind", ["markdown", "html"])
+@pytest.mark.parametrize("name", REPORTS)
+def test_a_page_has_every_table(reports: Callable[[str], Report], name: str, kind: str) -> None:
+    shown = squeezed(FORMATS[kind](reports(name)))
+    titles = [part["title"] for part in parts_of(reports(name)) if part.get("rows")]
+    assert [title for title in titles if squeezed(title) not in shown] == []
+
+
+def parts_of(report: Report) -> list[dict[str, Any]]:
+    return [part for section in report_json(report)["sections"] for part in section["parts"]]
+
+
+def squeezed(text: str) -> str:
+    """Return the letters and digits of a text: formats wrap, escape and mark it each in a way of their own."""
+    return re.sub(r"\\u[0-9a-f]{4}|\W|_", "", text)
 
 
 def test_the_fragment_of_a_notebook_looks_as_it_did(

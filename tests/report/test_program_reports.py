@@ -1,5 +1,7 @@
 """What `analyze` says in the terminal of each program that was recorded on an H200, so that a change of it is seen.
 
+The tables are there for six programs. scripts/oracle.py computes the tables of all a second time.
+
 `pytest -m '' tests/report/test_program_reports.py --snapshot-update` writes the snapshots anew. Small traces are tested
 always, in less than 10 s; the others are marked slow.
 """
@@ -17,6 +19,7 @@ from nsysprof.report.formats.console import render_console
 from nsysprof.report.pages.analysis import analysis_report
 from tests.conftest import REPOSITORY
 
+WHOLE = ("train-all", "cupy", "emit_nvtx", "layers-eager", "power", "two_processes")
 SLOW_BYTES = 300_000  # compressed
 FOLDERS = ("h200-programs", "h200-forms", "h200-ranges", "h200-ddp-even")
 TRACES = {
@@ -34,5 +37,10 @@ PROGRAMS = [
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_the_report_of_a_program(program: str, trace_path: Callable[[str], Path], snapshot: SnapshotAssertion) -> None:
     text = render_console(analysis_report(analyze_trace(trace_path(program)), None), 120)
-    assert "Coverage:" in text
-    assert text == snapshot
+    assert "\nCoverage:" in text
+    assert (text if program.endswith(WHOLE) else without_tables(text)) == snapshot
+
+
+def without_tables(text: str) -> str:
+    head, _, tables = text.partition("\nIdle time by cause\n")
+    return head + tables[tables.rindex("\nCoverage:") :] if tables else text

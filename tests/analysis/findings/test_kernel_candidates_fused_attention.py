@@ -28,7 +28,7 @@ OTHER = "void at::native::vectorized_elementwise_kernel<MulFunctor<float>>(int)"
 
 def measured() -> pd.DataFrame:
     """Return every measured shape of torch's choice whose products take long enough to tell, with both shares."""
-    files = [REPOSITORY / "analysis/h200-tune" / each / "results.csv" for each in ("wider", "grid")]
+    files = [REPOSITORY / "analysis/h200-tune" / each / "results.csv.xz" for each in ("wider", "grid")]
     files += sorted((REPOSITORY / "analysis/h200-optimize").glob("*/tuning.csv"))
     table = pd.concat([pd.read_csv(path).assign(study=path.parent.name) for path in files])
     half = table["dtype"].isin(["bf16", "fp16"])
@@ -66,7 +66,7 @@ def test_the_page_has_the_shares_that_the_code_has():
 
 
 def test_a_fused_kernel_took_no_smaller_share_of_products_in_fp32_than_the_bound():
-    table = pd.read_csv(REPOSITORY / "analysis/h200-roofline/range_kernels.csv")
+    table = pd.read_csv(REPOSITORY / "analysis/h200-roofline/range_kernels.csv.xz")
     table["backend"] = table["range"].str.split("::").str[1]
     table["case"] = table["range"].str.split("::").str[2:].str.join("::")
     main = table[table["category"].isin(["softmax", "attention"])]
