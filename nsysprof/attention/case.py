@@ -75,23 +75,25 @@ def expand_grid(
     causals: Sequence[bool] = (True,),
     passes: Sequence[str] = ("fwd",),
     kv_heads: Sequence[int] = (),
+    kv_seqs: Sequence[int] = (),
 ) -> list[Case]:
     """Return every combination, in the order given and without repeats. The backend changes slowest.
 
     Raises UsageError for an empty list, an unknown name, a size below one, or heads that kv_heads does not divide.
 
-    kv_heads: empty for as many as heads.
+    kv_heads, kv_seqs: empty for as many as heads and as long as seq.
     """
     check_names("backend", backends, known_backends())
     check_names("dtype", dtypes, DTYPES)
     check_names("pass", passes, PASSES)
     for name, sizes in (("seq", seqs), ("batch", batches), ("heads", heads), ("head-dim", head_dims)):
         check_sizes(name, sizes)
+    check_sizes("kv-seq", kv_seqs or [1])
     head_pairs = [(h, kv) for h in heads for kv in _key_heads(h, kv_heads)]
-    cells = itertools.product(backends, batches, head_pairs, head_dims, dtypes, causals, passes, seqs)
+    cells = itertools.product(backends, batches, head_pairs, head_dims, dtypes, causals, passes, seqs, kv_seqs or [0])
     cases = (
-        Case(b, seq=s, batch=n, heads=h, kv_heads=kv, head_dim=d, dtype=t, causal=c, pass_=p)
-        for b, n, (h, kv), d, t, c, p, s in cells
+        Case(b, seq=s, batch=n, heads=h, kv_heads=kv, head_dim=d, dtype=t, causal=c, pass_=p, kv_seq=ks)
+        for b, n, (h, kv), d, t, c, p, s, ks in cells
     )
     return list(dict.fromkeys(cases))
 

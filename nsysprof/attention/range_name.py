@@ -1,7 +1,7 @@
 """Format and parse names of our NVTX ranges by strict grammars. Trace content is untrusted, so nothing is evaluated.
 
 A case of a grid, where each key appears at most once, and only where the grid varies that dimension (the keys are B, H,
-KV, D, dtype, causal, pass, K, mask and layout):
+KV, D, dtype, causal, pass, K, mask and layout; K also where any keys are longer or shorter than their queries):
 
     RUN::<backend>::S<seq>[::<key>=<value>]...
 
@@ -61,7 +61,8 @@ class ParsedRange:
 def varied_keys(cases: Iterable[Case]) -> tuple[str, ...]:
     """Return the keys of the dimensions, other than backend and seq, that take more than one value over the grid."""
     cells = list(cases)
-    return tuple(key for key, field in _KEYS.items() if len({getattr(cell, field) for cell in cells}) > 1)
+    values = {key: {getattr(cell, field) for cell in cells} for key, field in _KEYS.items()}
+    return tuple(key for key, of_key in values.items() if len(of_key) > 1 or (key == "K" and of_key - {None}))
 
 
 def format_range(case: Case, keys: Iterable[str] = ()) -> str:

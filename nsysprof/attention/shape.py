@@ -1,11 +1,13 @@
 """Define the shape of an attention call, which determines its work whichever backend does it, and compute that work.
 
 FLOPs: q k^T and (scores) v are two matrix products of 2 S_q S_k D each, per head and batch entry. A causal mask halves
-them. Backward counts 2.5 times the forward pass, because it computes the scores again and forms four products (Dao,
-FlashAttention-2, 2023, section 4.1). Softmax is not counted. With grouped heads, the heads of q count.
+them; where the lengths differ it is torch's, from the top left: query i sees the keys up to i. Backward counts 2.5
+times the forward pass, because it computes the scores again and forms four products (Dao, FlashAttention-2, 2023,
+section 4.1). Softmax is not counted. With grouped heads, the heads of q count.
 
-Bytes: what must cross the memory bus once if nothing is cached before and no intermediate is written. Forward reads q,
-k, v and writes the output. Backward reads q, k, v, the output and its gradient, and writes three gradients.
+Bytes: what must cross the memory bus once if nothing is cached before and no intermediate is written. Forward reads q
+and the keys and values that any query sees, and writes the output. Backward reads the same, the output and its
+gradient, and writes three gradients.
 """
 
 from __future__ import annotations
@@ -127,6 +129,12 @@ def varied_columns(table: Any) -> list[str]:
     return chosen
 
 
+def named_columns(table: Any) -> list[str]:
+    """Return the columns that tell the cases of a table apart: their lengths, and what has more than one value."""
+    columns = varied_columns(table)
+    return [name for name in columns if name in ("seq", "kv_seq") or table[name].nunique(dropna=False) > 1]
+
+
 # Columns that older files do not have, with the function that makes their value from a cell.
 _LATER: dict[str, type] = {"kv_seq": int, "mask": str, "layout": str}
 
@@ -177,10 +185,15 @@ def _causal_share(shape: Shape) -> float:
     return seen / (shape.seq * shape.kv_seq)
 
 
+def seen_keys(shape: Shape) -> int:
+    """Return how many keys any query sees. A causal mask hides the keys after as many as there are queries."""
+    return min(shape.seq, shape.kv_seq) if shape.causal else shape.kv_seq
+
+
 def least_bytes(shape: Shape) -> int:
     """Return the least bytes that one call moves to and from memory."""
     query = shape.output_bytes
-    inputs = shape.input_bytes
-    forward = inputs + query
-    backward = inputs + 2 * query + inputs  # read q, k, v, out and its gradient; write the gradients of q, k, v
+    read = query + (shape.input_bytes - query) * seen_keys(shape) // shape.kv_seq
+    forward = read + query
+    backward = read + 2 * query + shape.input_bytes  # read q, k, v, out and its gradient; write three gradients
     return {"fwd": forward, "bwd": backward, "fwdbwd": forward + backward}[shape.pass_]

@@ -24,7 +24,7 @@ EXAMPLES = (
     "nsysprof tune --from traces/train --budget 300    # the shapes of a program: capture --attention",
     "nsysprof tune --resume --out tuned    # with the options of its first run",
 )
-_OF_GRID = ("seqs", "batches", "heads", "kv_heads", "head_dims", "dtypes", "causals", "passes", "search")
+_OF_GRID = ("seqs", "kv_seqs", "batches", "heads", "kv_heads", "head_dims", "dtypes", "causals", "passes", "search")
 
 
 def tune(

@@ -80,6 +80,15 @@ def test_kv_heads_cross_the_heads_and_equal_cases_are_one():
     assert expand_grid(["math"], [8], heads=[8], kv_heads=[8]) == [Case("math", seq=8, heads=8)]
 
 
+def test_keys_of_another_length_cross_the_lengths_of_q():
+    cases = expand_grid(["math"], [1, 64], kv_seqs=[64, 4096])
+    assert [(case.seq, case.kv_seq) for case in cases] == [(1, 64), (1, 4096), (64, 64), (64, 4096)]
+    assert [case.own_kv_seq for case in cases] == [64, 4096, None, 4096]
+    assert expand_grid(["math"], [64], kv_seqs=[64]) == expand_grid(["math"], [64])
+    with pytest.raises(UsageError, match="--kv-seq 0 is not a valid size"):
+        expand_grid(["math"], [64], kv_seqs=[0])
+
+
 def test_grid_is_the_product_in_the_order_given_without_repeats():
     cases = expand_grid(["flash", "math"], [2, 1, 2])
     assert [(c.backend, c.seq) for c in cases] == [("flash", 2), ("flash", 1), ("math", 2), ("math", 1)]

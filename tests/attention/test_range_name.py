@@ -28,6 +28,18 @@ def test_kv_heads_are_named_where_they_vary():
     assert varied_keys([Case("flash", seq=1024, heads=4), Case("flash", seq=1024)]) == ("H",)
 
 
+def test_the_length_of_keys_is_named_where_it_differs_from_that_of_queries():
+    cases = [Case(name, seq=1, kv_seq=4096) for name in ("flash", "math")]
+    assert [format_range(case, varied_keys(cases)) for case in cases] == [
+        "RUN::flash::S1::K=4096",
+        "RUN::math::S1::K=4096",
+    ]
+    assert varied_keys([Case("flash", seq=64), Case("flash", seq=128)]) == ()
+    parsed = parse_range("RUN::flash::S1::K=4096")
+    assert parsed is not None
+    assert (parsed.seq, parsed.variant) == (1, "K=4096")
+
+
 @given(st.lists(CASES, min_size=1, max_size=8, unique=True))
 def test_names_are_unique_in_their_grid_and_parse_back(cases):
     keys = varied_keys(cases)

@@ -1,8 +1,11 @@
+import pandas as pd
 import pytest
 
-from nsysprof.attention.case import Case
-from nsysprof.attention.shape import attention_flops, least_bytes
+from nsysprof.attention.case import Case, row_of_case
+from nsysprof.attention.shape import attention_flops, least_bytes, named_columns, seen_keys
 from nsysprof.results.device_limits import find_peak
+
+torch = pytest.importorskip("torch", reason="needs the extra [torch]")
 
 FULL = Case("flash", seq=512, batch=32, heads=8, head_dim=64, causal=False)
 
@@ -24,6 +27,36 @@ def test_least_bytes():
     assert least_bytes(backward) == 8 * tensor
     both = Case("flash", seq=512, batch=32, heads=8, head_dim=64, pass_="fwdbwd")
     assert least_bytes(both) == 12 * tensor
+
+
+def test_decode_reads_the_whole_cache_and_little_else():
+    decode = Case("flash", seq=1, kv_seq=4096, batch=8, heads=32, kv_heads=8, head_dim=128, causal=False)
+    cache, query = 2 * 8 * 8 * 4096 * 128 * 2, 8 * 32 * 128 * 2
+    assert least_bytes(decode) == cache + 2 * query
+    assert attention_flops(decode) == 4 * 8 * 32 * 4096 * 128
+
+
+def test_a_causal_mask_of_unequal_lengths_is_from_the_top_left_as_torch_has_it():
+    decode = Case("flash", seq=4, kv_seq=16, heads=1, head_dim=8)
+    seen = torch.ones(4, 16, dtype=torch.bool).tril()
+    q, k, v = (torch.randn(1, 1, length, 8, dtype=torch.float64) for length in (4, 16, 16))
+    torch.testing.assert_close(
+        torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True),
+        torch.nn.functional.scaled_dot_product_attention(q, k, v, seen),
+    )
+    assert attention_flops(decode) == 4 * 8 * int(seen.sum())
+    assert seen_keys(decode) == int(seen.any(dim=0).sum()) == 4
+    assert least_bytes(decode) == (4 + 4 + 4 + 4) * 8 * 2
+    longer = Case("flash", seq=16, kv_seq=4, heads=1, head_dim=8)
+    assert attention_flops(longer) == 4 * 8 * int(torch.ones(16, 4).tril().sum())
+    assert seen_keys(longer) == 4
+
+
+def test_columns_that_tell_cases_apart():
+    square = pd.DataFrame([row_of_case(Case("math", seq=seq)) for seq in (8, 16)])
+    assert named_columns(square) == ["seq"]
+    decode = pd.DataFrame([row_of_case(Case("math", seq=1, kv_seq=64, heads=heads)) for heads in (4, 8)])
+    assert named_columns(decode) == ["seq", "heads", "kv_seq"]
 
 
 @pytest.mark.parametrize(

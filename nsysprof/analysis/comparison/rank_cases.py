@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from nsysprof.analysis.traffic.launch_bound import is_launch_bound
-from nsysprof.attention.shape import SHAPE_COLUMNS, varied_columns
+from nsysprof.attention.shape import SHAPE_COLUMNS, named_columns
 from nsysprof.results.analysis import LEAST_DIFFERENCE_PCT, Analysis, CaseRanking, RankedCase
 from nsysprof.results.roof import known
 
@@ -23,8 +23,7 @@ def rank_cases(results: pd.DataFrame, *, on_gpu: bool) -> tuple[CaseRanking, ...
     on_gpu: whether the cases ran on a GPU. On a CPU no case is limited by launches.
     """
     done = results.assign(position=range(len(results)))[(results["status"] == "ok").to_numpy(dtype=bool)]
-    needed = varied_columns(done)
-    varied = [column for column in needed if column == "seq" or done[column].nunique() > 1]
+    varied = named_columns(done)
     rankings = []
     for _, cases in done.groupby(list(SAME_WORK), sort=False, dropna=False):
         rows = cases.to_dict("records")

@@ -316,6 +316,7 @@ def _call_of_our_range(name: str) -> CallInTrace | None:
         batch=int(extra["B"]),
         heads=int(extra["H"]),
         kv_heads=int(extra.get("KV", 0)),
+        kv_seq=int(extra.get("K", 0)),
         head_dim=int(extra["D"]),
         causal=extra.get("causal") == "1",
         dtype=extra.get("dtype", "fp16"),

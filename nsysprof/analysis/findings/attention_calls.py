@@ -156,7 +156,7 @@ def _shape_of(name: str) -> dict[str, Any]:
         return {}
     extra = dict(parsed.extra)
     shape: dict[str, Any] = {column: int(extra[key]) for key, column in _INTEGERS.items() if key in extra}
-    shape |= {"seq_q": parsed.seq, "seq_kv": parsed.seq}
+    shape |= {"seq_q": parsed.seq, "seq_kv": int(extra.get("K", parsed.seq))}
     if "causal" in extra:
         shape["causal"] = extra["causal"] == "1"
     return shape | ({"dtype": extra["dtype"]} if "dtype" in extra else {})

@@ -24,7 +24,7 @@ from nsysprof.analysis.sampling.successive_halving import is_far_behind
 from nsysprof.analysis.sampling.variance_shrinkage import Prior
 from nsysprof.arrays import Floats
 from nsysprof.attention.case import Case, row_of_case
-from nsysprof.attention.shape import SHAPE_COLUMNS, attention_flops, least_bytes
+from nsysprof.attention.shape import SHAPE_COLUMNS, attention_flops, least_bytes, seen_keys
 from nsysprof.notes import Note, make_note
 from nsysprof.results.device_limits import Peak, find_peak
 from nsysprof.results.roof import MOST_PCT
@@ -87,7 +87,9 @@ def summarize_bench(
         _refuse_stalls(rows, by_cell)
         _set_goals(rows, floor)
     table = pd.DataFrame(rows)
-    return BenchResults(table, floor, len(pairs), tuple(_notes(rows, by_cell, floor, len(pairs), environment)))
+    return BenchResults(
+        table, floor, len(pairs), (*hidden_keys(cells), *_notes(rows, by_cell, floor, len(pairs), environment))
+    )
 
 
 def same_code(medians: Sequence[Floats], copies: int) -> list[tuple[Floats, Floats]]:
@@ -283,6 +285,15 @@ def _verdict(difference: PairDifference | None, best: Floats, other: Floats) -> 
     verdict = difference.verdict()
     # The median of all samples orders the cells. Where the paired test shows the opposite order, no order is shown.
     return (CaseVerdict.INCONCLUSIVE if verdict is CaseVerdict.FASTER else verdict).value
+
+
+def hidden_keys(cases: Sequence[Case]) -> list[Note]:
+    """Return a note where a causal mask hides keys from every query, which few people who give --kv-seq expect."""
+    hidden = [case for case in cases if seen_keys(case) < case.kv_seq]
+    if not hidden:
+        return []
+    worst = min(hidden, key=lambda case: case.seq / case.kv_seq)
+    return [make_note("causal-from-top-left", seen=seen_keys(worst), keys=worst.kv_seq, queries=worst.seq)]
 
 
 def _notes(

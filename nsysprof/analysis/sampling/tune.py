@@ -13,7 +13,7 @@ from nsysprof.analysis.sampling.process_model import Turns, turns_of
 from nsysprof.analysis.sampling.significance import INTERIM_ALPHA, CaseVerdict, compare_shape, fit_differences
 from nsysprof.analysis.sampling.successive_halving import unsettled
 from nsysprof.attention.case import Case
-from nsysprof.attention.shape import SHAPE_COLUMNS, Shape, shape_of_row, varied_columns
+from nsysprof.attention.shape import SHAPE_COLUMNS, Shape, named_columns, shape_of_row, varied_columns
 from nsysprof.results.samples import OK, Block
 
 # With fewer processes, a pair that was measured again could not be tested.
@@ -233,6 +233,7 @@ def insights(table: pd.DataFrame, winners: pd.DataFrame, floor_pct: float | None
     lines += _measured_again(known)
     lines += _against_auto(known)
     lines += _along(table, "seq", "sequence length")
+    lines += _along(table, "kv_seq", "length of k and v") if table["seq"].nunique() == 1 else []
     lines += _along(table, "batch", "batch")
     lines += _along(table, "heads", "heads")
     if floor_pct is not None:
@@ -288,8 +289,7 @@ def _against_auto(known: pd.DataFrame) -> list[str]:
 
 
 def _label(row: pd.Series, table: pd.DataFrame) -> str:
-    varied = [column for column in _shape(table) if column == "seq" or table[column].nunique() > 1]
-    return ", ".join(f"{column}={row[column]}" for column in varied)
+    return ", ".join(f"{column}={row[column]}" for column in named_columns(table))
 
 
 def _along(table: pd.DataFrame, column: str, name: str) -> list[str]:

@@ -22,6 +22,10 @@ Backends = Annotated[
 Seqs = Annotated[tuple[int, ...], Option("Sequence lengths of q.", ("--seq",), GRID, form=SIZES)]
 Batches = Annotated[tuple[int, ...], Option("Batch sizes.", ("--batch",), GRID, form=SIZES)]
 Heads = Annotated[tuple[int, ...], Option("Head counts of q.", panel=GRID, form=SIZES)]
+KvSeqs = Annotated[
+    tuple[int, ...],
+    Option("Sequence lengths of k and v. Default: the lengths of q.", ("--kv-seq",), GRID, form=SIZES),
+]
 KvHeads = Annotated[
     tuple[int, ...],
     Option("Head counts of k and v, each a divisor of --heads. Default: as many as q.", panel=GRID, form=SIZES),
@@ -38,7 +42,7 @@ Causals = Annotated[tuple[bool, ...], Option("Whether the mask is causal.", ("--
 class Grid:
     """The values of each dimension. Every combination is a case.
 
-    kv_heads: heads of k and v; empty for as many as q has.
+    kv_heads, kv_seqs: heads and lengths of k and v; empty for those of q.
     dtypes: empty for the dtype that suits the device.
     """
 
@@ -53,6 +57,7 @@ class Grid:
     passes: Annotated[tuple[str, ...], Option(f"Passes: {', '.join(PASSES)}.", ("--pass",), GRID, form=NAMES)] = (
         "fwd",
     )
+    kv_seqs: KvSeqs = ()
 
     def expand(self, default_dtype: str = "fp16") -> list[Case]:
         """Return every case of the grid. Raises UsageError for impossible combinations.
@@ -69,4 +74,5 @@ class Grid:
             dtypes=self.dtypes or (default_dtype,),
             causals=self.causals,
             passes=self.passes,
+            kv_seqs=self.kv_seqs,
         )

@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 
 from nsysprof.analysis.overview.recording_cost import cost_of
+from nsysprof.analysis.sampling.bench import hidden_keys
 from nsysprof.analysis.sampling.latency import noise_notes
 from nsysprof.app.inputs.machine import default_dtype, require_torch, settle_device
 from nsysprof.app.inputs.shared_values import shared_values
@@ -188,7 +189,9 @@ def _settle_profiler(profiler: str, device: str, nsys: Path | None) -> str:
 
 def _add_trace(captured: Captured, folder: Path) -> tuple[Loss, ...]:
     """Complete results.csv from the trace, and return what the profiler lost."""
+    captured.manifest.notes += hidden_keys(captured.manifest.cases)
     if captured.trace is None:
+        write_manifest(folder, captured.manifest)
         return ()
     name_kernels(folder, captured.trace)
     assembled = assemble(folder, captured.trace, AnalysisOptions(parts=frozenset({COUNTERS})))

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from nsysprof.app.inputs import options
-from nsysprof.app.inputs.grid import Backends, Batches, Causals, Dtypes, Grid, HeadDims, Heads, KvHeads, Seqs
-from nsysprof.app.inputs.option import NAMES, SIZES, Option, TypedForm
+from nsysprof.app.inputs.grid import Backends, Batches, Causals, Dtypes, Grid, HeadDims, Heads, KvHeads, KvSeqs, Seqs
+from nsysprof.app.inputs.option import NAMES, Option, TypedForm
 from nsysprof.app.inputs.options import GRID, CaseTimeout, Device
 from nsysprof.app.inputs.request_limits import LEAST_TUNING_BLOCKS
 from nsysprof.capture.measured_process import HERE, Setting
@@ -215,10 +215,7 @@ class ExplainRequest:
 
     backends: Backends = ("all",)
     seqs: Seqs = (1024,)
-    kv_seqs: Annotated[
-        tuple[int, ...],
-        Option("Sequence lengths of k and v. Default: the lengths of q.", ("--kv-seq",), GRID, form=SIZES),
-    ] = ()
+    kv_seqs: KvSeqs = ()
     batches: Batches = (1,)
     heads: Heads = (8,)
     kv_heads: KvHeads = ()

@@ -107,13 +107,17 @@ def _print_plan(request: CaptureRequest, as_json: bool) -> None:
     )
     for case, name in zip(plan.cases, ranges, strict=True):
         typer.echo(
-            f"  {name}  B={case.batch} H={case.heads}{_key_heads(case)} S={case.seq} D={case.head_dim} {case.dtype} "
-            f"{'causal' if case.causal else 'full'} {case.pass_}"
+            f"  {name}  B={case.batch} H={case.heads}{_key_heads(case)} S={case.seq}{_key_length(case)} "
+            f"D={case.head_dim} {case.dtype} {'causal' if case.causal else 'full'} {case.pass_}"
         )
 
 
 def _key_heads(case: Case) -> str:
     return "" if case.own_kv_heads is None else f" KV={case.kv_heads}"
+
+
+def _key_length(case: Case) -> str:
+    return "" if case.own_kv_seq is None else f" K={case.kv_seq}"
 
 
 def _print_result(result: CaptureResult, as_json: bool) -> None:

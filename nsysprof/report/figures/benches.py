@@ -20,7 +20,13 @@ if TYPE_CHECKING:
 
 _OTHERS = ("#7B3294", "#6b7683", "#F0E442", "#8c510a", "#01665e", "#999999")
 _MARKERS = "osD^vPX*"
-_AXES = {"seq": "sequence length", "batch": "batch", "heads": "heads", "head_dim": "head dimension"}
+_AXES = {
+    "seq": "sequence length",
+    "kv_seq": "length of k and v",
+    "batch": "batch",
+    "heads": "heads",
+    "head_dim": "head dimension",
+}
 _MOST_PANELS = 9
 
 
@@ -149,7 +155,7 @@ def draw_winners(winners: pd.DataFrame) -> Figure | None:
     """
     if len(winners) == 0:
         return None
-    across = "seq"
+    across = "seq" if winners["seq"].nunique() > 1 or winners["kv_seq"].nunique() == 1 else "kv_seq"
     down = next((column for column in ("batch", "heads", "head_dim") if winners[column].nunique() > 1), "batch")
     rest = [c for c in varied_columns(winners) if c not in (across, down) and winners[c].nunique(dropna=False) > 1]
     panels = list(winners.groupby(rest, sort=True, dropna=False)) if rest else [((), winners)]

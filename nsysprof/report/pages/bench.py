@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from nsysprof.attention.shape import varied_columns
+from nsysprof.attention.shape import named_columns, varied_columns
 from nsysprof.files.output import write_whole
 from nsysprof.files.written_by import VERSION
 from nsysprof.notes import Note
@@ -142,7 +142,10 @@ def _ablation() -> Section:
     return Section("Template for an ablation", parts, in_terminal=False, is_folded=True)
 
 
-_SWEEPS = (("seq", "Sequence lengths"), ("batch", "Batch sizes"), ("heads", "Heads"), ("head_dim", "Head dimensions"))
+_SWEEPS = (
+    ("seq", "Sequence lengths"), ("kv_seq", "Lengths of k and v"), ("batch", "Batch sizes"), ("heads", "Heads"),
+    ("head_dim", "Head dimensions"),
+)  # fmt: skip
 _CSV = "results.csv"
 # "far behind": dropped before there were enough blocks for a test.
 _SLOWER = ("slower", "far behind")
@@ -216,7 +219,8 @@ def ceiling_table(table: pd.DataFrame) -> Table:
 
 def sweep_tables(table: pd.DataFrame) -> list[Table]:
     """Return a table for each dimension that the grid varies: latency, work, and work per time along it."""
-    return [_sweep_table(table, column, title) for column, title in _SWEEPS if table[column].nunique() > 1]
+    varied = varied_columns(table)
+    return [_sweep_table(table, name, title) for name, title in _SWEEPS if name in varied and table[name].nunique() > 1]
 
 
 def _sweep_table(table: pd.DataFrame, column: str, title: str) -> Table:
@@ -281,7 +285,7 @@ def target_table(table: pd.DataFrame) -> Table:
 
 def verdict_lines(table: pd.DataFrame) -> tuple[str, ...]:
     """Return one sentence for each shape."""
-    varied = [name for name in varied_columns(table) if name == "seq" or table[name].nunique() > 1]
+    varied = named_columns(table)
     lines = []
     ranked = table[table["rank"].notna()]
     for key, members in ranked.groupby([*varied_columns(table)], sort=False, dropna=False):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from nsysprof.attention.shape import varied_columns
+from nsysprof.attention.shape import named_columns
 from nsysprof.notes import Note
 from nsysprof.report.document import (
     Cell,
@@ -128,5 +128,4 @@ def _verdict(row: dict[Any, Any]) -> str:
 
 
 def _varied(winners: pd.DataFrame) -> list[str]:
-    columns = varied_columns(winners)
-    return [column for column in columns if column == "seq" or winners[column].nunique(dropna=False) > 1]
+    return named_columns(winners)

@@ -28,6 +28,8 @@ def call_of(name, sizes=""):
         ("aten::scaled_dot_product_attention", "[[2, 16]]", None),
         ("RUN::flash::S4096::B=1::H=8::D=64::dtype=fp16::causal=1", "",
          CallInTrace(Shape(seq=4096, heads=8))),
+        ("RUN::flash::S1::B=1::H=8::D=64::dtype=fp16::causal=0::K=4096", "",
+         CallInTrace(Shape(seq=1, kv_seq=4096, heads=8, causal=False))),
         ("RUN::flash::S4096", "", None),
     ],
 )  # fmt: skip

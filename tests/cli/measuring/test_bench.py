@@ -99,6 +99,22 @@ def test_self_check(tmp_path):
     assert "Self-check" in (tmp_path / "o/report.md").read_text()
 
 
+def test_queries_and_keys_of_different_length(tmp_path):
+    lengths = ["--seq", "1", "--kv-seq", "32,64", "--backends", "math,flash,naive", "--causal", "both"]
+    done = run(*QUICK, *lengths, "--out", tmp_path / "o")
+    assert done.returncode == 0, done.stderr
+    with (tmp_path / "o/results.csv").open() as stream:
+        rows = {row["case"]: row for row in csv.DictReader(stream)}
+    assert all(row["status"] == "ok" and float(row["largest_error"]) < 1e-5 for row in rows.values())
+    decode = rows["flash::S1::causal=0::K=64"]
+    assert (decode["seq"], decode["kv_seq"]) == ("1", "64")
+    assert int(decode["least_bytes"]) == 4 * 2 * 16 * (2 * 64 + 2)
+    report = (tmp_path / "o/report.md").read_text()
+    assert "Lengths of k and v" in report
+    assert "so 1 of 64 keys are seen at S=1" in report
+    assert "1 of 64" not in run(*QUICK, *lengths[:-1], "no", "--out", tmp_path / "full").stdout
+
+
 def test_a_plan_is_printed_and_nothing_is_run(tmp_path):
     done = run(*QUICK, "--backends", "math,flash", "--dry-run", "--seed", "3", cwd=tmp_path)
     assert "4 cells on cpu, each 4 times 3 samples in 1 processes, seed 3" in done.stdout
@@ -110,6 +126,7 @@ def test_a_plan_is_printed_and_nothing_is_run(tmp_path):
     [
         (["--backends", "quick"], 2, "Unknown backend 'quick'"),
         (["--seq", "many"], 2, "not an integer"),
+        (["--kv-seq", "0"], 2, "--kv-seq 0 is not a valid size"),
         (["--causal", "perhaps"], 2, "not one of"),
         (["--rounds", "0"], 2, "'--rounds'"),
         (["--graph", "often"], 2, "'often' is not one of"),

@@ -68,6 +68,18 @@ def test_the_plan_alone(tmp_path):
     assert len(json.loads(run(*arguments, "--json").stdout)["cases"]) == 4
 
 
+def test_keys_of_another_length_are_in_names_results_and_notes(tmp_path):
+    arguments = ("capture", "--backends", "math", "--seq", "4", "--kv-seq", "16", "--heads", "2", "--head-dim", "8")
+    plan = run(*arguments, "--device", "cpu", "--dry-run", "--out", tmp_path / "c")
+    assert "RUN::math::S4::K=16  B=1 H=2 S=4 K=16 D=8 fp32 causal fwd" in plan.stdout
+    done = run(*arguments, "--device", "cpu", "--samples", "10", "--out", tmp_path / "c")
+    assert done.returncode == 0, done.stderr
+    assert "4 of 16 keys are seen at S=4" in done.stdout
+    analysis = run("analyze", tmp_path / "c", "--out", tmp_path / "a")
+    assert analysis.returncode == 0, analysis.stderr
+    assert "RUN::math::S4::K=16" in (tmp_path / "a/ranges.csv").read_text()
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "word"),
     [
