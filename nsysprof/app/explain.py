@@ -53,6 +53,7 @@ def _expand(request: ExplainRequest, dtype: str) -> list[AttentionCall]:
             dtypes=request.dtypes or (dtype,),
             causal=causal,
             mask=request.mask,
+            window=request.window,
             dropout=request.dropout,
             passes=request.passes,
         )

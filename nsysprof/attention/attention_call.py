@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 from nsysprof.attention.case import check_names, check_sizes, known_backends
 from nsysprof.attention.choices import BACKENDS, DTYPES
-from nsysprof.attention.shape import DTYPE_BYTES, LEARNED, Shape, Size
+from nsysprof.attention.mask import MASKS, Window, mask_of_window
+from nsysprof.attention.shape import DTYPE_BYTES, Shape, Size
 from nsysprof.errors import UsageError
 
-MASKS = ("none", "bool", "float", LEARNED)
 CALL_PASSES = ("fwd", "bwd")
 
 
@@ -21,7 +21,8 @@ class AttentionCall(Shape, frozen=True, order=True, kw_only=True):
     """
 
     kv_seq: Size
-    # The kind of attn_mask: none, bool, float (in the dtype of the inputs), or learned (which needs a gradient).
+    # The kind of attn_mask: none, bool, float (in the dtype of the inputs), or learned (which needs a gradient),
+    # or a window.
     mask: str = "none"
     dropout: float = 0.0
 
@@ -45,6 +46,7 @@ def expand_calls(
     mask: str,
     dropout: float,
     passes: Sequence[str],
+    window: Window | None = None,
 ) -> list[AttentionCall]:
     """Return every combination, in the order given and without repeats.
 
@@ -62,6 +64,11 @@ def expand_calls(
     check_names("mask", [mask], MASKS)
     if not 0 <= dropout < 1:
         raise UsageError(f"--dropout {dropout:g} is not a valid probability.", "Give 0 or more, and less than 1.")
+    if window is not None and (mask != "none" or causal):
+        raise UsageError(
+            f"--window and {'--causal' if causal else '--mask'} exclude each other.",
+            "Leave one of them out; --window 256,0 is a causal window.",
+        )
     if causal and mask != "none":
         raise UsageError("--causal and --mask exclude each other in torch.", "Leave one of them out.")
     settled = mask == "none" if causal is None else causal
@@ -75,12 +82,13 @@ def expand_calls(
             kv_heads=kh or h,
             head_dim=d,
             dtype=t,
-            causal=settled,
-            mask=mask,
+            causal=c,
+            mask=m,
             dropout=dropout,
             pass_=p,
         )
         for b, h, kh, d, t, p, s, ks in cells
+        for m, c in [(mask, settled) if window is None else mask_of_window(window, s, ks or s)]
     ]
     for call in calls:
         if call.heads % call.kv_heads:

@@ -24,6 +24,7 @@ from msgspec import Meta
 from msgspec.structs import asdict
 
 from nsysprof.attention.choices import BACKENDS, DTYPES, PASSES
+from nsysprof.attention.mask import Window, check_masks, mask_of_window
 from nsysprof.attention.shape import Shape, shape_of_row
 from nsysprof.errors import UsageError
 from nsysprof.files.json_file import explain_decoding
@@ -72,16 +73,20 @@ def expand_grid(
     heads: Sequence[int] = (8,),
     head_dims: Sequence[int] = (64,),
     dtypes: Sequence[str] = ("fp16",),
-    causals: Sequence[bool] = (True,),
+    causals: Sequence[bool] = (),
     passes: Sequence[str] = ("fwd",),
     kv_heads: Sequence[int] = (),
     kv_seqs: Sequence[int] = (),
+    masks: Sequence[str] = ("none",),
+    window: Window | None = None,
 ) -> list[Case]:
     """Return every combination, in the order given and without repeats. The backend changes slowest.
 
     Raises UsageError for an empty list, an unknown name, a size below one, or heads that kv_heads does not divide.
 
+    causals: empty for a causal mask where there is no other.
     kv_heads, kv_seqs: empty for as many as heads and as long as seq.
+    window: the keys before and after its place that a query sees, each None for all; None for no window.
     """
     check_names("backend", backends, known_backends())
     check_names("dtype", dtypes, DTYPES)
@@ -90,12 +95,34 @@ def expand_grid(
         check_sizes(name, sizes)
     check_sizes("kv-seq", kv_seqs or [1])
     head_pairs = [(h, kv) for h in heads for kv in _key_heads(h, kv_heads)]
-    cells = itertools.product(backends, batches, head_pairs, head_dims, dtypes, causals, passes, seqs, kv_seqs or [0])
+    settled = _settle_masks(causals, masks, window)
+    cells = itertools.product(backends, batches, head_pairs, head_dims, dtypes, settled, passes, seqs, kv_seqs or [0])
     cases = (
-        Case(b, seq=s, batch=n, heads=h, kv_heads=kv, head_dim=d, dtype=t, causal=c, pass_=p, kv_seq=ks)
-        for b, n, (h, kv), d, t, c, p, s, ks in cells
+        Case(b, seq=s, batch=n, heads=h, kv_heads=kv, head_dim=d, dtype=t, pass_=p, kv_seq=ks, mask=m, causal=c)
+        for b, n, (h, kv), d, t, mask, p, s, ks in cells
+        for m, c in [mask if window is None else mask_of_window(window, s, ks or s)]
     )
     return list(dict.fromkeys(cases))
+
+
+def _settle_masks(causals: Sequence[bool], masks: Sequence[str], window: Window | None) -> list[tuple[str, bool]]:
+    """Return each mask and whether it is causal. Raises UsageError for two of them at once."""
+    check_masks(tuple(masks))
+    others = [mask for mask in masks if mask != "none"]
+    if window is not None and others:
+        raise UsageError(
+            f"--window and --mask {others[0]} exclude each other: a window is a mask of its own.",
+            "Leave one of them out; --window 256,0 is a causal window.",
+        )
+    if True in causals and (window is not None or others):
+        near = (
+            "--window LEFT,0 is a causal window" if window is not None else "a bool mask may hide what is_causal hides"
+        )
+        raise UsageError(
+            f"--causal and {'--window' if window is not None else '--mask'} exclude each other in torch.",
+            f"Leave --causal out; {near}.",
+        )
+    return [(mask, causal) for mask in masks for causal in causals or [mask == "none"]]
 
 
 def _key_heads(heads: int, kv_heads: Sequence[int]) -> Sequence[int]:

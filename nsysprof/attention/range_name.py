@@ -37,7 +37,7 @@ _KEYS: dict[str, str] = {
     "mask": "mask",
     "layout": "layout",
 }
-_WORDS = {"mask": re.compile(r"[a-z0-9:]{1,20}"), "layout": re.compile(r"[bhsd+,]{1,20}")}
+_WORDS = {"mask": re.compile(r"[a-z0-9:]{1,34}"), "layout": re.compile(r"[bhsd+,]{1,20}")}
 _MAX_LENGTH = 512
 # One of the keys, in a file.
 RangeKey = Annotated[str, Meta(pattern=f"^({'|'.join(_KEYS)})$")]

@@ -1,17 +1,19 @@
 """Define the shape of an attention call, which determines its work whichever backend does it, and compute that work.
 
 FLOPs: q k^T and (scores) v are two matrix products of 2 S_q S_k D each, per head and batch entry. A causal mask halves
-them; where the lengths differ it is torch's, from the top left: query i sees the keys up to i. Backward counts 2.5
-times the forward pass, because it computes the scores again and forms four products (Dao, FlashAttention-2, 2023,
-section 4.1). Softmax is not counted. With grouped heads, the heads of q count.
+them; where the lengths differ it is torch's, from the top left: query i sees the keys up to i. A window counts the
+scores that it leaves, other masks all of them, because their content is not known. Backward counts 2.5 times the
+forward pass, because it computes the scores again and forms four products (Dao, FlashAttention-2, 2023, section 4.1).
+Softmax is not counted. With grouped heads, the heads of q count.
 
 Bytes: what must cross the memory bus once if nothing is cached before and no intermediate is written. Forward reads q
-and the keys and values that any query sees, and writes the output. Backward reads the same, the output and its
-gradient, and writes three gradients.
+and the mask, and the keys and values that any query sees, and writes the output. Backward reads the same, the output
+and its gradient, and writes three gradients.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -19,15 +21,14 @@ from msgspec import Meta, Struct
 from msgspec.structs import fields, force_setattr, replace
 
 from nsysprof.attention.choices import DTYPES, PASSES
+from nsysprof.attention.mask import LEARNED, MASK_PATTERN, Window, hidden_before, read_window, visible_scores
 
 DTYPE_BYTES = {"fp16": 2, "bf16": 2, "fp32": 4}
 
 Size = Annotated[int, Meta(ge=1, le=10**12)]
 Dtype = Annotated[str, Meta(pattern=f"^({'|'.join(DTYPES)})$")]
 Pass = Annotated[str, Meta(pattern=f"^({'|'.join(PASSES)})$")]
-# The kind of a mask of numbers that needs a gradient, such as a learned bias. Flash and cuDNN do not take it.
-LEARNED = "learned"
-Mask = Annotated[str, Meta(pattern=f"^(none|(bool|float|{LEARNED})(:[b1][h1][q1][k1])?)$")]
+Mask = Annotated[str, Meta(pattern=MASK_PATTERN)]
 _ORDER = "(?=[bhs]*b)(?=[bhs]*h)(?=[bhs]*s)[bhs]{3}d"
 Layout = Annotated[str, Meta(pattern=rf"^{_ORDER}\+?(,{_ORDER}\+?,{_ORDER}\+?)?$")]
 
@@ -49,7 +50,7 @@ class Shape(Struct, frozen=True, order=True, kw_only=True, rename={"pass_": "pas
     pass_: Pass = "fwd"
     # 0 when not given, which means as long as q.
     kv_seq: Annotated[int, Meta(ge=0, le=10**12)] = 0
-    # "none", or "bool", "float" or "learned" and which of the axes batch, head, query and key it has: "bool:b11k".
+    # "none", a kind and which of the axes it has ("bool:b11k"), or "window:256:0": nsysprof.attention.mask.
     mask: Mask = "none"
     # The memory layout: the order of the axes, of all or of q, k and v; + where other memory lies between them.
     layout: Layout = "bhsd"
@@ -67,7 +68,12 @@ class Shape(Struct, frozen=True, order=True, kw_only=True, rename={"pass_": "pas
 
     def key_without_layout(self) -> Shape:
         """Return the key in which a call and a rule must agree. Memory layout and axes of a mask are not part of it."""
-        return replace(self.shape, layout="bhsd", mask=self.mask.partition(":")[0])
+        return replace(self.shape, layout="bhsd", mask=self.mask if self.window else self.mask.partition(":")[0])
+
+    @property
+    def window(self) -> Window | None:
+        """Return how many keys a query sees before and after its own place; None without a window."""
+        return read_window(self.mask)
 
     @property
     def own_kv_heads(self) -> int | None:
@@ -91,8 +97,16 @@ class Shape(Struct, frozen=True, order=True, kw_only=True, rename={"pass_": "pas
         kind, _, axes = self.mask.partition(":")
         if kind == "none":
             return None
+        if kind == "window":
+            axes = ""
         sizes = (self.batch, self.heads, self.seq, self.kv_seq)
         return tuple(1 if axis == "1" else size for axis, size in zip(axes or "11qk", sizes, strict=True))
+
+    @property
+    def mask_bytes(self) -> int:
+        """Return the bytes of the mask where it is an input; a window is none, whatever a backend makes of it."""
+        sizes = None if self.window else self.mask_sizes
+        return 0 if sizes is None else math.prod(sizes) * (1 if self.mask[:4] == "bool" else DTYPE_BYTES[self.dtype])
 
     @property
     def layouts(self) -> tuple[str, str, str]:
@@ -169,15 +183,19 @@ def forward_flops(batch: int, heads: int, seq: int, kv_seq: int, head_dim: int, 
 
 def attention_flops(shape: Shape) -> float:
     """Return the floating-point operations of one call."""
-    share = _causal_share(shape) if shape.causal else 1.0
+    share = _seen_share(shape)
     size = shape.head_dim
     forward = forward_flops(shape.batch, shape.heads, shape.seq, shape.kv_seq, size, size) * share
     factor = {"fwd": 1.0, "bwd": BACKWARD_FLOPS, "fwdbwd": 1 + BACKWARD_FLOPS}[shape.pass_]
     return forward * factor
 
 
-def _causal_share(shape: Shape) -> float:
-    """Return the share of the scores that a causal mask leaves, by the convention of one half for equal lengths."""
+def _seen_share(shape: Shape) -> float:
+    """Return the share of the scores that a causal mask or a window leaves, by convention one half for a square."""
+    if shape.window:
+        return visible_scores(shape.window, shape.seq, shape.kv_seq) / (shape.seq * shape.kv_seq)
+    if not shape.causal:
+        return 1.0
     if shape.seq == shape.kv_seq:
         return 0.5
     short = min(shape.seq, shape.kv_seq)
@@ -187,13 +205,17 @@ def _causal_share(shape: Shape) -> float:
 
 def seen_keys(shape: Shape) -> int:
     """Return how many keys any query sees. A causal mask hides the keys after as many as there are queries."""
+    if shape.window:
+        return shape.kv_seq - hidden_before(shape.window, shape.seq, shape.kv_seq)
     return min(shape.seq, shape.kv_seq) if shape.causal else shape.kv_seq
 
 
 def least_bytes(shape: Shape) -> int:
     """Return the least bytes that one call moves to and from memory."""
     query = shape.output_bytes
-    read = query + (shape.input_bytes - query) * seen_keys(shape) // shape.kv_seq
+    read = query + (shape.input_bytes - query) * seen_keys(shape) // shape.kv_seq + shape.mask_bytes
     forward = read + query
     backward = read + 2 * query + shape.input_bytes  # read q, k, v, out and its gradient; write three gradients
+    if has_learned_mask(shape):
+        backward += shape.mask_bytes
     return {"fwd": forward, "bwd": backward, "fwdbwd": forward + backward}[shape.pass_]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
 import typer
 
+from nsysprof.app.inputs.grid import Grid
 from nsysprof.app.requests.attention import TuneRequest
 from nsysprof.cli import options
 from nsysprof.cli.measuring.measurement import run_measurement
@@ -24,7 +25,7 @@ EXAMPLES = (
     "nsysprof tune --from traces/train --budget 300    # the shapes of a program: capture --attention",
     "nsysprof tune --resume --out tuned    # with the options of its first run",
 )
-_OF_GRID = ("seqs", "kv_seqs", "batches", "heads", "kv_heads", "head_dims", "dtypes", "causals", "passes", "search")
+_OF_GRID = ("search", *(field.name for field in fields(Grid) if field.name != "backends"))
 
 
 def tune(

@@ -6,13 +6,17 @@ import importlib
 import math
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
 
 from nsysprof.attention.case import Case, is_callable_backend, registered_backends
-from nsysprof.workload.refusal import UnusableBackendError, WrongResultError
+from nsysprof.attention.shape import Shape
+from nsysprof.workload.measuring.case_tensors import make_mask
+from nsysprof.workload.other_libraries import flex_with_mask
+from nsysprof.workload.refusal import IneligibleError, UnusableBackendError, WrongResultError
 
 Attention = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, bool], torch.Tensor]
 
@@ -61,15 +65,29 @@ def _load_callable(backend: str) -> Attention:
     return cast(Attention, target)
 
 
-def with_mask(attention: Attention, case: Case, mask: torch.Tensor | None) -> Attention:
-    """Return attention with a mask, which only torch's own backends accept; without a mask, the same function.
+def mask_of(case: Case, device: str) -> torch.Tensor | None:
+    """Return the mask that the backend gets; None without a mask, and for a window in flex, which takes a rule."""
+    return None if case.backend == "flex" and case.window is not None else make_mask(case, device)
 
-    Raises UnusableBackendError for a backend that does not accept one.
+
+def with_mask(attention: Attention, shape: Shape, backend: str, mask: torch.Tensor | None) -> Attention:
+    """Return attention with the mask of a shape; without one, the same function.
+
+    Torch's backends and naive get a window as a bool mask, flex as a block mask.
+
+    Raises IneligibleError for a backend that is called without masks.
     """
-    if mask is None:
+    if shape.mask == "none":
         return attention
-    if case.backend not in (*_SDPA_NAMES, "auto"):
-        raise UnusableBackendError(f"{case.backend} does not accept a mask.")
+    if backend == "flex":
+        return flex_with_mask(shape, mask)
+    if backend == "naive":
+        return partial(_naive, mask=mask)
+    if backend not in (*_SDPA_NAMES, "auto"):
+        raise IneligibleError(
+            f"{backend} is called with q, k, v and is_causal, without a mask. Torch's backends, flex and naive take "
+            "masks and windows."
+        )
 
     def masked(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, is_causal: bool) -> torch.Tensor:
         gqa = q.shape[1] != k.shape[1]
@@ -99,7 +117,9 @@ def _sdpa(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, is_causal: bool) ->
     return F.scaled_dot_product_attention(q, k, v, is_causal=is_causal, enable_gqa=q.shape[1] != k.shape[1])
 
 
-def _naive(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, is_causal: bool) -> torch.Tensor:
+def _naive(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, is_causal: bool, mask: torch.Tensor | None = None
+) -> torch.Tensor:
     """Return softmax(q k^T / sqrt(d)) v, as written by hand with every intermediate in memory.
 
     Where k and v have fewer heads, copies of them are made in memory too.
@@ -109,4 +129,6 @@ def _naive(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, is_causal: bool) -
     if is_causal:
         ones = torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool, device=q.device)
         scores = scores.masked_fill(ones.triu(1), float("-inf"))
+    if mask is not None:
+        scores = scores.masked_fill(~mask, float("-inf")) if mask.dtype == torch.bool else scores + mask
     return torch.softmax(scores, dim=-1) @ v

@@ -14,7 +14,11 @@ from typing import Any
 
 import torch
 
+from nsysprof.attention.mask import Window
+from nsysprof.attention.shape import Shape, has_learned_mask
 from nsysprof.workload.refusal import IneligibleError
+
+Attention = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, bool], torch.Tensor]
 
 
 def flex(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, is_causal: bool) -> torch.Tensor:
@@ -23,11 +27,42 @@ def flex(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, is_causal: bool) -> 
     The causal mask is a block mask, so masked blocks are skipped. Raises IneligibleError for gradients on the CPU,
     which flex_attention does not have.
     """
+    window = (None, 0) if is_causal else None
+    return _run_flex(q, k, v, _block_mask(q.shape[-2], k.shape[-2], window, 0, str(q.device)))
+
+
+def flex_with_mask(shape: Shape, mask: torch.Tensor | None) -> Attention:
+    """Return flex with the mask of a shape: a window or a bool mask as a block mask, numbers added to the scores.
+
+    Blocks that a window or a bool mask hides are skipped. Raises IneligibleError for a mask that needs a gradient.
+    """
+    if has_learned_mask(shape):
+        raise IneligibleError("flex is called without gradients of a mask: give --mask float, or math.")
+    if mask is None:
+        offset = shape.kv_seq - shape.seq
+        return lambda q, k, v, _: _run_flex(
+            q, k, v, _block_mask(q.shape[-2], k.shape[-2], shape.window, offset, str(q.device))
+        )
+    whole = mask.expand(mask.shape[0], mask.shape[1], shape.seq, shape.kv_seq)
+    single = [size == 1 for size in whole.shape[:2]]
+
+    def value(batch: Any, head: Any, query: Any, key: Any) -> Any:
+        return whole[0 if single[0] else batch, 0 if single[1] else head, query, key]
+
+    if mask.dtype != torch.bool:
+        return lambda q, k, v, _: _run_flex(q, k, v, None, lambda score, *place: score + value(*place))
+    from torch.nn.attention.flex_attention import create_block_mask
+
+    sizes = [None if is_single else size for is_single, size in zip(single, whole.shape[:2], strict=True)]
+    blocks = create_block_mask(value, *sizes, shape.seq, shape.kv_seq, device=str(mask.device))
+    return lambda q, k, v, _: _run_flex(q, k, v, blocks)
+
+
+def _run_flex(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, blocks: Any, change: Any = None) -> torch.Tensor:
     if q.device.type == "cpu" and q.requires_grad:
         raise IneligibleError("flex_attention computes no gradients on the CPU.")
-    mask = _causal_block_mask(q.shape[-2], k.shape[-2], str(q.device)) if is_causal else None
     attend = _compiled_flex(q.shape, k.shape, q.dtype, q.requires_grad)
-    out: torch.Tensor = attend(q, k, v, block_mask=mask, enable_gqa=q.shape[1] != k.shape[1])
+    out: torch.Tensor = attend(q, k, v, change, blocks, enable_gqa=q.shape[1] != k.shape[1])
     return out
 
 
@@ -46,11 +81,21 @@ def _compiled_flex(*_shapes_and_dtype: Any) -> Callable[..., torch.Tensor]:
 
 
 @cache
-def _causal_block_mask(queries: int, keys: int, device: str) -> Any:
+def _block_mask(queries: int, keys: int, window: Window | None, offset: int, device: str) -> Any:
+    """Return the block mask of a window; None without one.
+
+    offset: the place of the first query among the keys.
+    """
+    if window is None:
+        return None
     from torch.nn.attention.flex_attention import create_block_mask
 
+    left, right = window
+
     def is_visible(_batch: Any, _head: Any, query: Any, key: Any) -> Any:
-        return query >= key
+        place = query + offset
+        after = key <= place + (keys if right is None else right)
+        return after if left is None else after & (key >= place - left)
 
     return create_block_mask(is_visible, None, None, queries, keys, device=device)
 

@@ -34,6 +34,15 @@ def test_a_mask_replaces_causal():
         expand(mask="float", causal=True)
 
 
+def test_a_window_is_a_mask():
+    (call,) = expand(kv_seqs=[64], window=(4, 0))
+    assert (call.mask, call.causal) == ("window:4:0", False)
+    assert expand(window=(None, 0))[0].causal
+    for other in (dict(mask="bool"), dict(causal=True)):
+        with pytest.raises(UsageError, match="exclude each other"):
+            expand(window=(4, 0), **other)
+
+
 @pytest.mark.parametrize(
     ("fields", "word"),
     [

@@ -52,6 +52,15 @@ def test_a_causal_mask_of_unequal_lengths_is_from_the_top_left_as_torch_has_it()
     assert seen_keys(longer) == 4
 
 
+def test_a_mask_is_read_and_a_learned_one_gets_a_gradient():
+    plain = {"seq": 16, "batch": 2, "causal": False}
+    bare, both = Case("math", **plain), Case("math", **plain, pass_="bwd")
+    for mask, size in (("bool:b11k", 2 * 16), ("float:11qk", 16 * 16 * 2), ("window:4:0", 0)):
+        assert least_bytes(Case("math", **plain, mask=mask)) == least_bytes(bare) + size * (mask[:6] != "window")
+    learned = Case("math", **plain, mask="learned:11qk", pass_="bwd")
+    assert least_bytes(learned) == least_bytes(both) + 2 * 16 * 16 * 2
+
+
 def test_columns_that_tell_cases_apart():
     square = pd.DataFrame([row_of_case(Case("math", seq=seq)) for seq in (8, 16)])
     assert named_columns(square) == ["seq"]

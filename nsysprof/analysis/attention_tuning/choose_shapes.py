@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from nsysprof.attention.attention_call import MASKS
 from nsysprof.attention.case import Case
 from nsysprof.attention.choices import DTYPES
+from nsysprof.attention.mask import MASKS
 from nsysprof.attention.shape import Shape, attention_flops
 from nsysprof.results.optimization import CapturedUse
 from nsysprof.results.samples import Block

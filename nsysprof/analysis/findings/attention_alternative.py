@@ -19,8 +19,8 @@ from nsysprof.analysis.findings.step_amounts import counted, in_work, number_tex
 from nsysprof.analysis.kernel_names.variant_names import Texts
 from nsysprof.analysis.ranges.open_range import innermost_codes
 from nsysprof.analysis.replay.replay import no_change
-from nsysprof.attention.attention_call import MASKS
 from nsysprof.attention.kernel_family import kernel_family
+from nsysprof.attention.mask import MASKS
 from nsysprof.attention.policy_file import AUTO, PolicyFile, PolicyRule
 from nsysprof.attention.range_name import RECORDED_PREFIX, parse_attention_range, parse_range
 from nsysprof.attention.shape import Shape

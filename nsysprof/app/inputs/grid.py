@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from nsysprof.app.inputs.option import CAUSAL, NAMES, SIZES, Option
+from nsysprof.app.inputs.option import CAUSAL, NAMES, SIZES, WINDOW, Option
 from nsysprof.app.inputs.options import GRID
 from nsysprof.attention.case import Case, expand_grid
 from nsysprof.attention.choices import BACKENDS, DTYPES, PASSES, PLUGINS
@@ -36,6 +36,16 @@ Dtypes = Annotated[
     Option(f"Dtypes: {', '.join(DTYPES)}. Default: fp16 on a GPU, fp32 on the CPU.", ("--dtype",), GRID, form=NAMES),
 ]
 Causals = Annotated[tuple[bool, ...], Option("Whether the mask is causal.", ("--causal",), GRID, form=CAUSAL)]
+WindowSize = Annotated[
+    tuple[int | None, int | None] | None,
+    Option(
+        "Keys that a query sees before and after its place, counted from the last, as in FlashAttention; -1 for all.",
+        ("--window",),
+        GRID,
+        "LEFT,RIGHT",
+        form=WINDOW,
+    ),
+]
 
 
 @dataclass(frozen=True)
@@ -44,6 +54,8 @@ class Grid:
 
     kv_heads, kv_seqs: heads and lengths of k and v; empty for those of q.
     dtypes: empty for the dtype that suits the device.
+    causals: empty for a causal mask, unless there is another mask.
+    window: the keys before and after its place that a query sees, each None for all; None for no window.
     """
 
     backends: Backends = ("math", "flash")
@@ -53,11 +65,21 @@ class Grid:
     kv_heads: KvHeads = ()
     head_dims: HeadDims = (64,)
     dtypes: Dtypes = ()
-    causals: Causals = (True,)
+    causals: Causals = ()
     passes: Annotated[tuple[str, ...], Option(f"Passes: {', '.join(PASSES)}.", ("--pass",), GRID, form=NAMES)] = (
         "fwd",
     )
     kv_seqs: KvSeqs = ()
+    masks: Annotated[
+        tuple[str, ...],
+        Option(
+            "Masks instead of the causal one: bool, float, learned; bool:b11k has these axes.",
+            ("--mask",),
+            GRID,
+            form=NAMES,
+        ),
+    ] = ("none",)
+    window: WindowSize = None
 
     def expand(self, default_dtype: str = "fp16") -> list[Case]:
         """Return every case of the grid. Raises UsageError for impossible combinations.
@@ -75,4 +97,6 @@ class Grid:
             causals=self.causals,
             passes=self.passes,
             kv_seqs=self.kv_seqs,
+            masks=self.masks,
+            window=self.window,
         )

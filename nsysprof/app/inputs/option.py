@@ -7,6 +7,7 @@ from dataclasses import MISSING, Field, dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+from nsysprof.attention.mask import parse_window
 from nsysprof.errors import UsageError
 
 
@@ -134,6 +135,7 @@ CAUSAL = TypedForm(
     lambda text, _: _MASKS[text],
     lambda masks: next((text for text, known in _MASKS.items() if known == masks), "yes"),
 )
+WINDOW = TypedForm(str | None, lambda text, _: parse_window(text) if text is not None else None, lambda _: None)
 ATTRIBUTION = TypedForm(
     Literal["all", "launched"], lambda text, _: text == "launched", lambda only: "launched" if only else "all"
 )

@@ -12,7 +12,19 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from nsysprof.app.inputs import options
-from nsysprof.app.inputs.grid import Backends, Batches, Causals, Dtypes, Grid, HeadDims, Heads, KvHeads, KvSeqs, Seqs
+from nsysprof.app.inputs.grid import (
+    Backends,
+    Batches,
+    Causals,
+    Dtypes,
+    Grid,
+    HeadDims,
+    Heads,
+    KvHeads,
+    KvSeqs,
+    Seqs,
+    WindowSize,
+)
 from nsysprof.app.inputs.option import NAMES, Option, TypedForm
 from nsysprof.app.inputs.options import GRID, CaseTimeout, Device
 from nsysprof.app.inputs.request_limits import LEAST_TUNING_BLOCKS
@@ -226,6 +238,7 @@ class ExplainRequest:
         Literal["none", "bool", "float", "learned"],
         Option("The type of an attn_mask, which replaces the causal mask. A learned one needs a gradient.", panel=GRID),
     ] = "none"
+    window: WindowSize = None
     dropout: Annotated[float, Option("Dropout probability, less than 1.", panel=GRID, min=0, max=1)] = 0.0
     passes: Annotated[tuple[str, ...], Option("Passes: fwd, bwd.", ("--pass",), GRID, form=NAMES)] = ("fwd",)
     device: Device = "auto"

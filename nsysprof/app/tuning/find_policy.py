@@ -15,11 +15,13 @@ from nsysprof.capture.sampling.bench_run import BenchRun
 def write_choices(path: Path, run: BenchRun, choices: Sequence[Choice]) -> None:
     """Write the policy, without the shapes whose best backend is not part of torch, because a policy imports nothing.
 
+    Shapes with a window are left out too: calls of torch have no window, but a mask whose content nobody reads.
+
     Raises OutputError.
     """
     rules = []
     for choice in choices:
-        if choice.backend in (*SDPA_BACKENDS, AUTO):
+        if choice.backend in (*SDPA_BACKENDS, AUTO) and choice.shape.window is None:
             rules.append(
                 PolicyRule(
                     choice.backend,

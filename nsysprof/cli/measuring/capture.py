@@ -108,12 +108,16 @@ def _print_plan(request: CaptureRequest, as_json: bool) -> None:
     for case, name in zip(plan.cases, ranges, strict=True):
         typer.echo(
             f"  {name}  B={case.batch} H={case.heads}{_key_heads(case)} S={case.seq}{_key_length(case)} "
-            f"D={case.head_dim} {case.dtype} {'causal' if case.causal else 'full'} {case.pass_}"
+            f"D={case.head_dim} {case.dtype} {_mask(case)} {case.pass_}"
         )
 
 
 def _key_heads(case: Case) -> str:
     return "" if case.own_kv_heads is None else f" KV={case.kv_heads}"
+
+
+def _mask(case: Case) -> str:
+    return case.mask if case.mask != "none" else "causal" if case.causal else "full"
 
 
 def _key_length(case: Case) -> str:

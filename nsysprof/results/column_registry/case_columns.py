@@ -22,7 +22,8 @@ _OF_SHAPE = {
         text(
             "mask",
             "`none`, or `bool`, `float` or `learned` and which of the axes batch, head, query and key the mask has. A "
-            "`learned` mask needs a gradient.",
+            "`learned` mask needs a gradient. `window:LEFT:RIGHT` are the keys before and after its place that a query "
+            "sees, or `all`.",
         ),
         text("layout", "Order of batch, head, length (s) and head size (d) in memory; + for other memory in between."),
     )

@@ -362,7 +362,7 @@ def _heads(inputs: Inputs, heads: slice, rows: torch.Tensor, height: int, round_
         seen = slice(0, min(k.shape[2], int(block[-1]) + 1) if inputs.is_causal else k.shape[2])
         scores = _scores(q[:, :, block], k[:, :, seen], block if inputs.is_causal else None, round_)
         if inputs.mask is not None:
-            _apply_mask(scores, _mask_of(inputs, heads)[:, :, block][..., seen])
+            _apply_mask(scores, _mask_of(inputs, heads, block)[..., seen])
         p = round_(torch.softmax(scores, dim=-1))
         del scores
         out = round_(p @ v[:, :, seen])
@@ -380,13 +380,13 @@ def _heads(inputs: Inputs, heads: slice, rows: torch.Tensor, height: int, round_
         yield Piece(heads, rows, dk=round_(dk), dv=round_(dv))
 
 
-def _mask_of(inputs: Inputs, heads: slice) -> torch.Tensor:
-    """Return the mask of some heads, of shape (heads of k, heads of q for each, queries, keys)."""
+def _mask_of(inputs: Inputs, heads: slice, rows: torch.Tensor) -> torch.Tensor:
+    """Return the mask of some heads and queries, of shape (heads of k, heads of q for each, queries, keys)."""
     assert inputs.mask is not None
     batch, count, keys = inputs.k.shape[0], inputs.k.shape[1], inputs.k.shape[2]
     whole = inputs.mask.expand(batch, inputs.q.shape[1], inputs.q.shape[2], keys).unflatten(1, (count, -1))
     chosen = range(*heads.indices(batch * count))
-    return torch.stack([whole[group // count, group % count] for group in chosen])
+    return torch.stack([whole[group // count, group % count][:, rows] for group in chosen])
 
 
 def _apply_mask(scores: torch.Tensor, mask: torch.Tensor) -> None:

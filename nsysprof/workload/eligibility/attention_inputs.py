@@ -9,6 +9,7 @@ import torch
 
 from nsysprof.attention.attention_call import AttentionCall
 from nsysprof.attention.shape import has_learned_mask
+from nsysprof.workload.measuring.case_tensors import make_mask
 
 _DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}
 
@@ -72,8 +73,10 @@ def _make_mask(call: AttentionCall, device: str, fill: bool) -> torch.Tensor | N
     """Return a lower triangle, in which every row sees at least one key."""
     if call.mask == "none":
         return None
+    if fill and call.window is not None:
+        return make_mask(call, device)
     if not fill:
-        dtype = torch.bool if call.mask == "bool" else _DTYPES[call.dtype]
+        dtype = torch.bool if call.mask == "bool" or call.window else _DTYPES[call.dtype]
         mask = torch.empty(call.seq, call.kv_seq, dtype=dtype, device=device)
         return mask.requires_grad_(has_learned_mask(call))
     allowed = torch.ones(call.seq, call.kv_seq, dtype=torch.bool, device=device).tril()

@@ -33,7 +33,7 @@ from nsysprof.attention.kernel_family import dispatched_operator, kernel_family,
 from nsysprof.attention.nearest_supported_shape import CallVerdict, explain_refusal
 from nsysprof.attention.shape import has_learned_mask
 from nsysprof.environment import collect_host
-from nsysprof.workload.backends import check_form, load_attention
+from nsysprof.workload.backends import check_form, load_attention, with_mask
 from nsysprof.workload.eligibility.attention_inputs import AttentionInputs, NoMemoryError, make_inputs
 from nsysprof.workload.refusal import IneligibleError
 
@@ -98,7 +98,7 @@ def answer(question: EligibilityQuestion, device: str) -> EligibilityAnswer:
 def _answer_of_own(question: EligibilityQuestion, device: str) -> EligibilityAnswer:
     """Return what one call of a user's own backend shows, because torch has no check for it."""
     backend, call = question.backend, question.call
-    if call.mask != "none" or call.dropout:
+    if call.dropout or (call.mask != "none" and backend != "flex"):
         reason = "it is called with q, k, v and is_causal only, without a mask and without dropout"
         return EligibilityAnswer(backend, False, reason, ran=Ran("not_run", reason))
     try:
@@ -301,7 +301,7 @@ def run_once(backend: str, select: Any, call: AttentionCall, device: str, expect
     Raises what the backend raises, and NoMemoryError when the inputs do not fit.
     """
     inputs = make_inputs(call, device, fill=True)
-    attention = _attention_of(backend)
+    attention = _attention_of(backend, call, inputs)
     with nullcontext() if select is None else sdpa_kernel(select):
         # this creates cuBLAS handles and cuDNN plans, which only the first call needs
         _call(attention, inputs, call, device)
@@ -321,11 +321,13 @@ def run_once(backend: str, select: Any, call: AttentionCall, device: str, expect
     return Ran("ok", "", family, operator, tuple(kernels), as_asked)
 
 
-def _attention_of(backend: str) -> Callable[[AttentionInputs], torch.Tensor]:
+def _attention_of(
+    backend: str, call: AttentionCall, inputs: AttentionInputs
+) -> Callable[[AttentionInputs], torch.Tensor]:
     """Return the function to call. Raise UnusableBackendError for a user's own backend that cannot be loaded."""
     if backend in BACKENDS:
         return _naive if backend == "naive" else _sdpa
-    own = load_attention(backend)[1]
+    own = with_mask(load_attention(backend)[1], call, backend, inputs.mask if call.window is None else None)
     return lambda inputs: check_form(own(inputs.q, inputs.k, inputs.v, inputs.causal), inputs.q, inputs.v)
 
 

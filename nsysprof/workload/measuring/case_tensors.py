@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from nsysprof.attention.mask import Window
 from nsysprof.attention.shape import Shape, has_learned_mask
 
 DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}
@@ -36,6 +37,8 @@ def make_mask(shape: Shape, device: str) -> torch.Tensor | None:
     sizes = shape.mask_sizes
     if sizes is None:
         return None
+    if shape.window is not None:
+        return _window_mask(shape.window, shape, device)
     batch, heads, queries, keys = sizes
     key = torch.arange(keys, device=device)
     allowed = torch.ones((batch, 1, queries, keys), dtype=torch.bool, device=device)
@@ -52,6 +55,19 @@ def make_mask(shape: Shape, device: str) -> torch.Tensor | None:
         slopes = torch.linspace(0.1, 1.0, heads, device=device)[None, :, None, None]
         bias = bias - (slopes * (keys - 1 - key) / max(1, keys)).to(bias.dtype)
     return bias.masked_fill(~allowed, float("-inf")).requires_grad_(has_learned_mask(shape))
+
+
+def _window_mask(window: Window, shape: Shape, device: str) -> torch.Tensor:
+    """Return the mask of a window, of shape (1, 1, queries, keys). The last query stands at the last key."""
+    key = torch.arange(shape.kv_seq, device=device)
+    place = torch.arange(shape.kv_seq - shape.seq, shape.kv_seq, device=device)[:, None]
+    left, right = window
+    visible = torch.ones((shape.seq, shape.kv_seq), dtype=torch.bool, device=device)
+    if left is not None:
+        visible &= key >= place - left
+    if right is not None:
+        visible &= key <= place + right
+    return visible[None, None]
 
 
 def _sizes(shape: Shape) -> tuple[tuple[int, int, int, int], ...]:

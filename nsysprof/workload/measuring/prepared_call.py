@@ -10,9 +10,9 @@ from typing import Any
 import torch
 
 from nsysprof.attention.case import Case
-from nsysprof.workload.backends import Attention, check_form, load_attention, with_mask
+from nsysprof.workload.backends import Attention, check_form, load_attention, mask_of, with_mask
 from nsysprof.workload.correctness.check import check_attention
-from nsysprof.workload.measuring.case_tensors import draw_inputs, make_mask
+from nsysprof.workload.measuring.case_tensors import draw_inputs
 from nsysprof.workload.measuring.memory import PeakMemory
 from nsysprof.workload.measuring.timing import Call, synchronize
 from nsysprof.workload.refusal import WrongResultError, eligibility
@@ -32,8 +32,8 @@ def prepared(case: Case, device: str, memory: PeakMemory | None = None) -> Itera
     """
     select, attention = load_attention(case.backend)
     q, k, v = _make_inputs(case, device)
-    mask = make_mask(case, device)
-    attention = with_mask(attention, case, mask)
+    mask = mask_of(case, device)
+    attention = with_mask(attention, case, case.backend, mask)
     leaves = (q, k, v) if mask is None or not mask.requires_grad else (q, k, v, mask)
     grad = torch.randn_like(q) if case.pass_ != "fwd" else None
     if memory is not None:
@@ -48,7 +48,7 @@ def prepared(case: Case, device: str, memory: PeakMemory | None = None) -> Itera
 def check_case(case: Case, device: str) -> dict[str, Any]:
     """Return how far the results are from the float64 reference. Raises WrongResultError when that is too far."""
     select, attention = load_attention(case.backend)
-    attention = with_mask(attention, case, make_mask(case, device))
+    attention = with_mask(attention, case, case.backend, mask_of(case, device))
     with select, eligibility(case.backend):
         result = check_attention(attention, case, device)
     if not result.ok:

@@ -115,6 +115,28 @@ def test_queries_and_keys_of_different_length(tmp_path):
     assert "1 of 64" not in run(*QUICK, *lengths[:-1], "no", "--out", tmp_path / "full").stdout
 
 
+def test_windows_and_masks(tmp_path):
+    grid = ["--seq", "8", "--kv-seq", "32", "--backends", "math,naive,flex,xformers"]
+    done = run(*QUICK, *grid, "--window", "4,0", "--out", tmp_path / "o")
+    assert done.returncode == 0, done.stderr
+    with (tmp_path / "o/results.csv").open() as stream:
+        rows = {row["backend"]: row for row in csv.DictReader(stream)}
+    assert {name: row["status"] for name, row in rows.items()} == {
+        "math": "ok", "naive": "ok", "flex": "ok", "xformers": "ineligible"
+    }  # fmt: skip
+    assert "flex and naive take masks and windows" in rows["xformers"]["reason"]
+    assert (rows["flex"]["mask"], rows["flex"]["causal"]) == ("window:4:0", "False")
+    assert float(rows["flex"]["flops"]) == 4 * 2 * 16 * 8 * 5
+    assert int(rows["flex"]["least_bytes"]) == 4 * 2 * 16 * (2 * 8 + 2 * 12)
+    masks = run(*QUICK, *grid[:-1], "math,naive", "--mask", "none,bool:111k,float", "--out", tmp_path / "m")
+    assert masks.returncode == 0, masks.stderr
+    with (tmp_path / "m/results.csv").open() as stream:
+        named = {(row["case"], row["status"]) for row in csv.DictReader(stream)}
+    assert ("naive::S8::causal=0::K=32::mask=bool:111k", "ok") in named
+    assert ("math::S8::causal=1::K=32::mask=none", "ok") in named
+    assert len(named) == 6
+
+
 def test_a_plan_is_printed_and_nothing_is_run(tmp_path):
     done = run(*QUICK, "--backends", "math,flash", "--dry-run", "--seed", "3", cwd=tmp_path)
     assert "4 cells on cpu, each 4 times 3 samples in 1 processes, seed 3" in done.stdout
@@ -127,6 +149,11 @@ def test_a_plan_is_printed_and_nothing_is_run(tmp_path):
         (["--backends", "quick"], 2, "Unknown backend 'quick'"),
         (["--seq", "many"], 2, "not an integer"),
         (["--kv-seq", "0"], 2, "--kv-seq 0 is not a valid size"),
+        (["--window", "256"], 2, "Did you mean --window 256,0?"),
+        (["--window", "8,0", "--mask", "bool"], 2, "--window and --mask bool exclude each other"),
+        (["--window", "8,0", "--causal", "yes"], 2, "--causal and --window exclude each other"),
+        (["--mask", "bool", "--causal", "both"], 2, "--causal and --mask exclude each other"),
+        (["--mask", "boool"], 2, "Did you mean 'bool'?"),
         (["--causal", "perhaps"], 2, "not one of"),
         (["--rounds", "0"], 2, "'--rounds'"),
         (["--graph", "often"], 2, "'often' is not one of"),

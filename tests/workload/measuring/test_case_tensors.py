@@ -5,12 +5,13 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from nsysprof.attention.case import Case  # noqa: E402
+from nsysprof.attention.shape import attention_flops, seen_keys  # noqa: E402
 from nsysprof.workload.backends import load_attention, with_mask  # noqa: E402
 from nsysprof.workload.correctness.check import check_attention  # noqa: E402
 from nsysprof.workload.measuring.case_tensors import draw_inputs, make_mask  # noqa: E402
 from nsysprof.workload.measuring.prepared_call import check_case, prepared  # noqa: E402
 from nsysprof.workload.program_start.attention_facts import facts_of  # noqa: E402
-from nsysprof.workload.refusal import UnusableBackendError  # noqa: E402
+from nsysprof.workload.refusal import IneligibleError  # noqa: E402
 
 pytestmark = pytest.mark.torch
 SHAPE = {
@@ -67,7 +68,33 @@ def test_a_forgotten_mask_is_found():
 
 
 def test_a_backend_without_masks_says_so():
-    case = Case("naive", **SHAPE, mask="bool:b11k")
-    with pytest.raises(UnusableBackendError, match="does not accept a mask"):
+    case = Case("xformers", **SHAPE, mask="bool:b11k")
+    with pytest.raises(IneligibleError, match="without a mask. Torch's backends, flex and naive"):
         check_case(case, "cpu")
-    assert with_mask(load_attention("naive")[1], case, None) is load_attention("naive")[1]
+    naive = load_attention("naive")[1]
+    assert with_mask(naive, Case("naive", **SHAPE), "naive", None) is naive
+
+
+@pytest.mark.parametrize("backend", ["math", "flash", "naive", "flex"])
+@pytest.mark.parametrize(
+    "mask", ["window:3:0", "window:all:0", "window:2:4", "window:5:all", "bool:b1qk", "float:1hqk"]
+)
+def test_windows_and_masks_agree_with_the_reference(backend, mask):
+    case = Case(backend, **SHAPE, mask=mask)
+    assert check_case(case, "cpu")["errors"]["out"] < 1e-5
+    assert not check_attention(load_attention("math")[1], case, "cpu").ok
+
+
+@pytest.mark.parametrize(("queries", "keys"), [(5, 5), (3, 8), (1, 9)])
+@pytest.mark.parametrize("window", [(2, 0), (None, 0), (1, 2), (3, None), (0, 0)])
+def test_a_window_is_that_of_flash_attention(window, queries, keys):
+    sides = ":".join("all" if side is None else str(side) for side in window)
+    case = Case("math", seq=queries, kv_seq=keys, causal=False, mask=f"window:{sides}", heads=1, head_dim=8)
+    mask = make_mask(case, "cpu")
+    left, right = (keys if side is None else side for side in window)
+    wanted = [
+        [i + keys - queries - left <= j <= i + keys - queries + right for j in range(keys)] for i in range(queries)
+    ]
+    assert mask[0, 0].tolist() == wanted
+    assert attention_flops(case) == 4 * 8 * sum(map(sum, wanted))
+    assert seen_keys(case) == sum(any(row[j] for row in wanted) for j in range(keys))
