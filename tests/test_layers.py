@@ -190,6 +190,7 @@ def test_no_command_imports_another(module: str) -> None:
 READ_TABLES = {
     "nsysprof.app.trace_analysis.assemble", "nsysprof.app.trace_analysis.check_trace", "nsysprof.app.export",
     "nsysprof.app.optimizing.predict_gain", "nsysprof.app.whatif", "nsysprof.ranks.summarize",
+    "nsysprof.ranks.replay.read_job",
 }  # fmt: skip
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from nsysprof.analysis.attribution.range_names import name_families
@@ -18,7 +20,10 @@ from nsysprof.files.scratch_folder import scratch_folder
 from nsysprof.nsight.find_tool import NSYS, find_tool
 from nsysprof.ranks.collective_waits.stragglers import replay_like_peers
 from nsysprof.ranks.identity import find_sources
+from nsysprof.ranks.rank_source import RankSource
 from nsysprof.ranks.read_arrivals import read_arrivals
+from nsysprof.ranks.replay.changes import MIB, CommunicationChange, Saving, replay_change
+from nsysprof.ranks.replay.read_job import read_replayed_job
 from nsysprof.results.findings import JOB, WhatIf, WhatIfAnswer, WhatIfQuestion
 from nsysprof.trace.inputs.resolve_input import identity_of
 from nsysprof.trace.open import open_trace
@@ -39,6 +44,9 @@ def what_if(request: WhatIfRequest, progress: Progress = SILENT) -> WhatIfResult
     questions = _questions(request)
     if request.like_peers is not None:
         return WhatIfResult(_with_a_rank_like_its_peers(request, questions, progress))
+    communication = _communication(request)
+    if communication:
+        return WhatIfResult(_with_other_communication(request, communication, progress))
     if not questions and not request.ranges:
         raise UsageError("No change was given.", "Give a change, such as --pin-copies or --no-sync all.")
     policy = None if request.policy is None else read_policy(request.policy)
@@ -76,16 +84,12 @@ def _with_a_rank_like_its_peers(
 ) -> WhatIf:
     """Return how long a job of several ranks would take if one rank were like the typical other rank."""
     rank = request.like_peers
-    if questions or request.ranges:
+    if questions or request.ranges or request.changes_communication:
         raise UsageError(
-            "--like-peers applies to a whole job, and the other changes apply to one trace.",
+            "--like-peers applies to a whole job, and the other changes apply to one trace or to its communication.",
             "Run whatif once for each.",
         )
-    if not request.source.exists() or not is_many([request.source]):
-        raise UsageError(
-            f"{request.source} does not contain the traces of several ranks.", "Record with capture --per-rank."
-        )
-    sources = find_sources([request.source], find_tool(NSYS, request.nsys))
+    sources = _sources_of_job(request)
     with scratch_folder() as work, progress.traces(len(sources)) as advance:
         arrived, rows = read_arrivals(sources, work, advance)
     if rank not in {row.rank for row in rows}:
@@ -109,6 +113,84 @@ def _with_a_rank_like_its_peers(
         per=JOB, step_ns=found.recorded_ns, usual_steps=1, warmup=0, steps=1, first_step=0, last_step=0,
         recorded_ns=found.recorded_ns, replayed_ns=found.replayed_ns, answers=(answer,), together=answer,
     )  # fmt: skip
+
+
+def _sources_of_job(request: WhatIfRequest) -> list[RankSource]:
+    """Return the traces of the ranks. Raises UsageError where the source is not several traces."""
+    if not request.source.exists() or not is_many([request.source]):
+        raise UsageError(
+            f"{request.source} does not contain the traces of several ranks.", "Record with capture --per-rank."
+        )
+    return find_sources([request.source], find_tool(NSYS, request.nsys))
+
+
+def _communication(request: WhatIfRequest) -> dict[str, CommunicationChange]:
+    """Return the changes of a job's communication by their options; none where the request is about one trace.
+
+    Raises UsageError for changes of a job together with those of one trace.
+    """
+    is_of_job = request.no_sync and request.source.is_dir() and is_many([request.source])
+    if not request.changes_communication and not is_of_job:
+        return {}
+    if request.changes or request.kernels or request.ranges or request.policy is not None:
+        raise UsageError(
+            "Changes of a job's communication and of one trace cannot be replayed together.",
+            "Run whatif once for the folder and once for a trace in it.",
+        )
+    changes: dict[str, CommunicationChange] = {}
+    for name in request.no_sync:
+        if name != _EVERYWHERE:
+            raise UsageError(f"--no-sync {name[:100]} names a range, and a job has no such change.", "Give --no-sync.")
+        changes["--no-sync"] = CommunicationChange(no_sync=True)
+    if request.bucket_mb is not None:
+        size = request.bucket_mb
+        changes[f"--bucket-mb {size:g}"] = CommunicationChange(bucket_bytes=round(size * MIB))
+    if request.link_scale is not None:
+        changes[f"--link-scale {request.link_scale:g}"] = CommunicationChange(link_scale=request.link_scale)
+    if request.ranks_count is not None:
+        changes[f"--ranks {request.ranks_count}"] = CommunicationChange(ranks=request.ranks_count)
+    return changes
+
+
+def _with_other_communication(
+    request: WhatIfRequest, changes: Mapping[str, CommunicationChange], progress: Progress
+) -> WhatIf:
+    """Return how long a step of a job would take with each change of its communication, and with all of them."""
+    sources = _sources_of_job(request)
+    with progress.traces(len(sources)) as advance:
+        job = read_replayed_job(sources, advance)
+    together = CommunicationChange(
+        any(change.no_sync for change in changes.values()),
+        max(change.bucket_bytes for change in changes.values()),
+        math.prod(change.link_scale for change in changes.values()),
+        max(change.ranks for change in changes.values()),
+    )
+    answers = [_answer(option, replay_change(job, change)) for option, change in changes.items()]
+    steps = job.ranks[0].steps
+    last = steps.warmup + steps.count - 1
+    return WhatIf(
+        per=steps.per, step_ns=round(steps.step_ns), usual_steps=int((~steps.is_slow).sum()), warmup=steps.warmup,
+        steps=job.count + 1, first_step=last - job.count + 1, last_step=last, recorded_ns=round(job.recorded_ns),
+        replayed_ns=round(job.replayed_ns), answers=tuple(answers),
+        together=_answer("all", replay_change(job, together)), assumptions=_assumptions(changes),
+    )  # fmt: skip
+
+
+def _answer(option: str, saving: Saving) -> WhatIfAnswer:
+    return WhatIfAnswer(option, round(saving.step_ns), round(saving.low_ns), round(saving.high_ns))
+
+
+def _assumptions(changes: Mapping[str, CommunicationChange]) -> tuple[str, ...]:
+    """Return what the answers take for granted."""
+    said = ["All ranks are replayed together: a rank that saves time before a collective waits there for the others."]
+    if any(change.bucket_bytes for change in changes.values()):
+        said.append("Messages are sent together within a forward and backward pass; the memory for it is not counted.")
+    if any(change.ranks for change in changes.values()):
+        said.append(
+            "--ranks is a projection, not a measurement: each rank does the same work, all links are as fast as the "
+            "slowest of this job, and a rank sends (n - 1) / n of each message once or twice, as in a ring."
+        )
+    return tuple(said)
 
 
 def _questions(request: WhatIfRequest) -> tuple[WhatIfQuestion, ...]:

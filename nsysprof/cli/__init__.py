@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from nsysprof.cli.request_options import old_words, with_options
+from nsysprof.cli.request_options import bare_class, old_words, with_options
 from nsysprof.cli.terminal.standard_streams import ForgivingStream, forgive_streams, show_status
 from nsysprof.errors import InterruptedCaptureError, NsysprofError, OutputError, TraceError
 from nsysprof.files.memory_reuse import reuse_freed_memory
@@ -150,6 +150,7 @@ def make_app(names: Iterable[str], *, is_list: bool = False) -> typer.Typer:
             settings["token_normalize_func"] = functools.partial(_new_word, words)
         made.command(
             name,
+            cls=bare_class(command),
             help=_in_lines(command.__doc__ or ""),
             epilog=_epilog(examples),
             context_settings=settings,

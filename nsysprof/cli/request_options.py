@@ -8,6 +8,7 @@ from dataclasses import MISSING, fields, is_dataclass, replace
 from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
+from typer.core import TyperCommand
 
 from nsysprof.app.inputs.option import OptionField, default_of, field_hints, option_field
 from nsysprof.app.inputs.options import OUTPUT, TOOLS, VERDICT
@@ -56,11 +57,39 @@ def with_options(
     return run
 
 
+def _options_of_command(command: Callable[..., None]) -> list[OptionField]:
+    hints = get_type_hints(command, include_extras=True)
+    return [option for hint in hints.values() for kind in _requests_in(hint) for option in _options_of(kind)]
+
+
 def old_words(command: Callable[..., None]) -> dict[str, str]:
     """Return the word of each option that earlier versions called by another word, by that word, without dashes."""
-    hints = get_type_hints(command, include_extras=True)
-    options = [option for hint in hints.values() for kind in _requests_in(hint) for option in _options_of(kind)]
-    return {old.lstrip("-"): option.flag.lstrip("-") for option in options for old in option.option.old_names}
+    return {
+        old.lstrip("-"): option.flag.lstrip("-")
+        for option in _options_of_command(command)
+        for old in option.option.old_names
+    }
+
+
+def bare_class(command: Callable[..., None]) -> type[TyperCommand]:
+    """Return the class of a command whose options may stand without a value where they define one for that."""
+    value_of = {option.flag: option.option.bare for option in _options_of_command(command) if option.option.bare}
+
+    class _WithBareOptions(TyperCommand):
+        def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+            return super().parse_args(ctx, _fill_bare(args, value_of))
+
+    return _WithBareOptions if value_of else TyperCommand
+
+
+def _fill_bare(words: Sequence[str], value_of: Mapping[str, str]) -> list[str]:
+    """Return the words of a command line with a value behind each option that has none."""
+    filled: list[str] = []
+    for word, following in zip(words, (*words[1:], "--"), strict=True):
+        filled.append(word)
+        if word in value_of and following.startswith("-"):
+            filled.append(value_of[word])
+    return filled
 
 
 def is_given(context: typer.Context, name: str) -> bool:

@@ -18,6 +18,7 @@ EXAMPLES = (
     "nsysprof whatif train.sqlite --launched-in attention::=0.8",
     "nsysprof whatif train.sqlite --policy policy.json",
     "nsysprof whatif job --like-peers 3    # a folder of ranks",
+    "nsysprof whatif job --bucket-mb 25 --no-sync",
 )
 
 

@@ -23,7 +23,7 @@ _MOST_STEPS = 2_000
 _MOSTLY = 0.9
 # Kernels of these kinds do not tell passes apart.
 _NO_PASS = ("optimizer", "communication", "fill", "random", "copy", "layout", "wait")
-_REDUCTIONS = ("AllReduce", "ReduceScatter")
+REDUCTIONS = ("AllReduce", "ReduceScatter")
 # Kernels of one optimizer step follow each other within this time (ns), even where it launches one for each parameter.
 _OPTIMIZER_GAP_NS = 2_000_000
 
@@ -105,16 +105,11 @@ def _of_steps(
     walls = np.diff(bounds)
     exposed_by_step = np.bincount(step, weights=exposed, minlength=count).astype(np.int64)
     table, notes = _tabulate(tables, names, attribution, rows, exposed)
-    reductions = np.isin(table["kind"].to_numpy(), _REDUCTIONS)
+    reductions = np.isin(table["kind"].to_numpy(), REDUCTIONS)
     hidden = work.duration_ns[rows].astype(np.int64) - exposed
     last = pd.Series(exposed).groupby(step).last().sum() if len(rows) else 0
-    number, start = names.numbers(work.variant[: work.kernels]), work.start_ns[: work.kernels]
-    inside = (start >= bounds[0]) & (start < bounds[-1])
-    optimizer_ns = _optimizer_steps_ns(start[inside & (names.category == "optimizer")[number]])
-    passes = optimizer_ns[:0]
-    if len(optimizer_ns) > 1:
-        tells = inside & ~np.isin(names.category, _NO_PASS)[number]
-        passes = _passes_ns(number[tells], start[tells], optimizer_ns)
+    number = names.numbers(work.variant[: work.kernels])
+    optimizer_ns, passes = find_passes(work, names, int(bounds[0]), int(bounds[-1]))
     computes = np.flatnonzero((names.category != "communication")[number])
     computed = np.diff(cover(work.start_ns[computes], work.ends_ns(computes)).until(bounds))
     return replace(
@@ -190,6 +185,20 @@ def _count_rounds(work: Work, reductions: Int64s, passes_ns: Int64s) -> int:
     counts = np.bincount(within, minlength=len(passes_ns) + 1)[1:-1]  # the first and the last pass may be cut
     usual = int(np.median(counts))
     return len(passes_ns) if usual > 0 and float((counts == usual).mean()) >= _MOSTLY else 0
+
+
+def find_passes(work: Work, names: Names, begin_ns: int, end_ns: int) -> tuple[Int64s, Int64s]:
+    """Return when each optimizer step began, and a time in each forward and backward pass, both of the GPU.
+
+    Both are empty where they are unknown.
+    """
+    number, start = names.numbers(work.variant[: work.kernels]), work.start_ns[: work.kernels]
+    inside = (start >= begin_ns) & (start < end_ns)
+    optimizer_ns = _optimizer_steps_ns(start[inside & (names.category == "optimizer")[number]])
+    if len(optimizer_ns) < 2:
+        return optimizer_ns, optimizer_ns[:0]
+    tells = inside & ~np.isin(names.category, _NO_PASS)[number]
+    return optimizer_ns, _passes_ns(number[tells], start[tells], optimizer_ns)
 
 
 def _passes_ns(number: Ints, start: Int64s, optimizer_ns: Int64s) -> Int64s:

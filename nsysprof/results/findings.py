@@ -170,6 +170,8 @@ class WhatIf(ReplayedSteps):
 
     answers: tuple[WhatIfAnswer, ...]
     together: WhatIfAnswer
+    # What the answers take for granted, one sentence each.
+    assumptions: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return what --json prints."""

@@ -12,6 +12,7 @@ from nsysprof.app.whatif import what_if
 from nsysprof.errors import UsageError
 from tests.analysis.programs import Program
 from tests.conftest import REPOSITORY
+from tests.ranks.replay.data_parallel import US, Training
 
 TRACES = REPOSITORY / "traces/h200-programs"
 
@@ -37,11 +38,30 @@ def test_questions_that_a_job_or_one_trace_cannot_answer(job: Path) -> None:
     for request, says in (
         (WhatIfRequest(job, like_peers=5), "no rank 5"),
         (WhatIfRequest(job, pin_copies=True, like_peers=0), "the other changes apply to one trace"),
+        (WhatIfRequest(job, ranks_count=4, like_peers=0), "the other changes apply to one trace"),
+        (WhatIfRequest(job, pin_copies=True, link_scale=2), "cannot be replayed together"),
+        (WhatIfRequest(job, no_sync=("forward",)), "names a range"),
+        (WhatIfRequest(job, no_sync=("all",)), "--no-sync would change nothing"),
+        (WhatIfRequest(job, bucket_mb=25), "sizes of this job's messages are unknown"),
+        (WhatIfRequest(job / "rank0.sqlite.xz", bucket_mb=25), "several ranks"),
+        (WhatIfRequest(job / "nowhere", ranks_count=8), "several ranks"),
         (WhatIfRequest(job / "rank0.sqlite.xz", like_peers=0), "several ranks"),
         (WhatIfRequest(job / "nowhere", like_peers=0), "several ranks"),
     ):
         with pytest.raises(UsageError, match=says):
             what_if(request)
+
+
+def test_a_job_with_other_communication(tmp_path: Path) -> None:
+    training = Training(reduces_always=True, transfer_ns=900 * US)
+    training.write(tmp_path)
+    found = what_if(WhatIfRequest(tmp_path, no_sync=("all",), link_scale=2, ranks_count=64)).found
+    assert [answer.option for answer in found.answers] == ["--no-sync", "--link-scale 2", "--ranks 64"]
+    assert (found.per, found.steps, found.last_step) == ("step", 6, 5)
+    quiet, faster, more = (answer.step_ns for answer in found.answers)
+    assert max(quiet, faster) < found.replayed_ns < more
+    assert any("projection" in text for text in found.assumptions)
+    assert found.to_json()["answers"][0]["option"] == "--no-sync"
 
 
 @pytest.mark.parametrize(

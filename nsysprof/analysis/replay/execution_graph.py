@@ -94,8 +94,13 @@ class ExecutionGraph:
     busy_ns: int
 
 
-def build_graph(tables: Tables, launch: Ints, classes: CallClasses, steps: Steps) -> ExecutionGraph | None:
-    """Return the graph of steady steps, or of the last part of a trace without steps; None without calls."""
+def build_graph(
+    tables: Tables, launch: Ints, classes: CallClasses, steps: Steps, last_steps: int = 0
+) -> ExecutionGraph | None:
+    """Return the graph of steady steps, or of the last part of a trace without steps; None without calls.
+
+    last_steps: so many steps at the end are taken, as on the other ranks of a job; 0 chooses typical ones.
+    """
     calls = tables.calls
     if calls is None or len(calls) == 0:
         return None
@@ -106,7 +111,7 @@ def build_graph(tables: Tables, launch: Ints, classes: CallClasses, steps: Steps
         order = np.argsort(start, kind="stable")
         every, start = order.astype(np.int32) if every is None else every[order], start[order]
         del order
-    low, high, chosen_steps, begin = _window(steps, start, tables, launch)
+    low, high, chosen_steps, begin = _window(steps, start, tables, launch, last_steps)
     first_step, count = chosen_steps
     chosen = np.arange(low, min(high, len(start))) if every is None else every[low:high].astype(np.int64)
     del every, start
@@ -120,7 +125,9 @@ def build_graph(tables: Tables, launch: Ints, classes: CallClasses, steps: Steps
     return None if graph is None else replace(graph, first_step=first_step)
 
 
-def _window(steps: Steps, start: Int64s, tables: Tables, launch: Ints) -> tuple[int, int, tuple[int, int], int]:
+def _window(
+    steps: Steps, start: Int64s, tables: Tables, launch: Ints, last_steps: int
+) -> tuple[int, int, tuple[int, int], int]:
     """Return the low and high position of the calls to replay, their first step and how many, and when these begin.
 
     Among steps that do the same, those consecutive ones are chosen whose mean is nearest to the time of a usual step.
@@ -133,7 +140,7 @@ def _window(steps: Steps, start: Int64s, tables: Tables, launch: Ints) -> tuple[
         low = max(low, high - most)
         return low, high, (0, 1), int(start[low]) if low < len(start) else 0
     bounds = np.searchsorted(start, steps.starts_ns, "left")
-    first, count = _choose_steps(steps, np.diff(bounds), most)
+    first, count = (steps.count - last_steps, last_steps) if last_steps else _choose_steps(steps, np.diff(bounds), most)
     return int(bounds[first]), int(bounds[first + count]), (first, count), int(steps.starts_ns[first])
 
 

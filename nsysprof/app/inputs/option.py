@@ -41,6 +41,8 @@ class Option:
     shows_default: bool = True
     # Names of earlier versions, which the command line still reads and the help does not show.
     old_names: tuple[str, ...] = ()
+    # The value where only its name is typed, before another option or at the end; "" where it must have one.
+    bare: str = ""
 
     def flag(self, field_name: str) -> str:
         """Return the option's first name."""

@@ -122,6 +122,6 @@ def program_argument(what: str) -> Option:
     return Option(what, metavar="-- PROGRAM [ARGUMENTS]", form=WORDS, is_argument=True, shows_default=False)
 
 
-def repeated_option(what: str, name: str, *, panel: str = "", metavar: str = "") -> Option:
-    """Return an option that may be given several times."""
-    return Option(what, (name,), panel, metavar, form=REPEATED)
+def repeated_option(what: str, name: str, *, panel: str = "", metavar: str = "", bare: str = "") -> Option:
+    """Return an option that may be given several times. bare: see Option."""
+    return Option(what, (name,), panel, metavar, form=REPEATED, bare=bare)

@@ -13,6 +13,8 @@ from nsysprof.errors import UsageError
 
 # The largest factor for a time.
 MOST_FACTOR = 1000
+# The smallest size (MB), and the most ranks of a projection.
+LEAST_MB, MOST_RANKS = 0.001, 1_000_000
 
 
 @dataclass(frozen=True)
@@ -129,11 +131,16 @@ _CHANGES = "Changes"
 class WhatIfRequest:
     """A trace and what to change in it.
 
-    no_sync: ranges in which to remove waits for the GPU; "all" for everywhere.
+    no_sync: ranges in which to remove waits for the GPU; "all" for everywhere. Of a job, "all" leaves out reductions of
+        gradients that no optimizer step needs.
     kernels: texts in names of kernels, and the factors for their times.
     ranges: texts in names of ranges, and the factors for the times of what they launch.
     policy: a policy.json of tune; attention runs on the backends that it measured to be faster.
-    like_peers: a rank of a job that is to behave like the typical other one. The source is then a folder of ranks.
+    like_peers: a rank of a job that is to behave like the typical other one. The source is then a folder of ranks, as
+        for bucket_mb, link_scale and ranks_count.
+    bucket_mb: up to this size (MiB), neighbouring messages of a job are sent together.
+    link_scale: how many times as fast the link between ranks is.
+    ranks_count: on how many ranks the job runs.
     """
 
     source: Annotated[Path, Option("A trace or capture, or a folder of ranks.", metavar="TRACE", is_argument=True)]
@@ -143,7 +150,12 @@ class WhatIfRequest:
     no_sync: Annotated[
         tuple[str, ...],
         options.repeated_option(
-            "Remove waits for the GPU in a range; all: everywhere.", "--no-sync", panel=_CHANGES, metavar="RANGE"
+            "Remove waits for the GPU in a range; all: everywhere. For a job: reduce gradients only before the "
+            "optimizer's step.",
+            "--no-sync",
+            panel=_CHANGES,
+            metavar="[RANGE]",
+            bare="all",
         ),
     ] = ()
     no_alloc: Annotated[bool, Option("Allocate no memory in the loop.", ("--no-alloc",), _CHANGES)] = False
@@ -181,6 +193,18 @@ class WhatIfRequest:
         int | None,
         Option("Let this rank of a job behave like the others.", panel=_CHANGES, metavar="RANK", min=0),
     ] = None
+    bucket_mb: Annotated[
+        float | None,
+        Option("Send neighbouring messages of a job together, up to N MiB.", panel=_CHANGES, metavar="N", min=LEAST_MB),
+    ] = None
+    link_scale: Annotated[
+        float | None,
+        Option("A link between the ranks that is X times as fast.", panel=_CHANGES, metavar="X", min=0.001, max=1000),
+    ] = None
+    ranks_count: Annotated[
+        int | None,
+        Option("A projection: the same work on each of N ranks.", ("--ranks",), _CHANGES, "N", min=2, max=MOST_RANKS),
+    ] = None
     nsys: options.Nsys = None
 
     @property
@@ -188,9 +212,10 @@ class WhatIfRequest:
         """Return the changes that apply wherever they can."""
         return tuple(change for change in Change if getattr(self, change.replace("-", "_")))
 
-
-# The smallest --max-size (MB).
-_LEAST_MB = 0.001
+    @property
+    def changes_communication(self) -> bool:
+        """Return whether there is a change that only a job can have."""
+        return not (self.bucket_mb is None and self.link_scale is None and self.ranks_count is None)
 
 
 @dataclass(frozen=True)
@@ -227,7 +252,7 @@ class BundleRequest:
     ] = ()
     max_bytes: Annotated[
         int,
-        Option("Largest size of the archive in MB (a million bytes).", ("--max-size",), min=_LEAST_MB, form=MEGABYTES),
+        Option("Largest size of the archive in MB (a million bytes).", ("--max-size",), min=LEAST_MB, form=MEGABYTES),
     ] = 25_000_000
     show: Annotated[bool, Option("Print what would be shared, and write nothing.", ("--show",), options.OUTPUT)] = False
     nsys: options.Nsys = None

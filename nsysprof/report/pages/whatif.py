@@ -28,7 +28,8 @@ def whatif_report(whatif: WhatIf) -> Report:
     rows = [_row(answer, whatif.replayed_ns) for answer in answers]
     title = f"What {of} would take"
     table = make_table(title, _COLUMNS, rows, terminal_rows=_ALL, document_rows=_ALL)
-    return Report("whatif", (Section("", (Lines((text,), is_verdict=True), table)),))
+    assumed = (Lines(whatif.assumptions),) if whatif.assumptions else ()
+    return Report("whatif", (Section("", (Lines((text,), is_verdict=True), table, *assumed)),))
 
 
 def _row(answer: WhatIfAnswer, replayed_ns: int) -> tuple[Cell | Value, ...]:

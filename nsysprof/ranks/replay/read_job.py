@@ -1,0 +1,63 @@
+"""Read the traces of all ranks of a job for a replay of their last steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nsysprof.analysis.overview.trace_overview import attribute
+from nsysprof.errors import NotComparableError, UsageError
+from nsysprof.files.scratch_folder import scratch_folder
+from nsysprof.ranks.engine import Progress
+from nsysprof.ranks.rank_source import RankSource
+from nsysprof.ranks.replay.changes import ReplayedJob
+from nsysprof.ranks.replay.joined_graph import share_collectives
+from nsysprof.ranks.replay.rank_graph import RankGraph, read_rank_graph
+from nsysprof.trace.inputs.resolve_input import identity_of, resolve_input
+from nsysprof.trace.open import open_trace
+from nsysprof.trace.tables import read_tables
+
+
+def read_replayed_job(sources: Sequence[RankSource], advance: Progress = lambda _more, _name: None) -> ReplayedJob:
+    """Return the last steps of all ranks.
+
+    Raises UsageError where a rank has no steps, no host calls or no collectives, NotComparableError where the ranks do
+    not share their collectives, and TraceError for a trace that cannot be read.
+    """
+    ranks: list[RankGraph] = []
+    for source in sources:
+        rank = _read(source, len(ranks[0].step_calls) - 1 if ranks else 0)
+        if rank is None:
+            _refuse(sources, f"{source.path.name} has no two steps with their calls and collectives")
+            raise UsageError(
+                f"The job cannot be replayed: {source.path.name} has no two steps with their calls and collectives.",
+                "Record several steps of all ranks with nsysprof capture --per-rank.",
+            )
+        ranks.append(rank)
+        advance(1, source.path.name)
+    shared = share_collectives(ranks)
+    if shared is None:
+        _refuse(sources, "they do not share their collectives")
+        raise UsageError(
+            "The job cannot be replayed: its ranks do not share their collectives.",
+            "Record the same steps of all ranks, to their end, with nsysprof capture --per-rank.",
+        )
+    return ReplayedJob(ranks, shared)
+
+
+def _read(source: RankSource, last_steps: int) -> RankGraph | None:
+    with scratch_folder() as scratch:
+        path = resolve_input(source.path, source.nsys, scratch)
+        with open_trace(path, identity_of(source.path, path), one_thread=source.one_thread) as trace:
+            tables = read_tables(trace)
+            return read_rank_graph(tables, attribute(tables).attributed.ranges, last_steps)
+
+
+def _refuse(sources: Sequence[RankSource], reason: str) -> None:
+    """Raise NotComparableError for traces that no manifest calls the ranks of a job."""
+    if all(source.rank is not None for source in sources):
+        return
+    names = [str(source.path) for source in sources]
+    raise NotComparableError(
+        f"These {len(sources)} traces are not the ranks of one job that can be replayed: {reason}.",
+        f"Compare two of them: nsysprof compare {names[0]} {names[1]}. Look at one: nsysprof view {names[0]}.",
+    )
