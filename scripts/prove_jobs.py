@@ -1,6 +1,6 @@
 """Compare what findings of jobs predict with what the changes save, and write the study analysis/h200-jobs.
 
-    scripts/prove_jobs.py FOLDER    collect the facts of recorded jobs: FOLDER/PROGRAM-FAULT is a capture of each
+    scripts/prove_jobs.py FOLDER    collect the findings of recorded jobs: FOLDER/PROGRAM-FAULT is a capture of each
     scripts/prove_jobs.py --write   write analysis/h200-jobs/README.md from jobs.json
 
 Recorded by `nsysprof capture --per-rank -- torchrun --nproc-per-node 2 scripts/programs/job_faults.py ddp --faults F`.
@@ -16,12 +16,11 @@ from pathlib import Path
 import pandas as pd
 
 from nsysprof.files.json_file import decode_json, encode_json
-from nsysprof.ranks.job_facts import JobFacts
 from nsysprof.ranks.job_findings import find_in_job
 from nsysprof.ranks.rank_source import RankSource
 from nsysprof.ranks.summarize import summarize_rank
 from nsysprof.results.column_registry.rank_columns import STRAGGLERS
-from nsysprof.units import format_ns
+from nsysprof.results.findings import JobFinding
 
 STUDY = Path(__file__).parents[1] / "analysis/h200-jobs"
 # The finding of each planted fault. A fault that costs nothing has none.
@@ -52,29 +51,30 @@ profiler. So savings below about 5 ms cannot be told from nothing here.
 
 @dataclass(frozen=True)
 class Study:
-    """The facts of both ranks by program and fault, and the step times (ms) of each turn by program and form."""
+    """The findings by program and fault, and the step times (ms) of each turn by program and form."""
 
-    facts: dict[str, dict[int, JobFacts]]
+    findings: dict[str, list[JobFinding]]
     step_ms: dict[str, dict[str, list[float]]]
 
 
 def collect(folder: Path, times: dict[str, dict[str, list[float]]]) -> Study:
     """Return the study of the captures in a folder."""
-    facts = {}
+    findings = {}
     for capture in sorted(path for path in folder.iterdir() if path.is_dir()):
         traces = sorted((capture / "ranks").glob("*.sqlite"))
-        facts[capture.name] = {
-            rank: summarize_rank(RankSource(rank, trace)).detail.facts for rank, trace in enumerate(traces)
-        }
-    return Study(facts, times)
+        details = {rank: summarize_rank(RankSource(rank, trace)).detail for rank, trace in enumerate(traces)}
+        facts = {rank: detail.facts for rank, detail in details.items()}
+        graphs = {rank: detail.graph for rank, detail in details.items() if detail.graph is not None}
+        findings[capture.name] = list(find_in_job(facts, NOBODY, graphs))
+    return Study(findings, times)
 
 
 def page(study: Study) -> str:
     """Return the study as Markdown."""
     lines = []
-    for name, facts in study.facts.items():
+    for name, findings in study.findings.items():
         kind, _, fault = name.partition("-")
-        items = [item for item in find_in_job(facts, NOBODY) if item.code in OF_COMMUNICATION]
+        items = [item for item in findings if item.code in OF_COMMUNICATION]
         if fault == "none":
             step, saved = statistics.median(study.step_ms[kind]["none"]), "0"
         else:
@@ -88,17 +88,12 @@ def page(study: Study) -> str:
             for item in shown
         )
         lines.append(f"| {name} | {step:.1f} | {saved} | {text} | {predicted or '0'} |")
-    exposed = [
-        f"{name}: {format_ns(item.saving_ns)}, between nothing and {format_ns(item.saving_high_ns)}"
-        for name, facts in study.facts.items()
-        for item in find_in_job(facts, NOBODY)
-        if item.code == "exposed-communication"
-    ]
-    more = "\n".join(f"- {line}" for line in exposed)
     after = (
-        "\nSmaller buckets and lengths that differ cost too little here to be found. Small shards cost mostly what the "
-        "host does for each of them, beside the collectives: the finding names the cause and too small a saving.\n\n"
-        f"`exposed-communication` says what could hide at most, whose lower bound is nothing:\n\n{more}\n"
+        "\nThe savings are those of a replay of both ranks together. Smaller buckets and lengths that differ cost too "
+        "little here to be found. Small shards cost mostly what the host does for each of them, beside the "
+        "collectives; how much of that a larger shard costs is not in the trace, so its saving is too small. No job "
+        "has `exposed-communication`: these programs wait for their hosts and for each other, and a link without "
+        "transfer times would save them next to nothing.\n"
     )
     return HEAD + "\n".join(lines) + "\n" + after
 
@@ -111,7 +106,8 @@ def main() -> None:
     given = parser.parse_args()
     if given.folder is not None:
         timed = [decode_json(path.read_bytes(), dict) for path in given.times]
-        study = collect(given.folder, {times["kind"]: times["step_ms"] for times in timed})
+        times = {of_kind["kind"]: of_kind["step_ms"] for of_kind in timed}
+        study = collect(given.folder, times or decode_json((STUDY / "jobs.json").read_bytes(), Study).step_ms)
         (STUDY / "jobs.json").write_bytes(encode_json(study))
     text = page(decode_json((STUDY / "jobs.json").read_bytes(), Study))
     if given.write:

@@ -220,14 +220,16 @@ def test_the_study_of_jobs_says_what_its_data_say() -> None:
     script = load("prove_jobs")
     study = script.decode_json((script.STUDY / "jobs.json").read_bytes(), script.Study)
     assert script.page(study) == (script.STUDY / "README.md").read_text(encoding="utf-8")
-    found = {
-        name: {item.code for item in script.find_in_job(facts, script.NOBODY)} for name, facts in study.facts.items()
-    }
+    found = {name: {item.code: item for item in findings} for name, findings in study.findings.items()}
     assert {name for name in found if "redundant-communication" in found[name]} == {
         "ddp-reduce-always",
         "fsdp-reduce-always",
     }
     assert {name for name in found if "small-messages" in found[name]} == {"fsdp-small-shards"}
+    for name, saved_ms in (("ddp-reduce-always", 6.7), ("fsdp-reduce-always", 20.2)):
+        predicted = found[name]["redundant-communication"]
+        assert abs(predicted.saving_ns / 1e6 - saved_ms) < 0.15 * saved_ms
+        assert predicted.saving_low_ns < saved_ms * 1e6 < predicted.saving_high_ns
 
 
 def test_every_planted_fault_is_found_first_and_predicted_within_the_promise() -> None:

@@ -15,12 +15,23 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from nsysprof.errors import UsageError
 from nsysprof.ranks.identity import some
 from nsysprof.ranks.job_facts import CommunicationRow, JobFacts
+from nsysprof.ranks.replay.changes import CommunicationChange, ReplayedJob, replay_change
+from nsysprof.ranks.replay.joined_graph import share_collectives
+from nsysprof.ranks.replay.rank_graph import RankGraph
 from nsysprof.results.device_limits import link_bytes_per_s
 from nsysprof.results.findings import LEAST_SHARE, Finding, JobFinding
 from nsysprof.units import format_bytes, format_ns
 
+# So many ranks, in the order of the inputs, keep their last steps for a replay.
+MOST_REPLAYED = 8
+_NO_GRAPHS: Mapping[int, RankGraph] = {}
+# Small messages are sent together up to the size of a bucket of DDP.
+_BUCKET_BYTES = 25 << 20
+# A link that is so many times as fast takes no time.
+_INSTANT = 1e6
 # What a rank alone says of waiting for others is said for the job by who is late, and by its communication.
 _OF_ONE_RANK = frozenset({"collective-wait"})
 # One switch of the program changes these everywhere. Their range is only where a rank has most of it.
@@ -48,11 +59,15 @@ _FRAMEWORKS_OVERLAP = (
 
 @dataclass(frozen=True)
 class _Job:
-    """The ranks with known steps. step_ns and own_ns: the mean step, and the mean own time of each rank (ns)."""
+    """The ranks with known steps. step_ns and own_ns: the mean step, and the mean own time of each rank (ns).
+
+    replayed: the last steps of the ranks, to replay them together; None where they are unknown.
+    """
 
     facts: Mapping[int, JobFacts]
     step_ns: float
     own_ns: Mapping[int, float]
+    replayed: ReplayedJob | None = None
 
     @property
     def slowest(self) -> int:
@@ -69,18 +84,46 @@ class _Job:
             left.append(time - saved)
         return max(0.0, max(own.values()) - max(left))
 
+    def replay(self, change: CommunicationChange) -> tuple[float, float, float] | None:
+        """Return what a step would save with another communication, and its bounds (ns); None where it is unknown."""
+        if self.replayed is None:
+            return None
+        try:
+            changed = replay_change(self.replayed, change)
+        except UsageError:  # it changes nothing, or sizes are unknown
+            return None
+        base = self.replayed.replayed_ns
+        return base - changed.step_ns, base - changed.high_ns, base - changed.low_ns
 
-def find_in_job(facts: Mapping[int, JobFacts], stragglers: pd.DataFrame) -> tuple[JobFinding, ...]:
+
+def needs_replay(fact: JobFacts) -> bool:
+    """Return whether a finding about communication may be made of this rank, so that its steps are worth a replay."""
+    if not fact.has_steps:
+        return False
+    exposed = sum(row.exposed_ns for row in fact.communication)
+    is_redundant = fact.rounds > fact.optimizer_steps > 0
+    return is_redundant or exposed >= _LEAST_EXPOSED * fact.step_ns or _count_small(fact) >= _LEAST_SMALL
+
+
+def _count_small(fact: JobFacts) -> float:
+    return sum(row.calls for row in fact.communication if _is_small(row, fact.board))
+
+
+def find_in_job(
+    facts: Mapping[int, JobFacts], stragglers: pd.DataFrame, graphs: Mapping[int, RankGraph] = _NO_GRAPHS
+) -> tuple[JobFinding, ...]:
     """Return the findings of a job, the largest saving first.
 
     facts: what the trace of each rank says.
     stragglers: the rows of stragglers.csv.
+    graphs: the last steps of some ranks, for a replay of what communication costs.
     """
     known = {rank: fact for rank, fact in facts.items() if fact.has_steps}
     if len(known) < 2:
         return ()
     step = mean_step_ns(known)
     job = _Job(known, step, {rank: float(np.mean(fact.own_ns)) for rank, fact in known.items()})
+    job = replace(job, replayed=_join(graphs, job.slowest))
     redundant = _redundant(job)
     small = _small_messages(job)
     candidates = [*_of_ranks(job), *redundant, *small, *_exposed(job, (*redundant, *small)), *_uneven(job),
@@ -88,6 +131,15 @@ def find_in_job(facts: Mapping[int, JobFacts], stragglers: pd.DataFrame) -> tupl
     worth = [item for item in candidates if item.saving_ns >= LEAST_SHARE * step]
     ordered = sorted(worth, key=lambda item: -item.saving_ns)
     return tuple(replace(item, rank=place) for place, item in enumerate(ordered, 1))
+
+
+def _join(graphs: Mapping[int, RankGraph], slowest: int) -> ReplayedJob | None:
+    """Return some ranks for a replay; None where they cannot stand for the job, because the slowest is not one."""
+    if slowest not in graphs or len(graphs) < 2:
+        return None
+    ranks = [graphs[rank] for rank in sorted(graphs)]
+    shared = share_collectives(ranks)
+    return None if shared is None else ReplayedJob(ranks, shared)
 
 
 def mean_step_ns(facts: Mapping[int, JobFacts]) -> float:
@@ -127,7 +179,9 @@ def _redundant(job: _Job) -> list[JobFinding]:
     least = min((job.facts[rank].reduced_ns for rank in ranks), key=sum)
     share = (count - 1) / count
     exposed, hidden = least
-    saving = (share * exposed, 0.5 * share * exposed, share * (exposed + _SLOWED * hidden))
+    saving = job.replay(CommunicationChange(no_sync=True)) or (
+        share * exposed, 0.5 * share * exposed, share * (exposed + _SLOWED * hidden)
+    )  # fmt: skip
     text = (
         f"Gradients are reduced {count} times for each step of the optimizer: {format_ns(exposed)} exposed and "
         f"{format_ns(hidden)} hidden communication a step, of which one time in {count} is needed."
@@ -145,7 +199,7 @@ def _small_messages(job: _Job) -> list[JobFinding]:
     least: tuple[float, float] | None = None
     for fact in job.facts.values():
         small = [row for row in fact.communication if _is_small(row, fact.board)]
-        exposed, calls = float(sum(row.exposed_ns for row in small)), sum(row.calls for row in small)
+        exposed, calls = float(sum(row.exposed_ns for row in small)), _count_small(fact)
         if calls < _LEAST_SMALL:
             return []
         least = min(least or (exposed, calls), (exposed, calls))
@@ -168,7 +222,9 @@ def _small_messages(job: _Job) -> list[JobFinding]:
         "Send fewer and larger messages: DDP: a larger bucket_cap_mb; FSDP2: shard larger modules; DeepSpeed: "
         "reduce_bucket_size, allgather_bucket_size; else flat parameters, or coalesce them (dist._coalescing_manager)."
     )
-    saving = ((1 - estimate) * exposed, (1 - slowest) * exposed, (1 - fastest) * exposed)
+    saving = job.replay(CommunicationChange(bucket_bytes=_BUCKET_BYTES)) or (
+        (1 - estimate) * exposed, (1 - slowest) * exposed, (1 - fastest) * exposed
+    )  # fmt: skip
     return [_finding(job, list(job.facts), "small-messages", saving, text, advice)]
 
 
@@ -192,6 +248,9 @@ def _exposed(job: _Job, known: tuple[JobFinding, ...]) -> list[JobFinding]:
     left = exposed[rank] - sum(item.saving_ns for item in known)
     computed = sum(fact.computed_ns) / len(fact.computed_ns)
     room = min(left, max(0.0, computed - hidden))
+    # Without any transfer, ranks still wait for each other and for their hosts.
+    if (instant := job.replay(CommunicationChange(link_scale=_INSTANT))) is not None:
+        room = min(room, instant[0])
     if room < _LEAST_EXPOSED * job.step_ns:
         return []
     at_end = fact.at_end_ns / exposed[rank]

@@ -24,6 +24,7 @@ from nsysprof.ranks.job_facts import JobFacts
 from nsysprof.ranks.job_findings import communication_rows, find_in_job, mean_step_ns
 from nsysprof.ranks.partial import RANGE_COLUMNS, Detail, Partial
 from nsysprof.ranks.rank_energy import energy_over_ranks
+from nsysprof.ranks.replay.rank_graph import RankGraph
 from nsysprof.results.column_registry.csv_table import empty_table
 from nsysprof.results.column_registry.rank_columns import COMMUNICATION, RANK_ENERGY
 from nsysprof.results.rank_results import ClockFit, RankCollectives, RankRow, RanksAnalysis
@@ -58,6 +59,7 @@ def overview(
     totals: Totals = {}
     frames, energies, lanes = [], [], {}
     facts: dict[int, JobFacts] = {}
+    graphs: dict[int, RankGraph] = {}
     collectives: dict[int, Collectives | None] = {}
     for row, detail, mine in details:
         rank = number[row.position]
@@ -66,6 +68,8 @@ def overview(
             totals.setdefault(key, {})[rank] = total
         frames.append(detail.ranges.assign(rank=rank))
         facts[rank] = detail.facts
+        if detail.graph is not None:
+            graphs[rank] = detail.graph
         if len(detail.energy):
             energies.append(detail.energy.assign(rank=rank))
         collectives[row.position] = detail.collectives
@@ -104,7 +108,7 @@ def overview(
         kernel_labels=tuple(label_kernels(kernels["name"].astype(str).tolist())),
         rank_energy=energy,
         energy=energy_over_ranks(energy),
-        findings=find_in_job(facts, stragglers),
+        findings=find_in_job(facts, stragglers, graphs),
         no_findings=_why_no_findings(facts),
         communication=_communication(facts, read),
         step_ns=mean_step_ns(with_steps) if with_steps else None,

@@ -11,6 +11,7 @@ from nsysprof.ranks import distributions
 from nsysprof.ranks.collective_waits.collectives import Collectives
 from nsysprof.ranks.distributions import Distributions
 from nsysprof.ranks.job_facts import JobFacts
+from nsysprof.ranks.replay.rank_graph import RankGraph
 from nsysprof.results.column_registry.rank_columns import RANK_RANGES
 from nsysprof.results.rank_results import Lanes, RankRow
 
@@ -36,6 +37,8 @@ class Detail:
     # The energy of its boards by range, with the columns of rank_energy.csv but the rank.
     energy: pd.DataFrame = field(default_factory=pd.DataFrame)
     facts: JobFacts = field(default_factory=JobFacts)
+    # Its last steps, where a finding about the job's communication may need their replay.
+    graph: RankGraph | None = None
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from nsysprof.ranks.partial import RANGE_COLUMNS, Detail, Leaf, Partial
 from nsysprof.ranks.power_file import power_of
 from nsysprof.ranks.rank_energy import COLUMNS
 from nsysprof.ranks.rank_source import RankSource
+from nsysprof.ranks.replay.rank_graph_file import decode_rank_graph, encode_rank_graph
 from nsysprof.results.column_registry.csv_table import to_records
 from nsysprof.results.rank_results import Lanes, RankRow
 
@@ -72,6 +73,8 @@ def write_part(leaf: Leaf, path: Path) -> None:
     columns |= {f"range_{name}": detail.ranges[name].tolist() for name in RANGE_COLUMNS}
     columns["energy"] = json.dumps(to_records(detail.energy))
     columns["facts"] = encode_json(detail.facts).decode()
+    if detail.graph is not None:
+        columns["graph"] = encode_rank_graph(detail.graph)
     if detail.collectives is not None:
         columns |= {f"collective_{name}": getattr(detail.collectives, name) for name in _COLLECTIVE}
     if detail.lanes is not None:
@@ -84,7 +87,7 @@ def write_part(leaf: Leaf, path: Path) -> None:
 
 def _cell(pa: Any, name: str, value: Any) -> Any:
     """Return a column with one row. Lists of text get an explicit type, because an empty one does not show it."""
-    if isinstance(value, str | int):
+    if isinstance(value, str | int | bytes):
         return pa.array([value])
     text = name.startswith("key_") or name in {f"range_{column}" for column in _TEXTS} or name == "collective_names"
     item = pa.string() if text else None if isinstance(value, np.ndarray) else pa.int64()
@@ -136,7 +139,8 @@ def _detail(columns: dict[str, Any]) -> Detail:
     energy = json.loads(columns["energy"])  # of most traces nothing is known
     facts = decode_json(columns["facts"], JobFacts)
     table = pd.DataFrame(energy, columns=list(COLUMNS)) if energy else _NO_ENERGY
-    return Detail(ranges, collectives, lanes, table, facts)
+    graph = decode_rank_graph(columns["graph"]) if "graph" in columns else None
+    return Detail(ranges, collectives, lanes, table, facts, graph)
 
 
 def _read(path: Path, of_durations: list[str] | None) -> dict[str, Any] | None:

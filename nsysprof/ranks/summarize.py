@@ -37,11 +37,13 @@ from nsysprof.notes import Note, Severity, make_note
 from nsysprof.ranks.collective_waits.collectives import find_collectives
 from nsysprof.ranks.distributions import Distributions, Key, distribute, merge_all
 from nsysprof.ranks.innermost import innermost_ranges, own_walls
-from nsysprof.ranks.job_facts import collect_facts
+from nsysprof.ranks.job_facts import JobFacts, collect_facts
+from nsysprof.ranks.job_findings import MOST_REPLAYED, needs_replay
 from nsysprof.ranks.overlap import Overlap, measure_overlap
 from nsysprof.ranks.partial import RANGE_COLUMNS, Detail, Leaf, Partial
 from nsysprof.ranks.rank_energy import rank_energy, read_samples
 from nsysprof.ranks.rank_source import RankSource
+from nsysprof.ranks.replay.rank_graph import RankGraph, read_rank_graph
 from nsysprof.ranks.session import Session, read_session
 from nsysprof.results.power_samples import GpuEnergy
 from nsysprof.results.rank_results import RankRow
@@ -89,8 +91,16 @@ def _leaf(
         overlap.lanes,
         rank_energy(tables, attribution, names, power),
         facts,
+        _graph(source, tables, attribution, facts),
     )
     return Leaf(Partial((row,), _durations(tables, names, attributed)), detail)
+
+
+def _graph(source: RankSource, tables: Tables, attribution: Attribution, facts: JobFacts) -> RankGraph | None:
+    """Return the last steps of a rank for a replay of the job; None where no finding needs it."""
+    if source.position >= MOST_REPLAYED or not needs_replay(facts):
+        return None
+    return read_rank_graph(tables, attribution.attributed.ranges)
 
 
 def _bounded(tables: Tables, attribution: Attribution) -> tuple[Attributed, tuple[Note, ...]]:

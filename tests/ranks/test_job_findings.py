@@ -8,8 +8,11 @@ import pytest
 
 from nsysprof.ranks.job_facts import CommunicationRow, JobFacts
 from nsysprof.ranks.job_findings import communication_rows, find_in_job
+from nsysprof.ranks.rank_source import RankSource
+from nsysprof.ranks.summarize import summarize_rank
 from nsysprof.results.column_registry.rank_columns import STRAGGLERS
 from nsysprof.results.findings import Finding
+from tests.ranks.replay.data_parallel import Training
 
 NONE = pd.DataFrame(columns=list(STRAGGLERS.names))
 MS = 1_000_000
@@ -70,6 +73,29 @@ def test_a_switch_with_a_finding_for_each_range_keeps_them_apart():
 
 def test_what_a_rank_saves_that_waits_is_nothing():
     assert savings({0: a_rank(60, findings=[a_finding("host-bound", 20)]), 1: a_rank(90)}) == {}
+
+
+def test_the_saving_of_communication_is_taken_from_a_replay_of_all_ranks(tmp_path):
+    training = Training(reduces_always=True, transfer_ns=900_000)
+    details = [summarize_rank(RankSource(n, path)).detail for n, path in enumerate(training.write(tmp_path))]
+    facts, graphs = ({n: getattr(one, name) for n, one in enumerate(details)} for name in ("facts", "graph"))
+    (item,) = [item for item in find_in_job(facts, NONE, graphs) if item.code == "redundant-communication"]
+    truth = training.step_ns() - replace(training, reduces_always=False).step_ns()
+    assert item.saving_ns == pytest.approx(truth, rel=0.1)
+    # Without the slowest rank the replay cannot stand for the job.
+    slowest = max(facts, key=lambda rank: sum(facts[rank].own_ns))
+    others = {rank: graph for rank, graph in graphs.items() if rank != slowest}
+    assert savings(facts)["redundant-communication"] == next(
+        found.saving_ns / MS for found in find_in_job(facts, NONE, others) if found.code == "redundant-communication"
+    )
+
+
+def test_ranks_that_wait_for_their_hosts_gain_nothing_by_a_faster_link(tmp_path):
+    training = Training(kernel_ns=100_000, transfer_ns=900_000, host_ns=3_000_000)
+    details = [summarize_rank(RankSource(n, path)).detail for n, path in enumerate(training.write(tmp_path))]
+    facts, graphs = ({n: getattr(one, name) for n, one in enumerate(details)} for name in ("facts", "graph"))
+    told = [{item.code for item in find_in_job(facts, NONE, known)} for known in ({}, graphs)]
+    assert ["exposed-communication" in codes for codes in told] == [True, False]
 
 
 def test_waiting_for_others_is_no_finding_of_the_job():

@@ -17,6 +17,7 @@ class Training:
 
     slower_ns: how much longer each kernel of the last rank takes. reduces_always: whether each micro-step reduces.
     buckets: how many messages a micro-step sends. launch_ns: what the host does before each reduction.
+    host_ns: what it does after each micro-step.
     """
 
     ranks: int = 2
@@ -29,6 +30,7 @@ class Training:
     buckets: int = 2
     reduces_always: bool = False
     launch_ns: int = 0
+    host_ns: int = 0
 
     def write(self, folder: Path) -> list[Path]:
         """Write the trace of each rank."""
@@ -70,6 +72,8 @@ class Training:
                 self._reduce(programs)
         for program in programs if reduces else ():
             program.wait_stream(COMPUTATION, COMMUNICATION)
+        for program in programs:
+            program.host(self.host_ns)
 
     def _reduce(self, programs: list[Program]) -> None:
         """Let all ranks leave a collective when the last one has come."""
