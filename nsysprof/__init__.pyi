@@ -32,6 +32,7 @@ __version__: str
 def analyze(
     *inputs: Source,
     counters: Source | None = ...,
+    range: str | None = ...,
     unfold: bool = ...,
     policy: Source | None = ...,
     kernel_names: Source | None = ...,

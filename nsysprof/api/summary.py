@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from nsysprof.api.notebook import ShownAnalysis, show_analysis
-from nsysprof.app.trace_analysis.assemble import summarize_opened
+from nsysprof.app.trace_analysis.assemble import AnalysisOptions, summarize_opened
 from nsysprof.trace.open import Trace
 
 
-def summarize(trace: Trace) -> ShownAnalysis:
+def summarize(trace: Trace, *, range: str | None = None) -> ShownAnalysis:
     """Return what `nsysprof analyze` prints and writes: kernels, ranges, API calls, copies, totals, coverage, notes.
 
     It is what the trace alone says. nsysprof.analyze joins what lies beside it in a capture folder: counters, stacks,
@@ -16,5 +16,7 @@ def summarize(trace: Trace) -> ShownAnalysis:
     The tables have the columns of the analysis folder's CSV files (docs/files.md). Times are integer ns, sizes bytes. A
     number that the trace does not support is None (NA in a table), and a note says why. A notebook shows the result as
     text and bars; `plot_timeline()`, `plot_kernels()` and `plot_memory()` return its figures.
+
+    range: the path or the name of the only range to read; UsageError where the trace has none. None: the whole trace.
     """
-    return show_analysis(summarize_opened(trace)[0])
+    return show_analysis(summarize_opened(trace, AnalysisOptions(range=range))[0])

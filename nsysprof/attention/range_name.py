@@ -1,4 +1,4 @@
-"""Format and parse names of our NVTX ranges by strict grammars. Trace content is untrusted, so nothing is evaluated.
+"""Format and parse names of NVTX ranges by strict grammars. Trace content is untrusted, so nothing is evaluated.
 
 A case of a grid, where each key appears at most once, and only where the grid varies that dimension (the keys are B, H,
 KV, D, dtype, causal, pass, K, mask and layout; K also where any keys are longer or shorter than their queries):
@@ -41,6 +41,12 @@ _WORDS = {"mask": re.compile(r"[a-z0-9:]{1,34}"), "layout": re.compile(r"[bhsd+,
 _MAX_LENGTH = 512
 # One of the keys, in a file.
 RangeKey = Annotated[str, Meta(pattern=f"^({'|'.join(_KEYS)})$")]
+
+# XLA: `Thunk:#name=jit(step)/jvp()/dot_general,hlo_op=command_buffer_1,unique_hlo_op_id=3#`.
+_XLA = re.compile(r"(\w+):#(.*)#$", re.DOTALL)
+_FIELD = re.compile(r"(?:^|,)(hlo_module|hlo_op|name|module)=([^,]+)")
+# The label is the first of these fields that a range has.
+_TELLING = ("hlo_op", "hlo_module", "name", "module")
 
 
 @dataclass(frozen=True)
@@ -172,3 +178,13 @@ def _fact(key: str, value: str) -> tuple[str, Any] | None:
         except ValueError:
             return None
     return (key, value) if key in ("dtype", "mask", "layout") and _RECORDED_WORD.fullmatch(value) else None
+
+
+def range_label(name: str) -> str:
+    """Return the name of a range, or the kind and the subject of one that XLA annotated (`Thunk command_buffer_1`)."""
+    match = _XLA.match(name)
+    if match is None:
+        return name
+    fields = dict(_FIELD.findall(match[2]))
+    telling = next((fields[key] for key in _TELLING if key in fields), None)
+    return name if telling is None else f"{match[1]} {telling}"

@@ -8,7 +8,7 @@ import msgspec
 
 from nsysprof.notes import Note
 from nsysprof.results import allocator_memory, comparison
-from nsysprof.results.analysis import Coverage, Device, Totals, TraceInfo
+from nsysprof.results.analysis import Coverage, Device, ReadPart, Totals, TraceInfo
 from nsysprof.results.checks import GateResult
 from nsysprof.results.column_registry import analysis_columns, case_columns, rank_columns
 from nsysprof.results.column_registry.column import Dtype, FileColumn, TableFile
@@ -103,7 +103,7 @@ def _nullable_table(file: TableFile, *, is_nullable: bool) -> Schema:
 
 def _analyze() -> Schema:
     of_allocator = (allocator_memory.MemoryFinding, allocator_memory.DeviceUse)
-    types = (TraceInfo, Device, Coverage, Totals, Note, Finding, Findings, DeviceIdle, *of_allocator)
+    types = (TraceInfo, ReadPart, Device, Coverage, Totals, Note, Finding, Findings, DeviceIdle, *of_allocator)
     times = {name: {"type": ["integer", "null"]} for name in ("gpu_span_ns", "gpu_busy_ns", "gpu_idle_ns")}
     device: Schema = {"allOf": [_ref(Device), {"properties": times, "required": list(times)}]}
     findings = _or_null(_list(_ref(Finding)))
@@ -138,8 +138,9 @@ def _analyze() -> Schema:
         "mfu_unknown_because": {"type": ["string", "null"]},
     }  # fmt: skip
     properties = {
-        "format_version": _WHOLE, "trace": _ref(TraceInfo), "devices": _list(device), "coverage": _ref(Coverage),
-        "totals": _ref(Totals), **of_step, "notes": _list(_ref(Note)), "causes": causes, **tables, "findings": findings,
+        "format_version": _WHOLE, "trace": _ref(TraceInfo), "part": _or_null(_ref(ReadPart)), "devices": _list(device),
+        "coverage": _ref(Coverage), "totals": _ref(Totals), **of_step,
+        "notes": _list(_ref(Note)), "causes": causes, **tables, "findings": findings,
         "allocator": _or_null(_allocator_use()), "folder": _TEXT,
     }  # fmt: skip
     schema = _of("nsysprof analyze --json, of one trace", properties, types, optional=("results",))

@@ -97,6 +97,7 @@ def summary_json(analysis: Analysis) -> dict[str, Any]:
     return {
         "format_version": FORMAT_VERSION,
         "trace": asdict(analysis.trace),
+        "part": None if analysis.part is None else asdict(analysis.part),
         "devices": [_device_json(device, analysis.idle) for device in analysis.devices],
         "coverage": asdict(analysis.coverage),
         "totals": totals,

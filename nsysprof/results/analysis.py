@@ -82,6 +82,21 @@ class Device:
 
 
 @dataclass(frozen=True)
+class ReadPart:
+    """The part of a trace that an analysis is limited to: the instances of a range, or one step.
+
+    range: the range as the user named it; None for a step.
+    step: the number of the step; None for a range.
+    wall_ns: how long all instances were open together, or how long the step took.
+    """
+
+    range: str | None
+    step: int | None
+    instances: int
+    wall_ns: int
+
+
+@dataclass(frozen=True)
 class Coverage:
     """How many kernels are in ranges, and the reasons of all others: kernels = attributed_kernels + sum(reasons)."""
 
@@ -200,6 +215,7 @@ class Analysis:
     attention, memory_owners: the tables of attention.csv and memory.csv; None for an analysis made without them.
     allocator: what torch's allocator held; None where the capture did not record it. memory_owners then has its owners.
     recording_cost: what recording cost each range; None where the capture did not measure it.
+    part: the part of the trace that everything above is about; None for the whole trace.
     """
 
     trace: TraceInfo
@@ -238,6 +254,7 @@ class Analysis:
     memory_owners: pd.DataFrame | None = None
     allocator: AllocatorMemory | None = None
     recording_cost: tuple[RangeCost, ...] | None = None
+    part: ReadPart | None = None
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 
 import nsysprof
+from nsysprof.errors import UsageError
 from tests.builders.build_trace import OTHER_TID, PID, TID, TraceBuilder
 
 
@@ -95,3 +96,13 @@ def test_importing_the_package_loads_nothing_heavy():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
     with pytest.raises(AttributeError):
         nsysprof.nothing  # noqa: B018
+
+
+def test_a_range_is_summed_up_alone(opened):
+    whole = nsysprof.summarize(opened)
+    row = whole.ranges.iloc[0]
+    part = nsysprof.summarize(opened, range=row["range"])
+    assert part.totals.kernel_count == row["kernel_count"] + row["adopted_kernel_count"] == 2
+    assert set(part.ranges["range"]) == {row["range"]}
+    with pytest.raises(UsageError, match="has no range"):
+        nsysprof.summarize(opened, range="nowhere")

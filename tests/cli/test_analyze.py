@@ -208,3 +208,29 @@ def test_launched_kernels_alone_are_nvidias_numbers(trace_path, tmp_path):
     both = [rows[kinds]["backward"] for kinds in ("all", "launched")]
     assert [row["kernel_count"] for row in both] == ["20", "20"]
     assert [row["adopted_kernel_count"] for row in both] == ["1714", ""]
+
+
+def test_one_range_alone(trace_path, tmp_path):
+    trace = trace_path("ddp_rank0")
+    done = run("analyze", trace, "--range", "backward", "--no-figures", "--out", tmp_path / "o")
+    assert done.returncode == 0, done.stderr
+    assert "This is the range backward alone: 20 instances, 163.5 ms in all." in done.stdout
+    assert "1,734 kernels: 1,734 inside ranges" in done.stdout
+    summary = json.loads((tmp_path / "o" / "summary.json").read_text())
+    assert summary["part"] == {"range": "backward", "step": None, "instances": 20, "wall_ns": 163538947}
+    assert set(pd.read_csv(tmp_path / "o" / "range_tree.csv")["range"]) == {"backward"}
+    assert pd.read_csv(tmp_path / "o" / "kernels.csv")["instances"].sum() == 1734
+
+
+def test_an_unknown_range_is_one_clear_line(trace_path, tmp_path):
+    done = run("analyze", trace_path("ddp_rank0"), "--range", "bakward", "--out", tmp_path / "o")
+    fails(done, 2, "has no range 'bakward'", "Nearest: backward")
+    assert not (tmp_path / "o").exists()
+
+
+def test_a_range_needs_one_trace(trace_path, tmp_path):
+    both = trace_path("ddp_rank0"), trace_path("ddp_rank1")
+    fails(run("analyze", *both, "--range", "backward", "--out", tmp_path / "o"), 2, "--range", "single trace")
+    snapshot = tmp_path / "snapshot.pickle"
+    snapshot.write_bytes(b"")
+    fails(run("analyze", snapshot, "--range", "backward"), 2, "--range needs a trace")

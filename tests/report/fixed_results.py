@@ -93,6 +93,11 @@ def first(trace_path: Callable[[str], Path]) -> Report:
     return first_report(analyze_trace(trace_path("h200-ranges/layers-eager")))
 
 
+def one_range(trace_path: Callable[[str], Path]) -> Report:
+    """Return what comes first about one range of a trace alone."""
+    return first_report(analyze_trace(trace_path("ddp_rank0"), range="backward"))
+
+
 def demo(trace_path: Callable[[str], Path]) -> Report:
     """Return what `demo` shows, here of the same small training."""
     return demo_report(analyze_trace(trace_path("h200-ranges/layers-eager")), demo_use_case.ABOUT)

@@ -75,6 +75,25 @@ class CausedWork:
         """Return the same without adopted copies, fills and other work."""
         return replace(self, other_row=self.other_row[:0], other_owner=self.other_owner[:0])
 
+    def of_part(self, ranges: Bools, work: Bools) -> CausedWork:
+        """Return what some ranges caused of some of the work, both numbered anew as if there were no others."""
+        range_number, row_number = np.cumsum(ranges) - 1, (np.cumsum(work) - 1).astype(np.int32)
+        adopted = ranges[self.adopted_owner] & work[self.adopted_row]
+        others = ranges[self.other_owner] & work[self.other_row]
+        graph, created = self.graph, ranges[self.creators[0]]
+        if graph is not None:
+            mine = work[graph.row]
+            graph = replace(graph, row=row_number[graph.row[mine]], node=graph.node[mine], why=graph.why[mine])
+        return CausedWork(
+            row_number[self.adopted_row[adopted]],
+            range_number[self.adopted_owner[adopted]],
+            row_number[self.other_row[others]],
+            range_number[self.other_owner[others]],
+            self.reason[work],
+            graph,
+            (range_number[self.creators[0][created]], self.creators[1][created]),
+        )
+
     def replays(self, instances: int) -> Int64s:
         """Return how often the nodes that each range instance captured were replayed; 0 where it captured nothing."""
         replayed = np.zeros(instances, dtype=np.int64)

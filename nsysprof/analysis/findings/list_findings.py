@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -78,13 +78,15 @@ def list_findings(
     graph: ExecutionGraph,
     policy: PolicyFile | None = None,
     stacks: StackSamples | None = None,
+    places: Collection[str] | None = None,
 ) -> Findings:
-    """Return the findings of a trace.
+    """Return the findings of a trace, or those inside a part of it.
 
     ledger: at least the pieces of the graph, which within_graph leaves.
     graph: the steps to replay.
     policy: the attention backends that were measured to be the fastest; None where there are none.
     stacks: samples of the threads' stacks, which give findings their lines of code.
+    places: the names of the ranges of the part; None for all findings.
     """
     situation = look_at(tables, graph, ledger.classes, ranges, steps)
     listed = [
@@ -111,6 +113,11 @@ def list_findings(
     kept = [saving for saving in saved if saving.is_worth(least)]
     together = scale.replay(_all_of(graph, kept))
     held = _within(scale, kept, unchanged, together)
+    if places is not None:
+        held = [saving for saving in held if _range_of(situation, saving.candidate) in places]
+        own = {id(saving.candidate) for saving in held}
+        kept = [saving for saving in kept if id(saving.candidate) in own]
+        together = scale.replay(_all_of(graph, kept))
     facts = describe_steps(situation, steps)
     worth = sorted((saving for saving in held if saving.is_worth(least)), key=lambda saving: -saving.saving_ns)
     items = _findings(scale, ledger, facts["per"], worth, unchanged)

@@ -35,6 +35,9 @@ def measure(start: Int64s, end: Int64s, low: Int64s, high: Int64s) -> tuple[Int6
 
     start, end: the pieces [start, end), disjoint and in order.
     """
+    if len(start) == 0:
+        none = np.zeros((2, len(low)), dtype=np.int64)
+        return none[0], none[1]
     before = np.zeros(len(start) + 1, dtype=np.int64)
     np.subtract(end, start, out=before[1:])
     np.cumsum(before, out=before)

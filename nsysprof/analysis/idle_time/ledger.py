@@ -10,16 +10,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from nsysprof.analysis.idle_time.blame import Blamed, blame_gaps, follow_threads
+from nsysprof.analysis.idle_time.blame import UNKNOWN, Blamed, blame_gaps, follow_threads
 from nsysprof.analysis.idle_time.call_classes import CallClasses, call_texts, classify_calls
 from nsysprof.analysis.idle_time.gaps import DeviceSpan, Gaps, find_gaps
 from nsysprof.analysis.idle_time.instance_ledger import list_instances
 from nsysprof.analysis.idle_time.intervals_within import measure_by_code, union_of_groups
 from nsysprof.analysis.kernel_names.variant_names import Texts, kernel_names
+from nsysprof.analysis.parts.find_part import Part
 from nsysprof.notes import Note, make_note
 from nsysprof.results.column_registry.analysis_columns import CAUSES, IDLE_INSTANCES
 from nsysprof.results.column_registry.csv_table import empty_table
-from nsysprof.results.findings import IDLE_COLUMNS, Idle
+from nsysprof.results.findings import IDLE_COLUMNS, DeviceIdle, Idle
 from nsysprof.trace.schema import Int64s, Tables
 
 _NO_CALLS = "no CUDA API calls were recorded"
@@ -108,6 +109,31 @@ def keep_ledger(tables: Tables, ranges: pd.DataFrame, blamed: BlamedIdle) -> Led
     of_instances = pd.concat(instances, ignore_index=True) if instances else empty_table(IDLE_INSTANCES)
     idle = Idle(joined, of_instances, tuple(span.whole for span in spans), blamed.reasons)
     return Ledger(spans, pieces, blamed.classes, idle, tuple(_notes(idle)), blamed.doubt)
+
+
+def keep_part(tables: Tables, ranges: pd.DataFrame, blamed: BlamedIdle, part: Part) -> tuple[Idle, tuple[Note, ...]]:
+    """Return the idle time of the devices of a part of the trace, by cause, while that part went on.
+
+    ranges: the instances of the part; see keep_ledger.
+    """
+    whole = keep_ledger(tables, ranges, blamed).idle
+    parts, devices, unknown_ns = [], [], 0
+    for span, pieces in zip(blamed.spans, blamed.pieces, strict=True):
+        since, until = span.first_ns, span.first_ns + span.whole.span_ns
+        low, high = (np.clip(time, since, until) for time in part.windows(_pids(tables, pieces)))
+        if not (high > low).any():
+            continue
+        times = measure_by_code(pieces.start_ns, pieces.duration_ns, pieces.cause, len(CAUSES), low, high)
+        total, count = (of_windows.sum(axis=1) for of_windows in times)
+        names = np.array([""] * len(CAUSES), dtype=object)
+        parts.append(_rows(pieces.device_id, names, np.arange(len(CAUSES)), total, count))
+        span_ns, idle_ns = int((high - low).sum()), int(total.sum())
+        devices.append(DeviceIdle(pieces.device_id, span_ns, span_ns - idle_ns, idle_ns))
+        unknown_ns += int(total[UNKNOWN])
+    table = pd.concat([*parts, whole.table[(whole.table["range"] != "").to_numpy(dtype=bool)]], ignore_index=True)
+    reasons = {" or ".join(blamed.reasons): unknown_ns} if unknown_ns else {}
+    idle = Idle(table.astype(whole.table.dtypes), whole.instances, tuple(devices), reasons)
+    return idle, tuple(_notes(idle))
 
 
 def doubt_of(tables: Tables, doubt: str) -> str:

@@ -40,6 +40,20 @@ class DeviceMemory:
         peaks = self.usage.groupby("device_id")["used_bytes"].max()
         return {int(device): int(peak) for device, peak in zip(peaks.index.tolist(), peaks, strict=True)}
 
+    def peaks_within(self, start_ns: Int64s, end_ns: Int64s) -> dict[int, int]:
+        """Return the peak (bytes) by device id within some intervals. What is held at their start counts, too."""
+        peaks: dict[int, int] = {}
+        for device, events in self.usage.groupby("device_id"):
+            used = np.append(events["used_bytes"].to_numpy(dtype=np.int64), 0)
+            times = events["time_ns"].to_numpy(dtype=np.int64)
+            low, high = np.searchsorted(times, start_ns, "right") - 1, np.searchsorted(times, end_ns, "right")
+            # Before the first event, nothing is held.
+            held = [
+                used[max(first, 0) : max(last, 1)].max() if last else 0 for first, last in zip(low, high, strict=True)
+            ]
+            peaks[int(str(device))] = int(max(held, default=0))
+        return peaks
+
 
 def follow_memory(tables: Tables) -> DeviceMemory | None:
     """Return the use of device memory over time; None when the trace has no memory events.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,7 +18,7 @@ from nsysprof.analysis.busy_time.operators import Facts, Operators, find_operato
 from nsysprof.analysis.busy_time.work_ledger import tabulate_work
 from nsysprof.analysis.findings.attention_calls import list_attention
 from nsysprof.analysis.findings.list_findings import list_findings, within_graph
-from nsysprof.analysis.idle_time.ledger import BlamedIdle, Ledger, blame_idle, doubt_of, keep_ledger
+from nsysprof.analysis.idle_time.ledger import BlamedIdle, Ledger, blame_idle, doubt_of, keep_ledger, keep_part
 from nsysprof.analysis.kernel_names.variant_names import (
     FILL_NAME,
     Names,
@@ -43,6 +44,8 @@ from nsysprof.analysis.overview.trace_overview import (
     live_metrics,
     outline,
 )
+from nsysprof.analysis.parts.cut_part import cut_attribution, cut_tables
+from nsysprof.analysis.parts.find_part import Part, WantedPart, find_part
 from nsysprof.analysis.ranges.range_evidence import RangeEvidence
 from nsysprof.analysis.ranges.summarize_ranges import MeasuredRanges, RangeSummary, measure_ranges, tabulate_ranges
 from nsysprof.analysis.replay.execution_graph import ExecutionGraph, build_graph
@@ -61,6 +64,7 @@ from nsysprof.results.analysis import (
     Analysis,
     Coverage,
     StepTimes,
+    StepWork,
     Timeline,
     Totals,
     TraceRows,
@@ -109,6 +113,8 @@ class SummaryOptions:
     power: Sequence[GpuEnergy] = ()
     # What the recorder of operators wrote, by process and number.
     operator_facts: Facts = field(default_factory=dict)
+    # The part of the trace to analyze; None for all of it.
+    part: WantedPart | None = None
 
 
 @dataclass(frozen=True)
@@ -124,8 +130,63 @@ def run_summary(tables: Tables, options: SummaryOptions, *, keeps_attribution: b
     """Run the stages of a summary. To keep the attribution takes as much memory as a third of the calls."""
     wanted = ("analysis", "attribution", "caused") if keeps_attribution else ("analysis",)
     events = len(tables.work) + (0 if tables.calls is None else len(tables.calls))
-    run = run_stages(STAGES, {"tables": tables, "options": options}, wanted, is_large=events >= _MANY_EVENTS)
-    return Summary(**run.results)
+    is_large = events >= _MANY_EVENTS
+    given = {"tables": tables, "options": options}
+    if options.part is None:
+        return Summary(**run_stages(STAGES, given, wanted, is_large=is_large).results)
+    whole = run_stages(
+        needed_stages(STAGES, given, _FOR_PART), given, (*_FOR_PART, "tables"), is_large=is_large
+    ).results
+    given = _cut_to_part(whole, options)
+    run = run_stages(needed_stages(STAGES, given, wanted), given, wanted, is_large=is_large)
+    return Summary(**{**run.results, "analysis": _conclude_part(run.results["analysis"], whole)})
+
+
+# What an analysis of a part needs of the whole trace.
+_FOR_PART = (
+    "names", "attribution", "caused", "memory", "sampled", "judged", "blamed", "explained", "findings", "part",
+)  # fmt: skip
+
+
+def _cut_to_part(whole: Mapping[str, Any], options: SummaryOptions) -> dict[str, Any]:
+    """Return what the stages of a part need, so that each counts the part alone."""
+    tables, part, explained = whole["tables"], whole["part"], whole["explained"]
+    attribution = cut_attribution(whole["attribution"], part)
+    caused = whole["caused"]
+    if explained.idle is not None:
+        idle, notes = keep_part(tables, attribution.attributed.ranges, whole["blamed"], part)
+        explained = replace(explained, idle=idle, notes=notes, step_times=None)
+    return {
+        "tables": cut_tables(tables, part),
+        "options": options,
+        "names": whole["names"],
+        "attribution": attribution,
+        "ranges": attribution.attributed.ranges,
+        "caused": None if caused is None else caused.of_part(part.ranges, part.work),
+        "memory": whole["memory"],
+        "memory_owners": None,
+        "sampled": whole["sampled"],
+        "judged": whole["judged"],
+        "explained": explained,
+        "findings": whole["findings"],
+    }
+
+
+def _conclude_part(analysis: Analysis, whole: Mapping[str, Any]) -> Analysis:
+    """Return the analysis of a part with what it is, and with what only the part itself tells."""
+    part: Part = whole["part"]
+    memory: DeviceMemory | None = whole["memory"]
+    peaks = None if memory is None else memory.peaks_within(part.start_ns, part.end_ns)
+    lost = analysis.coverage.launches_without_gpu_record
+    if lost is not None:
+        lost = int(whole["attribution"].launch_calls.lost[part.calls].sum())
+    return replace(
+        analysis,
+        coverage=replace(analysis.coverage, launches_without_gpu_record=lost),
+        totals=replace(analysis.totals, peak_vram_bytes=peaks),
+        step_work=None if analysis.operators is None else StepWork(unknown_because="only a part of a step was read"),
+        part=part.facts,
+    )
 
 
 @dataclass(frozen=True)
@@ -139,7 +200,7 @@ class FoundFindings:
 
 def find_findings(tables: Tables, names: Names, launched: Attribution) -> FoundFindings:
     """Return the findings of a trace without the rest of its analysis. launched: what `attribute` returned of it."""
-    given = {"tables": tables, "options": SummaryOptions(), "names": names, "launched": launched}
+    given = {"tables": tables, "options": SummaryOptions(), "names": names, "launched": launched, "part": None}
     wanted = ("findings", "explained", "steps")
     run = run_stages(needed_stages(STAGES, given, wanted), given, wanted, is_large=False)
     explained: Explained = run.results["explained"]
@@ -162,6 +223,12 @@ def _settle(tables: Tables, launched: Attribution, steps: Steps | None) -> Attri
 def _find_caused(tables: Tables, attribution: Attribution, options: SummaryOptions) -> CausedWork | None:
     attributed = attribution.attributed
     return None if options.launched_only else find_caused(tables, attributed.ranges, attributed.structure)
+
+
+def _find_part(
+    tables: Tables, attribution: Attribution, caused: CausedWork | None, options: SummaryOptions
+) -> Part | None:
+    return None if options.part is None else find_part(tables, attribution.attributed, caused, options.part)
 
 
 def _evidence(
@@ -219,7 +286,7 @@ def _conclude(
     collectives: tuple[pd.DataFrame, list[Note]],
     timeline: Timeline,
     attention: pd.DataFrame,
-    memory_owners: pd.DataFrame,
+    memory_owners: pd.DataFrame | None,
     explained: Explained,
     findings: Findings | None,
     counted_work: pd.DataFrame | None,
@@ -344,11 +411,17 @@ def _replay(tables: Tables, steps: Steps | None, ledger: Ledger | None, explaine
 
 
 def _list_findings(
-    tables: Tables, ranges: pd.DataFrame, steps: Steps | None, replayed: Replayed | None, options: SummaryOptions
+    tables: Tables,
+    ranges: pd.DataFrame,
+    steps: Steps | None,
+    replayed: Replayed | None,
+    options: SummaryOptions,
+    part: Part | None,
 ) -> Findings | None:
     if steps is None or replayed is None:
         return None
-    return list_findings(tables, ranges, replayed.ledger, steps, replayed.graph, options.policy, options.stacks)
+    places = None if part is None else part.places
+    return list_findings(tables, ranges, replayed.ledger, steps, replayed.graph, options.policy, options.stacks, places)
 
 
 def why_not_explained(tables: Tables, found: Attribution) -> str:
@@ -505,6 +578,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("attention", list_attention, ("tables", "ranges"), beside=True),
     Stage("judged", judge, ("tables", "attribution")),
     Stage("caused", _find_caused, ("tables", "attribution", "options")),
+    Stage("part", _find_part, ("tables", "attribution", "caused", "options")),
     Stage("coverage", _coverage, ("tables", "attribution", "caused"), beside=True),
     Stage("operators", _find_operators, ("tables", "names", "options"), beside=True),
     Stage("work", _tabulate_work, ("tables", "names", "attribution", "caused", "operators"), beside=True),
@@ -517,7 +591,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("ledger", _keep_ledger, ("tables", "ranges", "blamed"), beside=True),
     Stage("explained", _explain, ("tables", "issued", "judged", "steps", "ledger"), beside=True),
     Stage("replayed", _replay, ("tables", "steps", "ledger", "explained"), beside=True),
-    Stage("findings", _list_findings, ("tables", "ranges", "steps", "replayed", "options"), beside=True),
+    Stage("findings", _list_findings, ("tables", "ranges", "steps", "replayed", "options", "part"), beside=True),
     Stage("range_summary", _tabulate_ranges, ("evidence", "measured_ranges", "options")),
     Stage("whole", _outline, ("tables", "judged", "totals", "sampled", "range_summary")),
     Stage("counted_work", _counted_work, ("tables", "whole", "work")),

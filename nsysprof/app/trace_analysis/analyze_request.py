@@ -23,6 +23,7 @@ class AnalyzeRequest:
     launched_only: whether to leave out what ranges adopted or captured, in one trace.
     policy: a policy of tune, whose faster attention backends become findings of one trace.
     kernel_names: a file of the user's own kernels, in the form of nsysprof/kernels/kernels.tsv.
+    range: the only range of one trace to read, by its path or its name; None for the whole trace.
     unfold: whether to show step0, step1, ... instead of step#.
 
     Only for several traces:
@@ -47,6 +48,10 @@ class AnalyzeRequest:
     ]
     counters: Annotated[
         Path | None, Option("What ncu counted of the same program: a .ncu-rep, or its --page raw as .csv.")
+    ] = None
+    range: Annotated[
+        str | None,
+        Option("Read one range alone: a path of range_tree.csv, or a name as the table of ranges prints it."),
     ] = None
     unfold: Annotated[
         bool, Option("List counted ranges (step0, step1) separately instead of as step#.", ("--unfold",))

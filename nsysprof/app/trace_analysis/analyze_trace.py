@@ -32,7 +32,9 @@ def analyze_one(request: AnalyzeRequest, progress: Progress) -> TraceResult:
     with claim_folder(folder, ANALYSIS, force=request.force) as claimed:
         with scratch_folder() as scratch:
             trace = resolve(source, request.nsys, scratch, progress.say)
-            options = AnalysisOptions(request.launched_only, policy, request.unfold, request.counters, request.ncu)
+            options = AnalysisOptions(
+                request.launched_only, policy, request.unfold, request.counters, request.ncu, range=request.range
+            )
             assembled = assemble(source, trace, options, progress.say)
             analysis, record = assembled.analysis, assembled.record
         from nsysprof.files.memory_reuse import return_freed_memory

@@ -50,6 +50,7 @@ class AnalysisOptions:
     counters, ncu: the user's own counters, used instead of the capture's, and the program that reads them.
     calls_by_range: for a comparison: how many calls each range of a capture stands for; None: no facts are collected.
     parts: what is joined: names of JOINS, and COUNTERS with the record of the capture.
+    range: the path or the name of the only range to analyze; None for the whole trace.
     """
 
     launched_only: bool = False
@@ -59,6 +60,7 @@ class AnalysisOptions:
     ncu: Path | None = None
     calls_by_range: Mapping[str, int] | None = None
     parts: frozenset[str] = frozenset({COUNTERS, *JOINS})
+    range: str | None = None
 
 
 @dataclass(frozen=True)
@@ -121,6 +123,7 @@ def summarize_opened(
     beside: what was read beside the trace.
     """
     from nsysprof.analysis.overview.summarize import SummaryOptions, run_summary
+    from nsysprof.analysis.parts.find_part import WantedPart
     from nsysprof.files.memory_reuse import reuse_in_pyarrow
     from nsysprof.trace.tables import read_tables
 
@@ -128,8 +131,9 @@ def summarize_opened(
     tables = read_tables(trace, progress=say)
     read = beside or Beside()
     wanted = SummaryOptions(
-        options.launched_only, options.policy, read.stacks, options.unfold, read.power, read.operators
-    )
+        options.launched_only, options.policy, read.stacks, options.unfold, read.power, read.operators,
+        None if options.range is None else WantedPart(options.range),
+    )  # fmt: skip
     summary = run_summary(tables, wanted, keeps_attribution=options.calls_by_range is not None)
     if options.calls_by_range is None or summary.attribution is None:
         return summary.analysis, {}

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from nsysprof.arrays import Floats, Int64s
-from nsysprof.attention.range_name import parse_range
+from nsysprof.attention.range_name import parse_range, range_label
 from nsysprof.report.figures.drawing_style import (
     API,
     CATEGORY_COLORS,
@@ -30,7 +30,6 @@ from nsysprof.report.figures.drawing_style import (
 from nsysprof.report.figures.kernels import categories_line
 from nsysprof.report.figures.occupancy import BusyShares, busy_shares, category_shares
 from nsysprof.report.formats.escape import clean, escape_mathtext
-from nsysprof.report.pages.range_rows import range_label
 from nsysprof.report.wording import words_for
 from nsysprof.results.analysis import Analysis
 from nsysprof.results.event_rows import CallRows, WorkRows, pieces

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -56,8 +56,8 @@ from nsysprof.report.pages.trace_tables import (
     range_table,
     stream_table,
 )
-from nsysprof.report.wording import IDLE_WORDS, KERNELS, OPERATORS, Words, words_for
-from nsysprof.results.analysis import OUTSIDE, Analysis, CaptureRecord, StepPart, StepTimes
+from nsysprof.report.wording import IDLE_WORDS, KERNELS, OPERATORS, Words, count_of, words_for
+from nsysprof.results.analysis import OUTSIDE, Analysis, CaptureRecord, ReadPart, StepPart, StepTimes
 from nsysprof.results.checks import MissingSource
 from nsysprof.results.findings import LEAST_SHARE, TRACE, Finding, Findings, Idle
 from nsysprof.units import format_ns, format_percent, format_rate
@@ -212,7 +212,7 @@ _NO_STACKS = "No lines of code are known, because no stacks were recorded: nsysp
 def findings_sections(analysis: Analysis) -> list[Section]:
     """Return the findings, the most valuable one first, or why they are unknown; nothing where no GPU was used."""
     if analysis.findings is not None:
-        return [_findings(analysis.findings, _set_up_text(analysis))]
+        return [_findings(analysis.findings, _set_up_text(analysis), analysis.part)]
     if not analysis.no_findings:
         return []
     text = f"Findings are unknown, because {analysis.no_findings}."
@@ -239,11 +239,12 @@ def _set_up_text(analysis: Analysis) -> str:
     )
 
 
-def _findings(findings: Findings, set_up: str) -> Section:
+def _findings(findings: Findings, set_up: str, part: ReadPart | None) -> Section:
     step = "the trace" if findings.per == TRACE else step_label(findings.per)
     whole = f"{format_ns(findings.step_ns)} of {step}.{_what_was_replayed(findings)}"
     if not findings.items:
-        text = f"Nothing was found above {100 * LEAST_SHARE:g} % of the {whole}{set_up}"
+        place = "" if part is None else f" in {part.range}"
+        text = f"Nothing was found{place} above {100 * LEAST_SHARE:g} % of the {whole}{set_up}"
         return Section("Findings", (Lines((text,), is_verdict=True),))
     text = f"Together these changes save about {format_ns(findings.together_ns)} of the {whole}"
     title = "saved" if findings.per == TRACE else "saved per step"
@@ -317,6 +318,8 @@ _MOST_SLOW = 3
 
 def overview_sections(analysis: Analysis) -> list[Section]:
     """Return the overview; nothing where it is unknown when the GPU worked, or where no GPU did."""
+    if analysis.part is not None:
+        return [Section("Overview", (Lines(tuple(_range_lines(analysis, analysis.part)), is_verdict=True),))]
     times = _times_of_gpu(analysis)
     if times is None:
         return []
@@ -329,6 +332,31 @@ def overview_sections(analysis: Analysis) -> list[Section]:
     # The findings follow, and should be seen without a scroll: the bars of several devices stand behind them.
     bars = _stacked_bars(times) if len(devices) == 1 else []
     return [Section("Overview", (Lines(tuple(lines), is_verdict=True), *bars))]
+
+
+def _range_lines(analysis: Analysis, part: ReadPart) -> list[str]:
+    """Return what a range is, how much of its time devices are busy, and what its own work is."""
+    instances, open_ns = count_of(part.instances, "instance"), format_ns(part.wall_ns)
+    lines = [f"This is the range {part.range} alone: {instances}, {open_ns} in all."]
+    idle, work = analysis.idle, analysis.work
+    if idle is None:
+        return lines
+    devices = idle.devices[:_MOST_DEVICES]
+    for device in devices:
+        name = f"GPU {device.device_id}" if len(idle.devices) > 1 else "the GPU"
+        causes = idle.table[(idle.table["range"] == "") & (idle.table["device_id"] == device.device_id)]
+        parts = [
+            StepPart(cause, False, float(idle_ns))
+            for cause, idle_ns in zip(causes["cause"], causes["idle_ns"], strict=True)
+        ]
+        busy, span = format_ns(device.busy_ns), format_ns(device.span_ns)
+        text = f"While it is open, {name} is busy for {_percent(device.busy_ns, device.span_ns)}: {busy} of {span}."
+        lines.append(text + _causes_text(parts, device.span_ns))
+    if work is not None and len(devices) == 1:
+        own = work[work["range"].isna()].groupby("category", sort=False)["busy_ns"].sum()
+        kinds = [StepPart(str(name), True, float(busy)) for name, busy in own.items() if busy]
+        lines += _kinds_line(f"Its own work keeps the GPU busy for {format_ns(int(own.sum()))}", kinds, work)
+    return lines
 
 
 def step_sections(analysis: Analysis) -> list[Section]:
@@ -375,12 +403,15 @@ def _busy_line(times: StepTimes, device: int, *, several: bool) -> str:
     if 100 * outside >= _LEAST_PCT * (whole + outside):
         text += f" Another {format_ns(outside)} of the trace lie before this or after it."
     inside = (part for part in parts if not part.is_busy and (times.are_steps or part.name != OUTSIDE))
-    idle = sorted(inside, key=lambda part: -part.mean_ns)
-    shown = [part for part in idle[:_MOST_CAUSES] if 100 * part.mean_ns >= _LEAST_PCT * whole]
-    if not shown:
-        return text
+    return text + _causes_text(inside, whole)
+
+
+def _causes_text(idle: Iterable[StepPart], whole: float) -> str:
+    """Return a sentence on the largest causes of idle time; "" where none is notable."""
+    largest = sorted(idle, key=lambda part: -part.mean_ns)[:_MOST_CAUSES]
+    shown = [part for part in largest if 100 * part.mean_ns >= _LEAST_PCT * whole]
     causes = "; ".join(f"{_percent(part.mean_ns, whole)} {IDLE_WORDS[part.name]}" for part in shown)
-    return f"{text} Idle: {causes}."
+    return f" Idle: {causes}." if shown else ""
 
 
 def _work_lines(times: StepTimes, device: int, work: pd.DataFrame | None) -> list[str]:
@@ -388,12 +419,24 @@ def _work_lines(times: StepTimes, device: int, work: pd.DataFrame | None) -> lis
 
     work: the rows of work.csv; None where they are unknown.
     """
-    parts = sorted((part for part in times.parts_of(device) if part.is_busy), key=lambda part: -part.mean_ns)
+    if work is None:
+        return []
+    kinds = [part for part in times.parts_of(device) if part.is_busy]
+    return _kinds_line("What it does", kinds, work[(work["device_id"] == device).to_numpy(dtype=bool)])
+
+
+def _kinds_line(begin: str, kinds: Sequence[StepPart], work: pd.DataFrame) -> list[str]:
+    """Return a line on the kinds of work, the most time first; nothing where there is no work.
+
+    begin: what the kinds are of.
+    work: the rows of work.csv of the device.
+    """
+    parts = sorted(kinds, key=lambda part: -part.mean_ns)
     busy = sum(part.mean_ns for part in parts)
     shown = [part for part in parts[:_MOST_WORK] if 100 * part.mean_ns >= _LEAST_WORK_PCT * busy]
-    if work is None or not shown:
+    if not shown:
         return []
-    whole = work[work["range"].isna() & (work["device_id"] == device)]
+    whole = work[work["range"].isna()]
     texts = []
     for part in shown:
         rows = whole[whole["category"] == part.name]
@@ -406,7 +449,7 @@ def _work_lines(times: StepTimes, device: int, work: pd.DataFrame | None) -> lis
         texts.append(text)
     rest = busy - sum(part.mean_ns for part in shown)
     more = f", {format_ns(rest)} other work" if 100 * rest >= _LEAST_WORK_PCT * busy else ""
-    return [f"What it does: {', '.join(texts)}{more}."]
+    return [f"{begin}: {', '.join(texts)}{more}."]
 
 
 def _floor_lines(analysis: Analysis) -> list[str]:

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from nsysprof.attention.range_name import range_label
 from nsysprof.files.json_file import encode_json, json_value
 from nsysprof.files.output import write_whole
 from nsysprof.files.written_by import VERSION
@@ -31,7 +32,6 @@ from nsysprof.report.figures.compare import describe_parts, describe_ratios, dra
 from nsysprof.report.figures.png import can_draw
 from nsysprof.report.pages.analysis import figure_sections
 from nsysprof.report.pages.memory import memory_comparison_parts
-from nsysprof.report.pages.range_rows import range_label
 from nsysprof.report.wording import count_of
 from nsysprof.results.checks import Outcome
 from nsysprof.results.comparison import (

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 
+from nsysprof.attention.range_name import range_label
 from nsysprof.results.analysis import Analysis
 from nsysprof.results.findings import STEP
 from nsysprof.results.roof import known
@@ -188,27 +188,12 @@ def _by_name(ranges: pd.DataFrame) -> dict[Any, dict[str, Any]]:
     return numbers_by_name
 
 
-# XLA: `Thunk:#name=jit(step)/jvp()/dot_general,hlo_op=command_buffer_1,unique_hlo_op_id=3#`.
-_XLA = re.compile(r"(\w+):#(.*)#$", re.DOTALL)
-_FIELD = re.compile(r"(?:^|,)(hlo_module|hlo_op|name|module)=([^,]+)")
-# The label is the first of these fields that a range has.
-_TELLING = ("hlo_op", "hlo_module", "name", "module")
 _WHOLE_TRACE = "(the whole trace)"
 
 
 def step_label(per: str) -> str:
     """Return what a time refers to: `a step (train)`, or `a step` where the steps have no range of their own."""
     return "a step" if per == STEP else f"a step ({range_label(per)})"
-
-
-def range_label(name: str) -> str:
-    """Return the name of a range, or the kind and the subject of one that XLA annotated (`Thunk command_buffer_1`)."""
-    match = _XLA.match(name)
-    if match is None:
-        return name
-    fields = dict(_FIELD.findall(match[2]))
-    telling = next((fields[key] for key in _TELLING if key in fields), None)
-    return name if telling is None else f"{match[1]} {telling}"
 
 
 def qualified_name(name: str | None, domain: str | None) -> str:

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from nsysprof.attention.range_name import range_label
 from nsysprof.report.document import Cell, Column, Table, Unit, make_table
 from nsysprof.report.pages.layer_rows import fold_layers
-from nsysprof.report.pages.range_rows import RangeRow, qualified_name, range_label, range_rows
+from nsysprof.report.pages.range_rows import RangeRow, qualified_name, range_rows
 from nsysprof.report.wording import words_for
 from nsysprof.results.analysis import Analysis
 from nsysprof.results.roof import known

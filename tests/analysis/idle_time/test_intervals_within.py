@@ -39,3 +39,9 @@ def test_without_pieces_nothing_lies_within() -> None:
     total, count = measure_by_code(none, none, none, 2, np.array([0, 5]), np.array([3, 9]))
     assert not total.any()
     assert not count.any()
+
+
+def test_nothing_lies_within_where_there_are_no_pieces():
+    none = np.zeros(0, dtype=np.int64)
+    time, count = measure(none, none, np.array([0, 5]), np.array([3, 9]))
+    assert time.tolist() == count.tolist() == [0, 0]

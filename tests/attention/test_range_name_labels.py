@@ -2,7 +2,7 @@
 
 import pytest
 
-from nsysprof.report.pages.range_rows import range_label
+from nsysprof.attention.range_name import range_label
 
 
 @pytest.mark.parametrize(
