@@ -33,6 +33,7 @@ def analyze(
     *inputs: Source,
     counters: Source | None = ...,
     range: str | None = ...,
+    step: int | None = ...,
     unfold: bool = ...,
     policy: Source | None = ...,
     kernel_names: Source | None = ...,

@@ -7,7 +7,7 @@ from nsysprof.app.trace_analysis.assemble import AnalysisOptions, summarize_open
 from nsysprof.trace.open import Trace
 
 
-def summarize(trace: Trace, *, range: str | None = None) -> ShownAnalysis:
+def summarize(trace: Trace, *, range: str | None = None, step: int | None = None) -> ShownAnalysis:
     """Return what `nsysprof analyze` prints and writes: kernels, ranges, API calls, copies, totals, coverage, notes.
 
     It is what the trace alone says. nsysprof.analyze joins what lies beside it in a capture folder: counters, stacks,
@@ -17,6 +17,8 @@ def summarize(trace: Trace, *, range: str | None = None) -> ShownAnalysis:
     number that the trace does not support is None (NA in a table), and a note says why. A notebook shows the result as
     text and bars; `plot_timeline()`, `plot_kernels()` and `plot_memory()` return its figures.
 
-    range: the path or the name of the only range to read; UsageError where the trace has none. None: the whole trace.
+    Raises UsageError for a range or a step that the trace lacks.
+
+    range, step: the path or the name of the only range to read, or the number of the only step.
     """
-    return show_analysis(summarize_opened(trace, AnalysisOptions(range=range))[0])
+    return show_analysis(summarize_opened(trace, AnalysisOptions(range=range, step=step))[0])

@@ -44,8 +44,8 @@ def _analyze(request: AnalyzeRequest, progress: Progress) -> TraceResult | Ranks
             raise UsageError(
                 "A memory snapshot must be the only input.", "To compare two snapshots: nsysprof compare BEFORE AFTER."
             )
-        if request.range is not None:
-            raise UsageError("--range needs a trace, and this is a memory snapshot.", "Leave it out.")
+        if request.range is not None or request.step is not None:
+            raise UsageError("--range and --step need a trace, and this is a memory snapshot.", "Leave them out.")
         snapshot = SnapshotRequest(inputs[0], out or Path("analysis") / name, request.force, request.figures)
         return analyze_snapshot(snapshot, progress)
     with scratch_folder() as scratch:
@@ -56,9 +56,10 @@ def _analyze(request: AnalyzeRequest, progress: Progress) -> TraceResult | Ranks
             ranks_out = out or Path("analysis") / f"{name}-ranks"
         if not is_many(inputs):
             return analyze_one(replace(request, inputs=inputs, out=out or Path("analysis") / name), progress)
-        if any(value is not None for value in (request.counters, request.ncu, request.policy, request.range)):
+        of_one = (request.counters, request.ncu, request.policy, request.range, request.step)
+        if any(value is not None for value in of_one):
             raise UsageError(
-                "--counters, --ncu, --policy and --range need a single trace, and several were given.",
+                "--counters, --ncu, --policy, --range and --step need a single trace, and several were given.",
                 "Give only the trace that they belong to.",
             )
         return analyze_ranks(replace(request, inputs=inputs, out=ranks_out), progress)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 EXAMPLES = (
     "nsysprof analyze report.nsys-rep",
     "nsysprof analyze traces/20261121-093000 --out analysis/first --force",
-    "nsysprof analyze trace.sqlite --range forward    # one range alone",
+    "nsysprof analyze trace.sqlite --range forward    # one range alone; --step 7: one step",
     "nsysprof analyze trace.sqlite --counters counters.ncu-rep",
     "nsysprof analyze job/ranks --workers 8    # all ranks of a job",
     "nsysprof analyze snapshot.pickle    # what owned torch's memory at its peak",

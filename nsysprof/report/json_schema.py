@@ -36,7 +36,7 @@ def command_schemas() -> dict[str, Schema]:
     return {
         "analyze": _analyze(), "analyze-memory": _analyze_memory(), "analyze-ranks": _analyze_ranks(),
         "bench": _bench(), "bench-program": _bench_program(), "bench-sides": _bench_sides(), "bundle": _bundle(),
-        "capture": _capture(), "compare": _compare(), "compare-memory": _compare_memory(), "demo": _demo(),
+        "capture": _capture(), "compare": _compare(), "compare-memory": _compare_memory(),
         "doctor": _doctor(), "explain": _explain(), "export": _export(), "history": _history(),
         "optimize": _optimize(), "record": _record(), "run": _run(), "tune": _tune(), "view": _view(),
         "whatif": _whatif(),
@@ -143,7 +143,9 @@ def _analyze() -> Schema:
         "notes": _list(_ref(Note)), "causes": causes, **tables, "findings": findings,
         "allocator": _or_null(_allocator_use()), "folder": _TEXT,
     }  # fmt: skip
-    schema = _of("nsysprof analyze --json, of one trace", properties, types, optional=("results",))
+    schema = _of(
+        "nsysprof analyze --json of one trace, and nsysprof demo --json", properties, types, optional=("results",)
+    )
     # Where findings are known, findings.json says of which steps.
     of_steps = schema["$defs"]["Findings"]["properties"]
     causes["properties"] |= {name: field for name, field in of_steps.items() if name != "items"}
@@ -157,10 +159,6 @@ def _allocator_use() -> Schema:
         "devices": _list(_ref(allocator_memory.DeviceUse)), "device_id": {"type": ["integer", "null"]},
     }  # fmt: skip
     return {"type": "object", "properties": use, "required": list(use)}
-
-
-def _demo() -> Schema:
-    return _analyze() | {"title": "nsysprof demo --json: what analyze prints of the trace that comes with it"}
 
 
 def _record() -> Schema:

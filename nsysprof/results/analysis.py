@@ -88,12 +88,18 @@ class ReadPart:
     range: the range as the user named it; None for a step.
     step: the number of the step; None for a range.
     wall_ns: how long all instances were open together, or how long the step took.
+    usual_ns: how long a usual step takes, on average; None for a range.
     """
 
     range: str | None
     step: int | None
     instances: int
     wall_ns: int
+    usual_ns: int | None = None
+
+    def __str__(self) -> str:
+        """Return `forward` or `step 7`."""
+        return f"step {self.step}" if self.range is None else self.range
 
 
 @dataclass(frozen=True)
@@ -457,6 +463,10 @@ class StepTimes:
         """Return the parts of a usual steady step on a device. They add up to its mean wall time."""
         return [part for part in self._means(device_id, None) if part.mean_ns > 0]
 
+    def alone(self, step: int) -> StepTimes:
+        """Return one step alone."""
+        return StepTimes(self.per, self.table[(self.table["step"] == step).to_numpy(dtype=bool)], self.found_pct)
+
     def largest_excess(self, step: int, device_id: int) -> StepPart:
         """Return the part by which a step exceeds the usual steady ones the most on a device, with the excess (ns)."""
         pairs = zip(self._means(device_id, step), self._means(device_id, None), strict=True)
@@ -468,6 +478,7 @@ class StepTimes:
         table = self.table[(self.table["device_id"] == device_id).to_numpy(dtype=bool)]
         if step is None:
             chosen = ~(table["is_warmup"] | table["is_slow"]).to_numpy(dtype=bool)
+            chosen |= not chosen.any()  # one step alone, whatever it is
         else:
             chosen = (table["step"] == step).to_numpy(dtype=bool)
         columns = [(name, True, work_column(name)) for name in WORK_CATEGORIES]

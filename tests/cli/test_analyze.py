@@ -217,7 +217,13 @@ def test_one_range_alone(trace_path, tmp_path):
     assert "This is the range backward alone: 20 instances, 163.5 ms in all." in done.stdout
     assert "1,734 kernels: 1,734 inside ranges" in done.stdout
     summary = json.loads((tmp_path / "o" / "summary.json").read_text())
-    assert summary["part"] == {"range": "backward", "step": None, "instances": 20, "wall_ns": 163538947}
+    assert summary["part"] == {
+        "range": "backward",
+        "step": None,
+        "instances": 20,
+        "wall_ns": 163538947,
+        "usual_ns": None,
+    }
     assert set(pd.read_csv(tmp_path / "o" / "range_tree.csv")["range"]) == {"backward"}
     assert pd.read_csv(tmp_path / "o" / "kernels.csv")["instances"].sum() == 1734
 
@@ -233,4 +239,16 @@ def test_a_range_needs_one_trace(trace_path, tmp_path):
     fails(run("analyze", *both, "--range", "backward", "--out", tmp_path / "o"), 2, "--range", "single trace")
     snapshot = tmp_path / "snapshot.pickle"
     snapshot.write_bytes(b"")
-    fails(run("analyze", snapshot, "--range", "backward"), 2, "--range needs a trace")
+    fails(run("analyze", snapshot, "--range", "backward"), 2, "--range and --step need a trace")
+
+
+def test_one_step_alone(trace_path, tmp_path):
+    done = run("analyze", trace_path("ddp_rank0"), "--step", "7", "--no-figures", "--out", tmp_path / "o")
+    assert done.returncode == 0, done.stderr
+    assert "This is step 7 alone: 8.217 ms." in done.stdout
+    steps = pd.read_csv(tmp_path / "o" / "steps.csv")
+    assert steps["step"].tolist() == [7]
+    assert json.loads((tmp_path / "o" / "summary.json").read_text())["part"]["wall_ns"] == steps["wall_ns"][0]
+    fails(run("analyze", trace_path("ddp_rank0"), "--step", "70", "--out", tmp_path / "p"), 2, "no step 70", "0 to 1")
+    both = run("analyze", trace_path("ddp_rank0"), "--step", "7", "--range", "forward", "--out", tmp_path / "p")
+    fails(both, 2, "cannot be read at once")

@@ -44,7 +44,7 @@ def test_what_was_found_is_printed_and_where_the_page_is(tmp_path, monkeypatch, 
 def test_a_machine_without_a_browser(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(webbrowser, "open", lambda _address: False)
     app(["demo", "--no-figures", "--json", "--out", str(tmp_path / "json")], standalone_mode=False)
-    assert as_published("demo", capsys.readouterr().out)["folder"] == str(tmp_path / "json")
+    assert as_published("analyze", capsys.readouterr().out)["folder"] == str(tmp_path / "json")
     app(["demo", "--no-figures", "--open", "--out", str(tmp_path / "o")], standalone_mode=False)
     said = capsys.readouterr()
     assert f"The page: {tmp_path / 'o' / 'report.html'}" in said.out

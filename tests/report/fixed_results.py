@@ -98,6 +98,11 @@ def one_range(trace_path: Callable[[str], Path]) -> Report:
     return first_report(analyze_trace(trace_path("ddp_rank0"), range="backward"))
 
 
+def one_step(trace_path: Callable[[str], Path]) -> Report:
+    """Return what comes first about one step of a trace alone, which belongs to its warm-up."""
+    return first_report(analyze_trace(trace_path("ddp_rank0"), step=0))
+
+
 def demo(trace_path: Callable[[str], Path]) -> Report:
     """Return what `demo` shows, here of the same small training."""
     return demo_report(analyze_trace(trace_path("h200-ranges/layers-eager")), demo_use_case.ABOUT)

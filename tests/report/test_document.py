@@ -30,6 +30,7 @@ REPORTS = (
     *TRACES,
     "first",
     "one_range",
+    "one_step",
     "demo",
     "capture",
     "end_of_capture",
@@ -99,7 +100,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory, trace_path: Callable[[str]
             folder = tmp_path_factory.mktemp(name)
             if name in (*TRACES, "capture"):
                 made[name] = fixed_results.analyze_report(folder, trace_path, name)
-            elif name in ("first", "one_range", "demo"):
+            elif name in ("first", "one_range", "one_step", "demo"):
                 made[name] = getattr(fixed_results, name)(trace_path)
             elif name in ("end_of_capture", "bundle", "memory", "memory_comparison"):
                 made[name] = getattr(fixed_results, name)(folder)

@@ -142,6 +142,7 @@ def run_summary(tables: Tables, options: SummaryOptions, *, keeps_attribution: b
     return Summary(**{**run.results, "analysis": _conclude_part(run.results["analysis"], whole)})
 
 
+_FINDINGS_OF_A_STEP = "they are about all steps together, and one step was read"
 # What an analysis of a part needs of the whole trace.
 _FOR_PART = (
     "names", "attribution", "caused", "memory", "sampled", "judged", "blamed", "explained", "findings", "part",
@@ -155,7 +156,11 @@ def _cut_to_part(whole: Mapping[str, Any], options: SummaryOptions) -> dict[str,
     caused = whole["caused"]
     if explained.idle is not None:
         idle, notes = keep_part(tables, attribution.attributed.ranges, whole["blamed"], part)
-        explained = replace(explained, idle=idle, notes=notes, step_times=None)
+        times, step = explained.step_times, part.facts.step
+        times = None if times is None or step is None else times.alone(step)
+        explained = replace(explained, idle=idle, notes=notes, step_times=times)
+    if part.facts.step is not None:
+        explained = replace(explained, no_findings=explained.no_findings or _FINDINGS_OF_A_STEP)
     return {
         "tables": cut_tables(tables, part),
         "options": options,
@@ -184,7 +189,7 @@ def _conclude_part(analysis: Analysis, whole: Mapping[str, Any]) -> Analysis:
         analysis,
         coverage=replace(analysis.coverage, launches_without_gpu_record=lost),
         totals=replace(analysis.totals, peak_vram_bytes=peaks),
-        step_work=None if analysis.operators is None else StepWork(unknown_because="only a part of a step was read"),
+        step_work=None if analysis.operators is None else StepWork(unknown_because="only a part of the trace was read"),
         part=part.facts,
     )
 
@@ -226,9 +231,9 @@ def _find_caused(tables: Tables, attribution: Attribution, options: SummaryOptio
 
 
 def _find_part(
-    tables: Tables, attribution: Attribution, caused: CausedWork | None, options: SummaryOptions
+    tables: Tables, attribution: Attribution, caused: CausedWork | None, steps: Steps | None, options: SummaryOptions
 ) -> Part | None:
-    return None if options.part is None else find_part(tables, attribution.attributed, caused, options.part)
+    return None if options.part is None else find_part(tables, attribution.attributed, caused, steps, options.part)
 
 
 def _evidence(
@@ -418,7 +423,7 @@ def _list_findings(
     options: SummaryOptions,
     part: Part | None,
 ) -> Findings | None:
-    if steps is None or replayed is None:
+    if steps is None or replayed is None or (part is not None and part.facts.step is not None):
         return None
     places = None if part is None else part.places
     return list_findings(tables, ranges, replayed.ledger, steps, replayed.graph, options.policy, options.stacks, places)
@@ -578,7 +583,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("attention", list_attention, ("tables", "ranges"), beside=True),
     Stage("judged", judge, ("tables", "attribution")),
     Stage("caused", _find_caused, ("tables", "attribution", "options")),
-    Stage("part", _find_part, ("tables", "attribution", "caused", "options")),
+    Stage("part", _find_part, ("tables", "attribution", "caused", "steps", "options")),
     Stage("coverage", _coverage, ("tables", "attribution", "caused"), beside=True),
     Stage("operators", _find_operators, ("tables", "names", "options"), beside=True),
     Stage("work", _tabulate_work, ("tables", "names", "attribution", "caused", "operators"), beside=True),

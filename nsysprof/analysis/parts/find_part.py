@@ -15,10 +15,11 @@ from nsysprof.analysis.attribution.attributed_ranges import Attributed, keep_ran
 from nsysprof.analysis.attribution.caused_work import CausedWork
 from nsysprof.analysis.attribution.nesting import SEPARATOR, Paths
 from nsysprof.analysis.idle_time.intervals_within import union_of_groups
+from nsysprof.analysis.steps.find_steps import Steps
 from nsysprof.attention.range_name import range_label
 from nsysprof.errors import TraceError, UsageError
 from nsysprof.results.analysis import ReadPart
-from nsysprof.trace.schema import Bools, Int64s, Tables
+from nsysprof.trace.schema import PID_MASK, Bools, Calls, Int64s, Tables
 
 # How many names the error about an unknown range shows.
 _MOST_NAMES = 5
@@ -29,10 +30,19 @@ _ALL_NAMES = "range_tree.csv of an analysis without this option lists all"
 class WantedPart:
     """The part of a trace that the user wants to read.
 
-    range: the path of a range, or its name.
+    range: the path of a range, or its name; None for a step.
+    step: the number of a step, as steps.csv has it.
     """
 
-    range: str
+    range: str | None = None
+    step: int | None = None
+
+
+def wanted_part(name: str | None, step: int | None) -> WantedPart | None:
+    """Return the part that a range or a step stands for; None for the whole trace. Raises UsageError for both."""
+    if name is not None and step is not None:
+        raise UsageError("A range and a step cannot be read at once.", "Give either --range or --step.")
+    return None if name is None and step is None else WantedPart(name, step)
 
 
 @dataclass(frozen=True)
@@ -58,15 +68,26 @@ class Part:
         return union_of_groups(np.zeros(len(start), dtype=np.int64), start, end)[1:]
 
 
-def find_part(tables: Tables, attributed: Attributed, caused: CausedWork | None, wanted: WantedPart) -> Part:
-    """Return the part of a trace. Raises UsageError for a range that the trace lacks, TraceError without calls."""
+def find_part(
+    tables: Tables, attributed: Attributed, caused: CausedWork | None, steps: Steps | None, wanted: WantedPart
+) -> Part:
+    """Return the part of a trace.
+
+    Raises UsageError for a range or a step that the trace lacks, and TraceError where it has no calls.
+    """
     if tables.calls is None:
         raise TraceError(
             "Which work belongs to a part of this trace is unknown, because no CUDA API calls were recorded.",
             "Record with nsys profile --trace=cuda,nvtx, or analyze the trace as a whole.",
         )
+    if wanted.range is None:
+        return _find_step(tables, tables.calls, attributed.ranges, steps, wanted.step or 0)
+    return _find_range(tables, attributed, caused, wanted.range)
+
+
+def _find_range(tables: Tables, attributed: Attributed, caused: CausedWork | None, wanted: str) -> Part:
     places = _Places.of(attributed)
-    name = places.full_name(wanted.range)
+    name = places.full_name(wanted)
     roots = places.find(name)
     ranges = places.at_or_below(roots)
     outermost = attributed.ranges[places.at(roots)]
@@ -76,16 +97,33 @@ def find_part(tables: Tables, attributed: Attributed, caused: CausedWork | None,
     start, end, pid = (outermost[name].to_numpy(dtype=np.int64) for name in ("start_ns", "end_ns", "global_pid"))
     work = _work_of(attributed, caused, ranges, len(tables.work))
     facts = ReadPart(name, None, len(outermost), int((end - start).sum()))
-    return Part(
-        facts,
-        places.names_inside(roots, attributed),
-        ranges,
-        _calls_of(tables, attributed, ranges, work),
-        work,
-        start,
-        end,
-        pid,
-    )
+    inside = places.names_inside(roots, attributed)
+    return Part(facts, inside, ranges, _calls_of(tables, attributed, ranges, work), work, start, end, pid)
+
+
+def _find_step(tables: Tables, calls: Calls, ranges: pd.DataFrame, steps: Steps | None, number: int) -> Part:
+    """Return the part of a step: what the host did until it began the next one, and the work that it issued then."""
+    if steps is None or not steps.are_known:
+        raise UsageError(
+            "The trace has no steps: nothing in it repeats.", "Read a range of it (--range), or analyze it as a whole."
+        )
+    issued, bounds = steps.all_starts_ns, steps.all_bounds_ns
+    if not 0 <= number < len(bounds) - 1:
+        raise UsageError(
+            f"The trace has no step {number}.", f"It has the steps 0 to {len(bounds) - 2}; steps.csv lists them."
+        )
+    pid, (low, high), (begin, end) = steps.global_pid, issued[number : number + 2], bounds[number : number + 2]
+    start = ranges["start_ns"].to_numpy(dtype=np.int64)
+    of_process = (ranges["global_pid"] == pid).to_numpy(dtype=bool)
+    called = (calls.start_ns >= low) & (calls.start_ns < high) & ((calls.tid_of & PID_MASK) == pid)[calls.variant]
+    work, launch = tables.work, tables.launch
+    mine = np.append(called, False)[launch]
+    # Work without a call, such as a migration of memory, belongs to the step in which it began.
+    mine |= (launch < 0) & (work.pid_of == pid)[work.variant] & (work.start_ns >= begin) & (work.start_ns < end)
+    facts = ReadPart(None, number, 1, int(end - begin), round(steps.step_ns))
+    inside = of_process & (start >= low) & (start < high)
+    times = (np.array([value], dtype=np.int64) for value in (begin, end, pid))
+    return Part(facts, frozenset(), inside, called, mine, *times)
 
 
 @dataclass(frozen=True)
@@ -139,7 +177,8 @@ class _Places:
             return "It has no range at all: analyze it as a whole."
         known = [*sorted(frozenset().union(*self.folded_names)), *self.folded.texts]
         near = _nearest(name, known) or _nearest(name, sorted(frozenset().union(*self.names)))
-        text = f"Nearest: {', '.join(near)}" if near else f"It has {', '.join(self.folded.texts[:_MOST_NAMES])}"
+        first = list(dict.fromkeys(self.folded.texts))[:_MOST_NAMES]
+        text = f"Nearest: {', '.join(near)}" if near else f"It has {', '.join(first)}"
         return f"{text}; {_ALL_NAMES}."
 
     def at(self, roots: tuple[Bools, Bools]) -> Bools:

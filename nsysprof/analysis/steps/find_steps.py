@@ -87,8 +87,9 @@ class Steps:
     # In a trace without a step range, the share of all kernels that the steps hold, by which they were found; 0 where
     # they do not repeat, so that the whole trace is one step.
     found_share: float = 0.0
-    # When each step of the warm-up began.
+    # When each step of the warm-up began, and when the host began it.
     warmup_bounds_ns: Int64s = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    warmup_starts_ns: Int64s = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     @property
     def are_known(self) -> bool:
@@ -114,6 +115,16 @@ class Steps:
     def is_slow(self) -> Bools:
         """Return which steady steps took unusually long."""
         return mark_slow_steps(np.diff(self.bounds_ns))
+
+    @property
+    def all_starts_ns(self) -> Int64s:
+        """Return when the host began each step, those of the warm-up first, and when it ended the last one."""
+        return np.concatenate((self.warmup_starts_ns, self.starts_ns))
+
+    @property
+    def all_bounds_ns(self) -> Int64s:
+        """Return when each step began, those of the warm-up first, and when the last one ended."""
+        return np.concatenate((self.warmup_bounds_ns, self.bounds_ns))
 
     @property
     def step_ns(self) -> float:
@@ -236,7 +247,7 @@ def _steady(tables: Tables, name: str, pid: int, starts: Int64s, found_share: fl
     warmup = max(count_warm_up(np.diff(bounds)), _until_marks(tables, pid, starts))
     kept = starts[warmup:]
     loop = int(kept[0]), int(kept[-1])
-    return Steps(name, pid, kept, bounds[warmup:], warmup, loop, found_share, bounds[:warmup])
+    return Steps(name, pid, kept, bounds[warmup:], warmup, loop, found_share, bounds[:warmup], starts[:warmup])
 
 
 def _until_marks(tables: Tables, pid: int, starts: Int64s) -> int:

@@ -70,7 +70,7 @@ def time_steps(tables: Tables, steps: Steps | None, idle: Sequence[IdleSteps]) -
 
 def _bounds(steps: Steps) -> tuple[Int64s, Int64s]:
     """Return when each step began and ended, those of the warm-up first (ns)."""
-    bounds = np.concatenate((steps.warmup_bounds_ns, steps.bounds_ns))
+    bounds = steps.all_bounds_ns
     return bounds[:-1], bounds[1:]
 
 

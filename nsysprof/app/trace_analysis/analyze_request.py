@@ -24,6 +24,7 @@ class AnalyzeRequest:
     policy: a policy of tune, whose faster attention backends become findings of one trace.
     kernel_names: a file of the user's own kernels, in the form of nsysprof/kernels/kernels.tsv.
     range: the only range of one trace to read, by its path or its name; None for the whole trace.
+    step: the only step of one trace to read; None for the whole trace.
     unfold: whether to show step0, step1, ... instead of step#.
 
     Only for several traces:
@@ -53,6 +54,7 @@ class AnalyzeRequest:
         str | None,
         Option("Read one range alone: a path of range_tree.csv, or a name as the table of ranges prints it."),
     ] = None
+    step: Annotated[int | None, Option("Read one step alone, by its number in steps.csv.", min=0)] = None
     unfold: Annotated[
         bool, Option("List counted ranges (step0, step1) separately instead of as step#.", ("--unfold",))
     ] = False

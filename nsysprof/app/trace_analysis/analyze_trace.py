@@ -33,8 +33,9 @@ def analyze_one(request: AnalyzeRequest, progress: Progress) -> TraceResult:
         with scratch_folder() as scratch:
             trace = resolve(source, request.nsys, scratch, progress.say)
             options = AnalysisOptions(
-                request.launched_only, policy, request.unfold, request.counters, request.ncu, range=request.range
-            )
+                request.launched_only, policy, request.unfold, request.counters, request.ncu, range=request.range,
+                step=request.step,
+            )  # fmt: skip
             assembled = assemble(source, trace, options, progress.say)
             analysis, record = assembled.analysis, assembled.record
         from nsysprof.files.memory_reuse import return_freed_memory

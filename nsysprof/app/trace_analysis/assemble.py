@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,8 @@ from nsysprof.trace.open import Trace, open_trace
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import pandas as pd
+
     from nsysprof.analysis.busy_time.operators import Facts
     from nsysprof.attention.policy_file import PolicyFile
     from nsysprof.notes import Note
@@ -38,6 +40,8 @@ JOINS: Mapping[str, Callable[[Analysis, Path, Path], Analysis]] = {
     "recording cost": join_recording_cost,
 }
 COUNTERS = "counters"
+# What the capture recorded of the program as a whole, and what is therefore not joined with a part of it.
+_OF_WHOLE = ("memory", "attention")
 
 
 @dataclass(frozen=True)
@@ -50,7 +54,7 @@ class AnalysisOptions:
     counters, ncu: the user's own counters, used instead of the capture's, and the program that reads them.
     calls_by_range: for a comparison: how many calls each range of a capture stands for; None: no facts are collected.
     parts: what is joined: names of JOINS, and COUNTERS with the record of the capture.
-    range: the path or the name of the only range to analyze; None for the whole trace.
+    range, step: the path or the name of the only range, or the number of the only step; None for the whole trace.
     """
 
     launched_only: bool = False
@@ -61,6 +65,7 @@ class AnalysisOptions:
     calls_by_range: Mapping[str, int] | None = None
     parts: frozenset[str] = frozenset({COUNTERS, *JOINS})
     range: str | None = None
+    step: int | None = None
 
 
 @dataclass(frozen=True)
@@ -100,15 +105,22 @@ def assemble(source: Path, trace: Path, options: AnalysisOptions = DEFAULT, say:
         beside = Beside(read_stacks(source, trace), read_power(source, trace), read_operators(source))
         analysis, facts = summarize_opened(opened, options, say, beside=beside)
     trace_notes = len(analysis.notes)
+    if record is not None and analysis.part is not None:
+        record = replace(record, results=_cases_in(record.results, analysis))
     if COUNTERS in options.parts:
         analysis, record = complete_analysis(
             analysis, record, trace, folder=source, report=options.counters, ncu=options.ncu
         )
     counter_notes = analysis.notes[trace_notes:]
     for name, join in JOINS.items():
-        if name in options.parts:
+        if name in options.parts and (analysis.part is None or name not in _OF_WHOLE):
             analysis = join(analysis, source, trace)
     return Assembled(analysis, record, facts, counter_notes)
+
+
+def _cases_in(results: pd.DataFrame, analysis: Analysis) -> pd.DataFrame:
+    """Return the cases of a capture whose ranges are in the part that was read."""
+    return results[results["range"].isin(analysis.ranges["range"]).to_numpy(dtype=bool)].reset_index(drop=True)
 
 
 def summarize_opened(
@@ -123,7 +135,7 @@ def summarize_opened(
     beside: what was read beside the trace.
     """
     from nsysprof.analysis.overview.summarize import SummaryOptions, run_summary
-    from nsysprof.analysis.parts.find_part import WantedPart
+    from nsysprof.analysis.parts.find_part import wanted_part
     from nsysprof.files.memory_reuse import reuse_in_pyarrow
     from nsysprof.trace.tables import read_tables
 
@@ -132,7 +144,7 @@ def summarize_opened(
     read = beside or Beside()
     wanted = SummaryOptions(
         options.launched_only, options.policy, read.stacks, options.unfold, read.power, read.operators,
-        None if options.range is None else WantedPart(options.range),
+        wanted_part(options.range, options.step),
     )  # fmt: skip
     summary = run_summary(tables, wanted, keeps_attribution=options.calls_by_range is not None)
     if options.calls_by_range is None or summary.attribution is None:

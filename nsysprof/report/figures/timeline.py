@@ -140,9 +140,9 @@ def _title(analysis: Analysis, row: Row, calls: int | None, counts: dict[str, Ro
 
 
 def _typical_step(analysis: Analysis) -> list[Panel]:
-    """Return the window of a steady step with the median duration; None where the program has no steps."""
+    """Return the window of a steady step with the median duration; nothing for a program without steps, or a part."""
     times = analysis.step_times
-    if times is None or not times.are_steps:
+    if times is None or not times.are_steps or analysis.part is not None:
         return []
     start, end = times.usual_window_ns()
     steps = times.steps

@@ -143,7 +143,7 @@ def _places(analysis: Analysis, origin: int) -> list[tuple[str, list[str], int, 
 def _opening(analysis: Analysis, origin: int, span: int) -> list[int]:
     """Return which part is shown first: a typical step with some of its neighbours or, without steps, everything."""
     times = analysis.step_times
-    if times is None or not times.are_steps:
+    if times is None or not times.are_steps or analysis.part is not None:
         return [0, span]
     start, end = times.usual_window_ns()
     margin = (end - start) // 20

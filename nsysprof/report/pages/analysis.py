@@ -83,7 +83,9 @@ def analysis_report(
     # The cases of a grid do not form one program: their shares of the GPU's time mean nothing.
     is_grid = record is not None and record.has_cases
     if record is not None and is_grid:
-        sections = [*verdict_sections(record), *findings_sections(analysis), *case_sections(record, words)]
+        # A part holds the cases of one backend, or some: nothing to say about the fastest.
+        first = verdict_sections(record) if analysis.part is None else overview_sections(analysis)
+        sections = [*first, *findings_sections(analysis), *case_sections(record, words)]
     else:
         sections = [*overview_sections(analysis), *findings_sections(analysis), *step_sections(analysis)]
     sections = [*_lost_sections(analysis), *sections, *idle_sections(analysis)]
@@ -243,7 +245,7 @@ def _findings(findings: Findings, set_up: str, part: ReadPart | None) -> Section
     step = "the trace" if findings.per == TRACE else step_label(findings.per)
     whole = f"{format_ns(findings.step_ns)} of {step}.{_what_was_replayed(findings)}"
     if not findings.items:
-        place = "" if part is None else f" in {part.range}"
+        place = "" if part is None else f" in {part}"
         text = f"Nothing was found{place} above {100 * LEAST_SHARE:g} % of the {whole}{set_up}"
         return Section("Findings", (Lines((text,), is_verdict=True),))
     text = f"Together these changes save about {format_ns(findings.together_ns)} of the {whole}"
@@ -319,7 +321,8 @@ _MOST_SLOW = 3
 def overview_sections(analysis: Analysis) -> list[Section]:
     """Return the overview; nothing where it is unknown when the GPU worked, or where no GPU did."""
     if analysis.part is not None:
-        return [Section("Overview", (Lines(tuple(_range_lines(analysis, analysis.part)), is_verdict=True),))]
+        lines = [_part_line(analysis.part, analysis.step_times), *_device_lines(analysis)]
+        return [Section("Overview", (Lines(tuple(lines), is_verdict=True),))]
     times = _times_of_gpu(analysis)
     if times is None:
         return []
@@ -334,11 +337,26 @@ def overview_sections(analysis: Analysis) -> list[Section]:
     return [Section("Overview", (Lines(tuple(lines), is_verdict=True), *bars))]
 
 
-def _range_lines(analysis: Analysis, part: ReadPart) -> list[str]:
-    """Return what a range is, how much of its time devices are busy, and what its own work is."""
-    instances, open_ns = count_of(part.instances, "instance"), format_ns(part.wall_ns)
-    lines = [f"This is the range {part.range} alone: {instances}, {open_ns} in all."]
-    idle, work = analysis.idle, analysis.work
+def _part_line(part: ReadPart, times: StepTimes | None) -> str:
+    """Return what the part is, and how long it took.
+
+    times: the step, where the part is one.
+    """
+    wall = format_ns(part.wall_ns)
+    if part.range is not None:
+        return f"This is the range {part.range} alone: {count_of(part.instances, 'instance')}, {wall} in all."
+    text = f"This is step {part.step} alone: {wall}. A usual step takes {format_ns(part.usual_ns)} on average."
+    if times is None or not len(times.table):
+        return text
+    step = times.table.iloc[0]
+    if step["is_warmup"]:
+        return f"{text} This one belongs to the warm-up."
+    return f"{text} This one was unusually slow." if step["is_slow"] else text
+
+
+def _device_lines(analysis: Analysis) -> list[str]:
+    """Return how much of the time of a part devices are busy, and what its own work is."""
+    idle, work, lines = analysis.idle, analysis.work, list[str]()
     if idle is None:
         return lines
     devices = idle.devices[:_MOST_DEVICES]
@@ -350,7 +368,7 @@ def _range_lines(analysis: Analysis, part: ReadPart) -> list[str]:
             for cause, idle_ns in zip(causes["cause"], causes["idle_ns"], strict=True)
         ]
         busy, span = format_ns(device.busy_ns), format_ns(device.span_ns)
-        text = f"While it is open, {name} is busy for {_percent(device.busy_ns, device.span_ns)}: {busy} of {span}."
+        text = f"Meanwhile, {name} is busy for {_percent(device.busy_ns, device.span_ns)}: {busy} of {span}."
         lines.append(text + _causes_text(parts, device.span_ns))
     if work is not None and len(devices) == 1:
         own = work[work["range"].isna()].groupby("category", sort=False)["busy_ns"].sum()

@@ -19,9 +19,11 @@ from nsysprof.app.inputs.compare_inputs import read_input
 from nsysprof.app.requests.reading import BundleRequest
 from nsysprof.app.trace_analysis.analyze_request import AnalyzeRequest
 from nsysprof.app.trace_analysis.analyze_trace import TraceResult, analyze_trace
-from nsysprof.app.trace_analysis.assemble import assemble
+from nsysprof.app.trace_analysis.assemble import AnalysisOptions, assemble
 from nsysprof.files.json_file import encode_json
+from nsysprof.files.scratch_folder import scratch_folder
 from nsysprof.results.analysis import COSTS, HOST_FINDINGS, STEPS, RangeCost, RecordingCosts
+from nsysprof.trace.inputs.resolve_input import resolve_input
 from tests.conftest import REPOSITORY
 
 
@@ -63,3 +65,14 @@ def test_findings_that_recording_distorts_are_left_out_behind_every_door(capture
     assert codes(received.analysis) == kept
     listed = TraceTools(capture.parent)
     assert [row["code"] for row in listed.findings(capture.name)["findings"]] == kept
+
+
+def test_a_part_of_a_capture_has_its_own_cases_and_nothing_about_the_whole() -> None:
+    folder = REPOSITORY / "traces/h200-sdpa"
+    with scratch_folder() as scratch:
+        trace = resolve_input(folder, None, scratch)
+        assembled = assemble(folder, trace, AnalysisOptions(range="RUN::math::S4096"))
+    assert assembled.record is not None
+    assert assembled.record.results["range"].tolist() == ["RUN::math::S4096"]
+    assert assembled.record.results["kernel_count"].tolist() == [200]
+    assert assembled.analysis.allocator is assembled.analysis.memory_owners is None
