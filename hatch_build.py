@@ -1,5 +1,7 @@
 """Compile what is written in C, where there is a compiler: the hook of `capture --attention`, and the large loops.
 
+The pages of docs/ come along, for `nsysprof help`.
+
 hatchling calls this when nsysprof is installed or a wheel is made. Without a compiler, or on another system than Linux,
 the wheel has no compiled parts. Then the hook works in Python alone, in some four times the time, and numpy and
 SQLite do what the loops do.
@@ -27,6 +29,8 @@ COMPILED = "fast_calls.abi3.so"
 LOOPS = Path("nsysprof/native/loops.c")
 LOOPS_COMPILED = f"loops-{sysconfig.get_platform()}.so"
 LOOP_OPTIONS = "-O2 -fPIC -shared -std=c11 -ffreestanding -fwrapv -fno-strict-aliasing"
+# Where the pages that `nsysprof help` prints are in a wheel.
+PAGES = "nsysprof/app/pages"
 # It takes less than a second; an installation must not wait for ever for a compiler that a slow network serves.
 LONGEST_S = 120.0
 
@@ -39,6 +43,10 @@ class CompileCode(BuildHookInterface[Any]):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile before the files of the wheel are collected. version: "standard" or "editable"."""
         root = Path(self.root)
+        if version == "standard":  # an editable installation reads them in docs/
+            build_data["force_include"].update(
+                {str(page): f"{PAGES}/{page.name}" for page in sorted((root / "docs").glob("*.md"))}
+            )
         loops = root / LOOPS
         parts = (
             ("hook", FOLDER / COMPILED, compile_fast_calls(root / FOLDER)),

@@ -1,5 +1,6 @@
 """The examples of the documentation do what it says of them."""
 
+import ast
 import re
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from nsysprof.app.help import list_topics
 from nsysprof.cli import app
 from tests.builders.build_trace import TraceBuilder
 
@@ -213,3 +215,34 @@ def test_the_site_lists_each_study() -> None:
     navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     for page in sorted((ROOT / "analysis").glob("*/README.md")):
         assert f": {page.relative_to(ROOT).as_posix()}\n" in navigation
+
+
+def texts_of(path):
+    """Return the texts in a module, without docstrings apart from those of commands, which the program prints."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    holders = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    docstrings = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, holders)
+        and ast.get_docstring(node)
+        and not (path.parent.name == "cli" and node in tree.body)
+    }
+    constants = (node for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str))
+    return [node.value for node in constants if id(node) not in docstrings]
+
+
+def test_the_program_names_a_topic_and_never_a_file_that_an_installation_lacks():
+    texts = {path: texts_of(path) for path in (ROOT / "nsysprof").rglob("*.py")}
+    del texts[ROOT / "nsysprof/app/help.py"]
+    texts[ROOT / "nsysprof/notes.toml"] = [
+        (ROOT / "nsysprof/notes.toml").read_text(encoding="utf-8").partition("\n[[")[2]
+    ]
+    naming = [(path.name, text) for path, some in texts.items() for text in some if re.search(r"\bdocs/\w", text)]
+    assert naming == []
+    topics = {topic.name for topic in list_topics()}
+    named = {
+        word for some in texts.values() for text in some for word in re.findall(r"nsysprof help ([a-z][a-z-]*)", text)
+    }
+    assert named >= {"bench", "tune", "causes"}
+    assert named <= topics

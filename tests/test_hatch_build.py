@@ -2,7 +2,9 @@
 
 import shutil
 import sysconfig
+import types
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -82,3 +84,22 @@ def test_without_a_compiler_no_loops_are_left(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv("CC", "false")
     assert hatch_build.compile_loops(source) == "false failed"
     assert list(tmp_path.glob("*.so*")) == []
+
+
+@pytest.mark.parametrize(("version", "has_pages"), [("standard", True), ("editable", False)])
+def test_a_wheel_holds_the_pages_that_help_prints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, has_pages: bool
+) -> None:
+    from nsysprof.app import help as use_case
+
+    (tmp_path / "docs").mkdir()
+    page = tmp_path / "docs" / "causes.md"
+    page.write_text("# Why\n")
+    monkeypatch.setattr(hatch_build, "compile_fast_calls", lambda _folder: "no compiler")
+    monkeypatch.setattr(hatch_build, "compile_loops", lambda _source: "no compiler")
+    app = types.SimpleNamespace(display_warning=lambda _text: None)
+    hook = hatch_build.CompileCode(str(tmp_path), {}, None, None, str(tmp_path), "wheel", app)
+    build_data: dict[str, Any] = {"artifacts": [], "force_include": {}}
+    hook.initialize(version, build_data)
+    place = Path(use_case.__file__).parent.relative_to(ROOT) / "pages"
+    assert build_data["force_include"] == ({str(page): f"{place.as_posix()}/causes.md"} if has_pages else {})

@@ -62,7 +62,7 @@ def _interruptible(command: Callable[..., None]) -> Callable[..., None]:
 # and its EXAMPLES; where it has many options, also the PANELS of those that people use. Only the modules of commands
 # that are called are loaded.
 _PANELS = {
-    "Start": {"demo": "nsysprof.cli.demo", "doctor": "nsysprof.cli.doctor"},
+    "Start": {"demo": "nsysprof.cli.demo", "doctor": "nsysprof.cli.doctor", "help": "nsysprof.cli.help"},
     "Record": {
         "capture": "nsysprof.cli.measuring.capture",
         "record": "nsysprof.cli.measuring.record",

@@ -25,7 +25,7 @@ EXAMPLES = (
 def whatif(request: WhatIfRequest, as_json: options.Json = False) -> None:
     """Replay the steps of a trace with changes, and show how long a step would take.
 
-    Each change is replayed alone and all of them together; docs/causes.md explains each change.
+    Each change is replayed alone and all of them together; `nsysprof help causes` explains each change.
     """
     from nsysprof.app import whatif as use_case
     from nsysprof.cli.terminal.progress import show_progress

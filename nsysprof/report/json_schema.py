@@ -37,7 +37,7 @@ def command_schemas() -> dict[str, Schema]:
         "analyze": _analyze(), "analyze-memory": _analyze_memory(), "analyze-ranks": _analyze_ranks(),
         "bench": _bench(), "bench-program": _bench_program(), "bench-sides": _bench_sides(), "bundle": _bundle(),
         "capture": _capture(), "compare": _compare(), "compare-memory": _compare_memory(),
-        "doctor": _doctor(), "explain": _explain(), "export": _export(), "history": _history(),
+        "doctor": _doctor(), "explain": _explain(), "export": _export(), "help": _help(), "history": _history(),
         "optimize": _optimize(), "record": _record(), "run": _run(), "tune": _tune(), "view": _view(),
         "whatif": _whatif(),
     }  # fmt: skip
@@ -159,6 +159,14 @@ def _allocator_use() -> Schema:
         "devices": _list(_ref(allocator_memory.DeviceUse)), "device_id": {"type": ["integer", "null"]},
     }  # fmt: skip
     return {"type": "object", "properties": use, "required": list(use)}
+
+
+def _help() -> Schema:
+    topic = {"type": "object", "properties": {"name": _TEXT, "title": _TEXT}, "required": ["name", "title"]}
+    properties = {
+        "format_version": _WHOLE, "topic": _TEXT_OR_NULL, "text": _TEXT_OR_NULL, "topics": _list(topic),
+    }  # fmt: skip
+    return _of("nsysprof help --json", properties)
 
 
 def _record() -> Schema:

@@ -24,7 +24,7 @@ def test_version():
 
 # What `nsysprof --help` shows: each command once, in the panel of what it is for.
 PANELS = {
-    "Start": ["demo", "doctor"],
+    "Start": ["demo", "doctor", "help"],
     "Record": ["capture", "record", "run"],
     "Read": ["analyze", "view", "whatif", "export"],
     "Compare and share": ["compare", "history", "bundle"],

@@ -68,7 +68,7 @@ def _how_to_use(policy: str) -> Section:
     )
     text = (
         "It holds for these shapes on this GPU with these versions; anything else is left to torch. A shorter sequence "
-        "is other work and not a speedup: see docs/tune.md."
+        "is other work and not a speedup: see `nsysprof help tune`."
     )
     return Section("How to use it", (Code(code, "python"), Paragraph(text)), in_terminal=False)
 
