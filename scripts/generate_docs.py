@@ -1,11 +1,9 @@
 #!/usr/bin/env python3
 """Write the parts of docs/ that come from the registries: columns of files, notes, and the schemas of --json.
 
-The costs of commands come from analysis/speed: scripts/check_speed.py --write measures measured.json, and
-scripts/plot_speed.py --measure measures sizes.json, scripts/bench_policy.py --write policy.json or policy-gpu.json, and
-scripts/bench_capture.py --write capture.json; scripts/bench_analyze.py --shape deep --phases --json prints
-findings.json, and scripts/bench_start.py --write measures starts.json; scripts/bench_ranks.py --write measures
-ranks.json.
+The costs of commands come from analysis/speed, where benchmarks keep them: scripts/bench.py speed --write writes
+measured.json, sizes --measure sizes.json, policy --write policy.json or policy-gpu.json, capture --write capture.json,
+start --write starts.json, ranks --write ranks-64.json, and analyze --shape deep --phases --json prints findings.json.
 
     scripts/generate_docs.py            write them
     scripts/generate_docs.py --check    write nothing; exit code 1 where a page is not as it would be written
@@ -33,9 +31,9 @@ from nsysprof.report.json_schema import command_schemas  # noqa: E402
 from nsysprof.results.column_registry.column import FileColumn, TableFile  # noqa: E402
 from nsysprof.results.column_registry.columns import FILES  # noqa: E402
 from nsysprof.units import format_ns  # noqa: E402
-from scripts.capture_cost import SIDES, describe_cost  # noqa: E402
-from scripts.phase_times import findings_ratio  # noqa: E402
-from scripts.ranks_table import render_ranks  # noqa: E402
+from scripts.benches.capture_cost import SIDES, describe_cost  # noqa: E402
+from scripts.benches.phases import findings_ratio  # noqa: E402
+from scripts.benches.ranks import render_ranks  # noqa: E402
 
 MEASURED, SIZES = ROOT / "analysis/speed/measured.json", ROOT / "analysis/speed/sizes.json"
 FINDINGS = ROOT / "analysis/speed/findings.json"

@@ -12,6 +12,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from importlib import import_module
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
@@ -28,6 +29,7 @@ from nsysprof.units import format_ns
 from tests.conftest import REPOSITORY
 
 SCRIPTS = REPOSITORY / "scripts"
+NO_BENCHES = {"__init__", "capture_cost", "hook_cost", "large_traces", "machine"}
 DEB822 = """\
 Types: deb deb-src
 # a comment
@@ -78,6 +80,20 @@ def test_every_script_is_executable_and_explains_itself(name: str) -> None:
     done = call(*command, "--help")
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()
+
+
+@pytest.mark.parametrize("what", load("bench").WHAT)
+def test_every_benchmark_explains_itself(what: str) -> None:
+    done = call(sys.executable, str(SCRIPTS / "bench.py"), what, "--help")
+    assert done.returncode == 0, done.stderr
+    assert what in done.stdout
+
+
+def test_an_unknown_benchmark_is_refused_with_the_list_of_those_that_there_are() -> None:
+    done = call(sys.executable, str(SCRIPTS / "bench.py"), "speeds")
+    assert done.returncode == 2
+    assert set(load("bench").WHAT) == {path.stem for path in (SCRIPTS / "benches").glob("*.py")} - NO_BENCHES
+    assert all(f"{what} " in done.stdout for what in load("bench").WHAT)
 
 
 def test_ci_calls_the_test_command_of_the_makefile() -> None:
@@ -470,7 +486,7 @@ def test_the_answer_in_the_readme_is_what_the_analysis_says(training: Findings) 
 
 @pytest.mark.parametrize(("nesting", "names"), [(1, 10), (4, 30)])
 def test_a_large_trace_nests_as_it_should(nesting, names, tmp_path):
-    large_traces = load("large_traces")
+    large_traces = import_module("scripts.benches.large_traces")
     trace = tmp_path / "deep.sqlite"
     large_traces.make_deep_trace(trace, 2000, nesting, names)
     analysis = analyze_trace(trace)
@@ -484,41 +500,41 @@ def test_a_large_trace_nests_as_it_should(nesting, names, tmp_path):
 
 
 def test_a_command_that_costs_more_than_before_is_told() -> None:
-    check_speed = load("check_speed")
+    speed = import_module("scripts.benches.speed")
 
     def measured(**cpu_s: float) -> dict[str, Any]:
         return {"shapes": [{"timings": [{"name": name, "cpu_s": value} for name, value in cpu_s.items()]}]}
 
     before = measured(scan=1.0, analyze=10.0, export=8.0)
-    assert check_speed.compare(before, measured(scan=2.0, analyze=29.0, export=16.0, bundle=90.0)) == []
-    (line,) = check_speed.compare(before, measured(scan=0.5, analyze=8.0, export=4.0))
+    assert speed.compare(before, measured(scan=2.0, analyze=29.0, export=16.0, bundle=90.0)) == []
+    (line,) = speed.compare(before, measured(scan=0.5, analyze=8.0, export=4.0))
     assert line == "analyze: 16.0 times the scan, 10.0 before"
 
 
 def test_findings_cost_less_than_all_else_that_analyze_does() -> None:
-    """The trace has ten million kernels; scripts/bench_analyze.py measures it."""
-    check_speed = load("check_speed")
+    """The trace has ten million kernels; scripts/bench.py analyze measures it."""
+    speed = import_module("scripts.benches.speed")
     found = json.loads((REPOSITORY / "analysis/speed/findings.json").read_text(encoding="utf-8"))
     assert found["shapes"][0]["trace"]["kernels"] >= 10_000_000
-    assert check_speed.judge_findings(found) == []
+    assert speed.judge_findings(found) == []
     found["shapes"][0]["phases"]["phases"]["find_causes"][1] += found["shapes"][0]["phases"]["cpu_s"] / 2
-    (line,) = check_speed.judge_findings(found)
+    (line,) = speed.judge_findings(found)
     assert line.startswith("analyze takes ")
 
 
 def test_a_first_run_takes_no_longer_than_the_next_and_help_little_longer_than_a_bare_program() -> None:
-    """scripts/bench_start.py measures it."""
-    bench_start = load("bench_start")
+    """scripts/bench.py start measures it."""
+    start = import_module("scripts.benches.start")
     found = json.loads((REPOSITORY / "analysis/speed/starts.json").read_text(encoding="utf-8"))["timings"]
-    assert bench_start.judge(found) == []
+    assert start.judge(found) == []
     found[1]["cpu_s"] = 2.1 * found[0]["cpu_s"]
     found[4]["cpu_s"] = found[3]["cpu_s"] + 1.1
-    assert [line.split(" takes ")[0] for line in bench_start.judge(found)] == ["--help", "a first run"]
+    assert [line.split(" takes ")[0] for line in start.judge(found)] == ["--help", "a first run"]
 
 
 def test_the_table_of_many_traces_has_medians_and_both_named_peers_added_up() -> None:
-    """scripts/bench_ranks.py measures it."""
-    from scripts.ranks_table import ONE, TWICE, TWO, render_ranks
+    """scripts/bench.py ranks measures it."""
+    from scripts.benches.ranks import ONE, TWICE, TWO, render_ranks
 
     turns = {ONE: [8.0, 9.0, 30.0], TWO: [5.0], TWICE: [10.0]}
     turns |= {"nsys stats cuda_gpu_kern_sum": [20.0, 10.0, 10.0], "nsys recipe nvtx_gpu_proj_sum": [40.0]}
@@ -532,7 +548,7 @@ def test_the_table_of_many_traces_has_medians_and_both_named_peers_added_up() ->
 
 
 def test_the_plot_of_speed_has_the_reports_of_nsys_stats_added_up(tmp_path: Path) -> None:
-    plot_speed = load("plot_speed")
+    sizes_of = import_module("scripts.benches.sizes")
 
     def timing(name: str, cpu_s: float) -> dict[str, Any]:
         return {"name": name, "cpu_s": cpu_s}
@@ -542,15 +558,15 @@ def test_the_plot_of_speed_has_the_reports_of_nsys_stats_added_up(tmp_path: Path
         {"kernels": 10, "timings": [timing("bare scan", 0.1), timing(ours, 1.0)]},
         {"kernels": 99, "timings": [timing(ours, 2.0), timing("nsys stats a", 3.0), timing("nsys stats b", 4.5)]},
     ]
-    points = plot_speed.seconds({"sizes": sizes})
+    points = sizes_of.seconds({"sizes": sizes})
     assert points == {ours: [(10, 1.0), (99, 2.0)], "nsys stats": [(99, 7.5)], "bare scan": [(10, 0.1)]}
-    plot_speed.draw({"machine": "two cores", "sizes": sizes}, tmp_path / "speed.png")
+    sizes_of.draw({"machine": "two cores", "sizes": sizes}, tmp_path / "speed.png")
     assert (tmp_path / "speed.png").read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.slow
 def test_commands_cost_what_they_did() -> None:
-    done = call(sys.executable, str(SCRIPTS / "check_speed.py"))
+    done = call(sys.executable, str(SCRIPTS / "bench.py"), "speed")
     assert done.returncode == 0, done.stdout + done.stderr
 
 

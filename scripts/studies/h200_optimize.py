@@ -16,7 +16,7 @@ from nsysprof.analysis.sampling.tune import launch_shares
 from nsysprof.report.formats.markdown import render_markdown
 from nsysprof.report.pages.program import WORTH_TELLING, optimize_report
 from nsysprof.results.optimization import UNDECIDED, Optimization
-from scripts.hook_cost import longer_pct, mean_of_all, text_of_all, text_of_each
+from scripts.benches.hook_cost import longer_pct, mean_of_all, text_of_all, text_of_each
 from scripts.studies.tables import ANALYSIS, markdown, span
 
 FOLDER = ANALYSIS / "h200-optimize"

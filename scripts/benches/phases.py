@@ -1,4 +1,4 @@
-"""Time the phases of `nsysprof analyze` inside one process, for scripts/bench_analyze.py.
+"""Time the phases of `nsysprof analyze` inside one process, for scripts/bench.py analyze.
 
 Phases overlap, because parts of the analysis run beside each other in threads: each has the processor time of its own
 thread, and `rest` is what no phase took.
@@ -14,7 +14,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -133,6 +132,10 @@ def render_phases(title: str, found: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+def main() -> int:
+    """Print the phases of one run of the command whose arguments follow."""
+    if "--help" in sys.argv:
+        print(__doc__)
+        return 0
     print(json.dumps(time_phases(sys.argv[1:])))
+    return 0

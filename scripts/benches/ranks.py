@@ -1,13 +1,12 @@
-#!/usr/bin/env python3
 """Time `nsysprof analyze` of many traces on 1 and 2 workers, against NVIDIA's own recipes with their Dask mode.
 
-    scripts/bench_ranks.py                              64 traces of 20 MB, ours alone
-    scripts/bench_ranks.py --recipe-python venv/bin/python --nsys .nsys/bin/nsys
-    scripts/bench_ranks.py --recipe-python venv/bin/python --nsys .nsys/bin/nsys --write
+    scripts/bench.py ranks                              64 traces of 20 MB, ours alone
+    scripts/bench.py ranks --recipe-python venv/bin/python --nsys .nsys/bin/nsys
+    scripts/bench.py ranks --recipe-python venv/bin/python --nsys .nsys/bin/nsys --write
                           also write analysis/speed/ranks-64.json, of which scripts/generate_docs.py makes a table
                           (4 minutes)
-    scripts/bench_ranks.py --traces 8 --repeat 2 --json
-    scripts/bench_ranks.py --repeat 100 --peers all ...
+    scripts/bench.py ranks --traces 8 --repeat 2 --json
+    scripts/bench.py ranks --repeat 100 --peers all ...
 
 The traces repeat the work of traces/ddp_rank0 and ddp_rank1, each repetition later and with correlation ids of its own.
 N workers run on N cores, ours and the peers', so that a worker's threads do not borrow another's. What takes less than
@@ -26,9 +25,9 @@ import argparse
 import json
 import lzma
 import os
-import platform
 import shutil
 import sqlite3
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -38,12 +37,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+from scripts.benches.machine import ROOT, SPEED, machine
 
-from scripts.ranks_table import NAMED, ONE, RECIPES, REPORTS, TWICE, TWO, render_ranks  # noqa: E402
-
-SPEED = ROOT / "analysis" / "speed"
+ONE, TWO = "ours, 1 worker", "ours, 2 workers"
+TWICE = "ours, 1 worker, two such at once"
+REPORTS = ("cuda_gpu_kern_sum", "cuda_api_sum", "cuda_gpu_mem_time_sum")
+RECIPES = ("nvtx_gpu_proj_sum", "nvtx_sum", "nccl_gpu_overlap_trace")
+# Those that the comparison is named after; with the others, all tables that one of our runs writes.
+NAMED = (REPORTS[0], RECIPES[0])
 _REPEATED = (
     "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_MEMCPY",
     "CUPTI_ACTIVITY_KIND_MEMSET", "NVTX_EVENTS",
@@ -107,14 +108,7 @@ def peer_of(peer: str, traces: Path, scratch: Path, nsys: Path, python: Path) ->
         return f"nsys recipe {peer}", lambda: run_recipe(peer, traces, scratch, nsys, python) or 0.0
     if peer in REPORTS:
         return f"nsys stats {peer}", lambda: run_stats(traces, nsys, peer, 2)
-    raise SystemExit(f"bench_ranks: the recipe {peer} failed; what it said is above")
-
-
-def machine() -> str:
-    """Return the processor, the cores and the Python."""
-    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
-    return f"{model}, {len(os.sched_getaffinity(0))} cores, Python {platform.python_version()}"
+    raise SystemExit(f"bench ranks: the recipe {peer} failed; what it said is above")
 
 
 def make_traces(folder: Path, count: int, repeat: int) -> Path:
@@ -290,7 +284,7 @@ def timed(
     )  # fmt: skip
     seconds = time.perf_counter() - begin
     if done.returncode != 0:
-        failed = f"bench_ranks: {' '.join(argv[:4])} failed:\n{done.stdout[-500:]}{done.stderr[-1000:]}"
+        failed = f"bench ranks: {' '.join(argv[:4])} failed:\n{done.stdout[-500:]}{done.stderr[-1000:]}"
         if not may_fail:
             raise SystemExit(failed)
         print(failed, file=sys.stderr)
@@ -298,5 +292,26 @@ def timed(
     return seconds
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def render_ranks(measured: dict[str, Any]) -> str:
+    """Return what was measured as Markdown: a table, and how much two workers gain."""
+    seconds = {name: statistics.median(turns) for name, turns in measured["turns"].items()}
+    two = seconds[TWO]
+    lines = [
+        f"{measured['traces']} traces, {measured['bytes'] / 1e9:.2f} GB; {measured['machine']}, load "
+        f"{measured['load']} at the start:",
+        "",
+        "| command | seconds | times ours, 2 workers |",
+        "|---|---:|---:|",
+    ]
+    peers = {name: each for name, each in seconds.items() if name.startswith("nsys")}
+    for name, each in seconds.items():
+        if name != TWICE:
+            lines.append(f"| {name} | {each:.1f} | {each / two:.1f} |")
+    named = [each for name, each in peers.items() if name.endswith(NAMED)]
+    if len(named) == len(NAMED):
+        lines.append(f"| {' and '.join(NAMED)} | {sum(named):.1f} | {sum(named) / two:.1f} |")
+    if len(peers) == len(REPORTS) + len(RECIPES):
+        lines.append(f"| all of nsys | {sum(peers.values()):.1f} | {sum(peers.values()) / two:.1f} |")
+    efficiency, bound = seconds[ONE] / two / 2, seconds[ONE] / seconds[TWICE]
+    said = f"The efficiency of 2 workers is {efficiency:.2f}; two runs of 1 worker at once, which share nothing, reach "
+    return "\n".join([*lines, "", f"{said}{bound:.2f} here."]) + "\n"

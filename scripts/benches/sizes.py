@@ -1,11 +1,10 @@
-#!/usr/bin/env python3
 """Draw the processor time of `nsysprof analyze`, `nsys stats` and a bare SQLite scan over the size of the trace.
 
-    scripts/plot_speed.py             draw docs/speed.png from analysis/speed/sizes.json
-    scripts/plot_speed.py --measure   measure traces of 10 thousand to 1 million kernels before (about ten minutes)
-    scripts/plot_speed.py --measure --kernels 10000000
+    scripts/bench.py sizes             draw docs/speed.png from analysis/speed/sizes.json
+    scripts/bench.py sizes --measure   measure traces of 10 thousand to 1 million kernels before (about ten minutes)
+    scripts/bench.py sizes --measure --kernels 10000000
 
-The traces are of a training whose ranges nest four deep; scripts/bench_analyze.py makes them and times the programs,
+The traces are of a training whose ranges nest four deep; scripts/bench.py analyze makes them and times the programs,
 each once. `nsys stats` is the sum of the four reports that hold what one analysis holds. Processor time is drawn,
 because other programs on the machine change it less than wall time.
 """
@@ -20,8 +19,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-SIZES, PLOT = ROOT / "analysis" / "speed" / "sizes.json", ROOT / "docs" / "speed.png"
+from scripts.benches.machine import BENCH, ROOT, SPEED
+
+SIZES, PLOT = SPEED / "sizes.json", ROOT / "docs" / "speed.png"
 FIRST, LAST = 10_000, 1_000_000
 _PEERS = "nsys stats"
 # Of Okabe and Ito: blue, vermilion and black.
@@ -37,7 +37,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--measure", action="store_true", help="measure first, and write what was measured")
     parser.add_argument("--kernels", type=int, default=LAST, help="kernels of the largest trace (default a million)")
-    parser.add_argument("--nsys", type=Path, help="the nsys to compare with (default: as in scripts/bench_analyze.py)")
+    parser.add_argument("--nsys", type=Path, help="the nsys to compare with (default: as in scripts/bench.py analyze)")
     arguments = parser.parse_args()
     if arguments.measure:
         SIZES.write_text(json.dumps(measure(arguments.kernels, arguments.nsys), indent=1) + "\n", encoding="utf-8")
@@ -52,11 +52,11 @@ def measure(kernels: int, nsys: Path | None) -> dict[str, Any]:
     found: dict[str, Any] = {"machine": "", "load": round(os.getloadavg()[0], 1), "sizes": []}
     count = FIRST
     while count <= kernels:
-        bench = [sys.executable, str(ROOT / "scripts" / "bench_analyze.py"), "--shape", "deep", "--json", "--runs", "1"]
+        bench = [sys.executable, BENCH, "analyze", "--shape", "deep", "--json", "--runs", "1"]
         bench += ["--kernels", str(count), *(["--nsys", str(nsys)] if nsys else [])]
         done = subprocess.run(bench, stdout=subprocess.PIPE, text=True, check=False)
         if done.returncode != 0:
-            raise SystemExit("plot_speed: the measurement failed")
+            raise SystemExit("bench sizes: the measurement failed")
         told = json.loads(done.stdout)
         (shape,) = told["shapes"]
         found["machine"] = told["machine"]
@@ -96,7 +96,3 @@ def draw(measured: dict[str, Any], target: Path) -> None:
     axes.set_title(f"Ranges nested four deep; {measured['machine']}", fontsize=9)
     figure.savefig(target, metadata={"Software": None})
     pyplot.close(figure)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,7 +1,6 @@
-#!/usr/bin/env python3
 """Measure the cases of a bench again with triton.testing.do_bench, and print both side by side as Markdown.
 
-    scripts/compare_do_bench.py traces/bench-NAME          needs the GPU that the bench ran on, and triton
+    scripts/bench.py do_bench traces/bench-NAME          needs the GPU that the bench ran on, and triton
 
 do_bench empties the L2 before each call as bench does; its warm-up and its number of calls go by time (25 and 100 ms).
 It is one process, once, and gives no interval.
@@ -13,8 +12,6 @@ import argparse
 import statistics
 import sys
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from nsysprof.capture.sampling.bench_run import BenchRun, read_run
 from nsysprof.errors import NsysprofError
@@ -28,7 +25,7 @@ def main() -> int:
     try:
         run = read_run(arguments.folder / "samples.json")
     except NsysprofError as error:
-        print(f"compare_do_bench: {error.text}\n  -> {error.next_step}", file=sys.stderr)
+        print(f"bench do_bench: {error.text}\n  -> {error.next_step}", file=sys.stderr)
         return error.exit_code
     print("| case | bench, median | do_bench, median | do_bench / bench |\n|---|---:|---:|---:|")
     ratios = []
@@ -61,7 +58,3 @@ def _do_bench(run: BenchRun, cell: int) -> float | None:
     except Exception as error:  # noqa: BLE001 - whatever fails here is a row less
         print(f"{run.plan.name_of(cell)}: {str(error).splitlines()[0]}", file=sys.stderr)
         return None
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,9 +1,8 @@
-#!/usr/bin/env python3
 """Measure what the hook of `capture --attention` costs small programs, and compare that with the cost it reports.
 
-    scripts/bench_attention_hook.py [--processes 3] [--seconds 8] [--device cuda] [--out FILE.json]
-    scripts/bench_attention_hook.py --only decode,train     the small programs alone
-    scripts/bench_attention_hook.py --profiler              under nsys, which then records the ranges
+    scripts/bench.py hook [--processes 3] [--seconds 8] [--device cuda] [--out FILE.json]
+    scripts/bench.py hook --only decode,train     the small programs alone
+    scripts/bench.py hook --profiler              under nsys, which then records the ranges
 
 `decode` and `train` do so little beside attention that the GPU waits for the CPU, less than any real model does: no
 program can lose more by the hook. `llama-decode` and `llama-train` are small models of transformers: tokens with a
@@ -29,11 +28,9 @@ from typing import Any
 
 import numpy as np
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
-from nsysprof.capture.user_program.program_hook import hook_environment  # noqa: E402
-from scripts.hook_cost import longer_pct, text_of_all, text_of_each  # noqa: E402
+from nsysprof.capture.user_program.program_hook import hook_environment
+from scripts.benches.hook_cost import longer_pct, text_of_all, text_of_each
+from scripts.benches.machine import ROOT
 
 LAYERS = 8
 STEPS = {"decode": 10, "train": 2, "llama-decode": 5, "llama-train": 2}

@@ -1,13 +1,12 @@
-#!/usr/bin/env python3
 """Measure the time of commands relative to a bare scan of the trace, and compare it with earlier measurements.
 
-    scripts/check_speed.py            exit code 1 where a command costs half as much again as before, or findings as
+    scripts/bench.py speed            exit code 1 where a command costs half as much again as before, or findings as
                                       much as all else that analyze does
-    scripts/check_speed.py --write    measure, and make that what is compared with
+    scripts/bench.py speed --write    measure, and make that what is compared with
 
 A scan reads the two large tables with SQLite and nothing else. Processor times are compared as ratios to it, because
 they change little from machine to machine. The trace is a training of a million kernels whose ranges nest four deep;
-scripts/bench_analyze.py makes it and runs the commands. analysis/speed/measured.json holds what was measured, and
+scripts/bench.py analyze makes it and runs the commands. analysis/speed/measured.json holds what was measured, and
 scripts/generate_docs.py makes the table in docs/analyze.md of it.
 """
 
@@ -18,15 +17,12 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+from scripts.benches.machine import BENCH, SPEED
+from scripts.benches.phases import findings_ratio
 
-from scripts.phase_times import findings_ratio  # noqa: E402
-
-MEASURED = ROOT / "analysis" / "speed" / "measured.json"
+MEASURED = SPEED / "measured.json"
 KERNELS = 1_000_000
 # A machine that others use too shifts a ratio by a third.
 TOLERANCE = 1.5
@@ -41,7 +37,7 @@ def main() -> int:
     parser.add_argument("--kernels", type=int, default=KERNELS, help="least number of kernels (default a million)")
     arguments = parser.parse_args()
     if not arguments.write and not MEASURED.is_file():
-        raise SystemExit(f"check_speed: {MEASURED} is not there: measure with --write first")
+        raise SystemExit(f"bench speed: {MEASURED} is not there: measure with --write first")
     found = measure(arguments.kernels)
     if arguments.write:
         MEASURED.parent.mkdir(parents=True, exist_ok=True)
@@ -56,13 +52,13 @@ def main() -> int:
 
 
 def measure(kernels: int) -> dict[str, Any]:
-    """Return what scripts/bench_analyze.py --json prints, with the load of the machine when it began."""
+    """Return what scripts/bench.py analyze --json prints, with the load of the machine when it began."""
     load = os.getloadavg()[0]
-    bench = [sys.executable, str(ROOT / "scripts" / "bench_analyze.py"), "--shape", "deep", "--commands", "--no-nsys"]
+    bench = [sys.executable, BENCH, "analyze", "--shape", "deep", "--commands", "--no-nsys"]
     bench.append("--phases")
     done = subprocess.run([*bench, "--json", "--kernels", str(kernels)], stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode != 0:
-        raise SystemExit("check_speed: the measurement failed")
+        raise SystemExit("bench speed: the measurement failed")
     found: dict[str, Any] = json.loads(done.stdout)
     return {"machine": found["machine"], "load": round(load, 1), "shapes": found["shapes"]}
 
@@ -89,7 +85,3 @@ def judge_findings(now: dict[str, Any]) -> list[str]:
     (shape,) = now["shapes"]
     ratio = findings_ratio(shape["phases"])
     return [f"analyze takes {ratio:.2f} times as long as without findings"] if ratio >= MOST_FOR_FINDINGS else []
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,8 +1,7 @@
-#!/usr/bin/env python3
 """Measure what `with nsysprof.policy(...)` adds to a call of attention, on this machine, as Markdown.
 
-    scripts/bench_policy.py [--calls N]
-    scripts/bench_policy.py --write        write analysis/speed/policy.json, for the table in docs/policy.md
+    scripts/bench.py policy [--calls N]
+    scripts/bench.py policy --write        write analysis/speed/policy.json, for the table in docs/policy.md
 
 The CPU's time to launch a small call, back to back: as torch has it, in a policy that chooses torch's own backend, in
 one that chooses a backend, in one that was not tuned for the call, and with torch's sdpa_kernel around each call. All
@@ -15,17 +14,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import statistics
-import sys
 import tempfile
 import time
 import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import torch
 import torch.nn.functional as F
@@ -35,8 +30,8 @@ import nsysprof
 from nsysprof.attention.policy_file import PolicyFile, PolicyRule, write_policy
 from nsysprof.units import format_ns
 from nsysprof.workload.applied_policy.apply_policy import loaded_cudnn
+from scripts.benches.machine import SPEED, machine
 
-MEASURED = Path(__file__).resolve().parents[1] / "analysis/speed"
 _ROUNDS = 30
 _SHAPE, _TINY = (1, 8, 128, 64), (1, 1, 8, 8)
 
@@ -83,16 +78,9 @@ def main() -> int:
     if options.write:
         found = {"machine": name, "torch": str(torch.__version__), "device": device, "load": round(load, 1),
                  "rounds": _ROUNDS, "calls": calls, "call_ns": medians}  # fmt: skip
-        path = MEASURED / ("policy.json" if device == "cpu" else "policy-gpu.json")
+        path = SPEED / ("policy.json" if device == "cpu" else "policy-gpu.json")
         path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     return 0
-
-
-def machine() -> str:
-    """Return what the processor is."""
-    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    model = next((line.partition(":")[2].split() for line in lines if line.startswith("model name")), ["a", "CPU"])
-    return f"{' '.join(model[:2])}, {len(os.sched_getaffinity(0))} cores, Python {platform.python_version()}"
 
 
 def _policy(folder: str, device: str, backend: str, shape: tuple[int, ...]) -> Path:
@@ -119,7 +107,3 @@ def _time(call: Callable[[], None], calls: int, device: str) -> float:
     if device == "cuda":
         torch.cuda.synchronize()
     return (end - start) / calls
-
-
-if __name__ == "__main__":
-    sys.exit(main())

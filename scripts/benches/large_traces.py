@@ -1,4 +1,4 @@
-"""Make a large trace of a training whose ranges nest, for `scripts/bench_analyze.py --shape`.
+"""Make a large trace of a training whose ranges nest, for `scripts/bench.py analyze --shape`.
 
 One step is written row by row and then repeated by SQLite, later each time and with correlation ids of its own. In a
 step, the main thread launches three quarters of the kernels inside ranges, and a helper thread the rest while the main
@@ -15,7 +15,8 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from scripts.benches.machine import ROOT
+
 SOURCE = ROOT / "traces" / "h200-faults" / "none.sqlite.xz"
 KERNEL, CALL, COPY = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_MEMCPY"
 SYNC, RANGE = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", "NVTX_EVENTS"

@@ -1,4 +1,4 @@
-"""Compute by how much a step is longer with the hook, from what scripts/bench_attention_hook.py measured."""
+"""Compute by how much a step is longer with the hook, from what scripts/bench.py hook measured."""
 
 from __future__ import annotations
 

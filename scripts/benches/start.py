@@ -1,9 +1,8 @@
-#!/usr/bin/env python3
 """Time starts: --help against a bare typer program, analyze of a small trace, and a first run against the next.
 
-    scripts/bench_start.py            exit code 1 where --help costs more than twice a bare typer program, or a first
+    scripts/bench.py start            exit code 1 where --help costs more than twice a bare typer program, or a first
                                       run a second more than the next
-    scripts/bench_start.py --write    also write analysis/speed/starts.json, of which generate_docs.py makes a table
+    scripts/bench.py start --write    also write analysis/speed/starts.json, of which generate_docs.py makes a table
 
 Processor times, the least of several runs in turn. A first run has an empty home and empty folders for caches; Python's
 own compiled files are there, as pip writes them. The large trace has a million kernels in ranges nested four deep.
@@ -15,7 +14,6 @@ import argparse
 import json
 import lzma
 import os
-import platform
 import subprocess
 import sys
 import tempfile
@@ -23,12 +21,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+from scripts.benches.large_traces import make_deep_trace
+from scripts.benches.machine import ROOT, SPEED, machine
 
-from scripts.large_traces import make_deep_trace  # noqa: E402
-
-STARTS = ROOT / "analysis" / "speed" / "starts.json"
+STARTS = SPEED / "starts.json"
 SMALL = ROOT / "traces" / "sdpa.sqlite.xz"
 KERNELS, RUNS = 1_000_000, 7
 BARE = """
@@ -60,7 +56,7 @@ def main() -> int:
         STARTS.write_text(
             json.dumps(
                 {
-                    "machine": _machine(),
+                    "machine": machine(),
                     "load": load,
                     "timings": timings,
                 },
@@ -116,14 +112,8 @@ def _run(argv: list[str], home: Path) -> tuple[float, float, int]:
     process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
     _, status, usage = os.wait4(process.pid, 0)
     if os.waitstatus_to_exitcode(status) != 0:
-        raise SystemExit(f"bench_start: {' '.join(argv)} failed")
+        raise SystemExit(f"bench start: {' '.join(argv)} failed")
     return time.perf_counter() - begin, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024
-
-
-def _machine() -> str:
-    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
-    return f"{model}, {len(os.sched_getaffinity(0))} cores, Python {platform.python_version()}"
 
 
 def judge(timings: list[dict[str, Any]]) -> list[str]:
@@ -135,7 +125,3 @@ def judge(timings: list[dict[str, Any]]) -> list[str]:
     if (more := cpu_s[FIRST_NAME] - cpu_s[NEXT_NAME]) > MOST_FIRST_S:
         wrong.append(f"a first run takes {more:.1f} s more than the next")
     return wrong
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,18 +1,16 @@
-#!/usr/bin/env python3
 """Time `nsysprof analyze` against `nsys stats` and a bare SQLite scan on a large trace made from a real one.
 
-    scripts/bench_analyze.py                          10 million kernels, everything, in a temporary folder
-    scripts/bench_analyze.py --kernels 100000 --keep big.sqlite --no-nsys
-    scripts/bench_analyze.py --shape deep --phases    a training whose ranges nest four deep, and every phase of analyze
-    scripts/bench_analyze.py --shape all --no-nsys    ranges nested 0, 1, 4 and 12 deep, with 10, 300 and 30,000 names
-    scripts/bench_analyze.py --scaling                our time alone, from 10 thousand to 10 million kernels
-    scripts/bench_analyze.py --commands --no-nsys     also analyze with figures, both exports, compare and bundle
-    scripts/bench_analyze.py --readers                the two large tables read: our pages, adbc-driver-sqlite, sqlite3
+    scripts/bench.py analyze                          10 million kernels, everything, in a temporary folder
+    scripts/bench.py analyze --kernels 100000 --keep big.sqlite --no-nsys
+    scripts/bench.py analyze --shape deep --phases    a training whose ranges nest four deep, and every phase of analyze
+    scripts/bench.py analyze --shape all --no-nsys    ranges nested 0, 1, 4 and 12 deep, with 10, 300 and 30,000 names
+    scripts/bench.py analyze --scaling                our time alone, from 10 thousand to 10 million kernels
+    scripts/bench.py analyze --commands --no-nsys     also analyze with figures, both exports, compare and bundle
+    scripts/bench.py analyze --readers                the two large tables read: our pages, adbc-driver-sqlite, sqlite3
 
 The shallow trace repeats the measured ranges of traces/h200-sdpa with their kernels, fills and API calls, each
-repetition later and with correlation ids of its own; scripts/large_traces.py makes the others. Every command runs in a
-process of its own; wall time and peak memory are the operating system's. Prints a Markdown table; --json prints the
-figures.
+repetition later and with correlation ids of its own; large_traces.py makes the others. Every command runs in a process
+of its own; wall time and peak memory are the operating system's. Prints a Markdown table; --json prints the figures.
 """
 
 from __future__ import annotations
@@ -23,7 +21,6 @@ import itertools
 import json
 import lzma
 import os
-import platform
 import shutil
 import sqlite3
 import subprocess
@@ -36,15 +33,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from large_traces import make_deep_trace
-from phase_times import render_phases
+from scripts.benches.large_traces import make_deep_trace
+from scripts.benches.machine import BENCH, ROOT, machine
+from scripts.benches.phases import render_phases
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     Array = npt.NDArray[Any]
 
-ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "traces" / "h200-sdpa" / "nsys.sqlite.xz"
 REPORTS = ("cuda_gpu_kern_sum", "cuda_api_sum", "nvtx_gpu_proj_sum", "nvtx_kern_sum")
 SCAN = (
@@ -139,11 +136,11 @@ def make_shape(shape: str, target: Path, kernels: int) -> None:
 
 
 def time_phases(trace: Path, scratch: Path) -> dict[str, Any]:
-    """Return the phases of one analyze in a process of its own, as scripts/phase_times.py prints them."""
-    argv = [sys.executable, str(ROOT / "scripts" / "phase_times.py"), *analyze_command(trace, scratch / "out")[3:]]
+    """Return the phases of one analyze in a process of its own, as scripts/benches/phases.py prints them."""
+    argv = [sys.executable, BENCH, "phases", *analyze_command(trace, scratch / "out")[3:]]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        raise SystemExit(f"bench_analyze: the phases failed:\n{done.stderr}")
+        raise SystemExit(f"bench analyze: the phases failed:\n{done.stderr}")
     phases: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return phases
 
@@ -291,12 +288,12 @@ def read_with(name: str, trace: Path) -> Reading:
 
 def compare_reader(name: str, trace: Path, runs: int) -> Reading:
     """Read in `runs` processes after one that compiles and warms the page cache; the median by processor time."""
-    argv = [sys.executable, __file__, "--read-with", name, "--keep", str(trace)]
+    argv = [sys.executable, BENCH, "analyze", "--read-with", name, "--keep", str(trace)]
     found = []
     for _ in range(runs + 1):
         done = subprocess.run(argv, capture_output=True, text=True, check=False)
         if done.returncode != 0:
-            raise SystemExit(f"bench_analyze: {name} failed:\n{done.stderr}")
+            raise SystemExit(f"bench analyze: {name} failed:\n{done.stderr}")
         found.append(Reading(**json.loads(done.stdout)))
         print(f"{name}: {found[-1].wall_s:.2f} s", file=sys.stderr)
     return sorted(found[1:], key=lambda reading: reading.cpu_s)[runs // 2]
@@ -347,7 +344,7 @@ READERS = {"page reader": _read_pages, "adbc-driver-sqlite": _read_adbc, "sqlite
 def render_readers(size: dict[str, int], readings: list[Reading]) -> str:
     """Return the Markdown table with ratios to the page reader."""
     if len({(reading.rows, reading.total_ns) for reading in readings}) > 1:
-        raise SystemExit(f"bench_analyze: the readers disagree: {readings}")
+        raise SystemExit(f"bench analyze: the readers disagree: {readings}")
     ours = readings[0]
     lines = [
         f"{size['kernels']:,} kernels, {size['api_calls']:,} API calls, {size['bytes'] / 1e9:.2f} GB; {machine()}",
@@ -376,7 +373,7 @@ def _run(name: str, argv: list[str]) -> Timing:
     _, status, usage = os.wait4(process.pid, 0)
     wall = time.perf_counter() - begin
     if os.waitstatus_to_exitcode(status) != 0:
-        raise SystemExit(f"bench_analyze: {name} failed:\n{said}")
+        raise SystemExit(f"bench analyze: {name} failed:\n{said}")
     print(f"{name}: {wall:.2f} s", file=sys.stderr)
     return Timing(name, wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024)
 
@@ -390,20 +387,6 @@ def describe(trace: Path) -> dict[str, int]:
     }
     database.close()
     return {**count, "bytes": trace.stat().st_size}
-
-
-def machine() -> str:
-    """Processor, cores and Python, for the table's caption."""
-    model = next(
-        (line.partition(":")[2].strip() for line in _cpuinfo().splitlines() if line.startswith("model name")),
-        platform.processor(),
-    )
-    return f"{model}, {len(os.sched_getaffinity(0))} cores, Python {platform.python_version()}"
-
-
-def _cpuinfo() -> str:
-    path = Path("/proc/cpuinfo")
-    return path.read_text() if path.exists() else ""
 
 
 def render(size: dict[str, int], timings: list[Timing]) -> str:
@@ -446,7 +429,7 @@ def agree(trace: Path, out: Path) -> dict[str, int]:
     ours = {"kernels": sum(int(row["instances"]) for row in rows)}
     ours |= {"kernel_ns": sum(int(row["total_ns"]) for row in rows), "call_ns": sum(calls)}
     if ours != wanted:
-        raise SystemExit(f"bench_analyze: the analysis has {ours}, and SQLite {wanted}")
+        raise SystemExit(f"bench analyze: the analysis has {ours}, and SQLite {wanted}")
     return ours
 
 
@@ -454,7 +437,3 @@ def _default_nsys() -> Path | None:
     found = os.environ.get("NSYSPROF_NSYS") or shutil.which("nsys")
     local = ROOT / ".nsys" / "bin" / "nsys"
     return Path(found) if found else local if local.exists() else None
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,7 +1,6 @@
-#!/usr/bin/env python3
 """Measure what `capture -- PROGRAM` costs beyond a bare `nsys profile`, on a program that is bound by its launches.
 
-    scripts/bench_capture.py [--turns 12] [--steps 4000] [--write]      needs a GPU and nsys
+    scripts/bench.py capture [--turns 12] [--steps 4000] [--write]      needs a GPU and nsys
 
 Each turn records the same program in a fresh process of each side, the sides in changing order: `nsys profile
 --trace=cuda,nvtx` with an export to SQLite, and `nsysprof capture` with its defaults. Two times are compared: the
@@ -22,12 +21,10 @@ import tempfile
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+from scripts.benches.capture_cost import SIDES, describe_cost
+from scripts.benches.machine import ROOT, SPEED
 
-from scripts.capture_cost import SIDES, describe_cost  # noqa: E402
-
-MEASURED = ROOT / "analysis/speed/capture.json"
+MEASURED = SPEED / "capture.json"
 # 120 kernels a step that each take some 2 us: the GPU waits for the CPU. A step ends when the GPU is done.
 PROGRAM = """
 import statistics, sys, time
@@ -90,7 +87,3 @@ def _record(side: str, program: Path, steps: int, out: Path) -> tuple[dict[str, 
     for path in out.parent.glob(f"{out.name}*"):
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     return {"step_ns": float(lines[0].split()[1]), "command_s": seconds}, lines[1].removeprefix("GPU ")
-
-
-if __name__ == "__main__":
-    sys.exit(main())
