@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from nsysprof.app.inputs.machine import default_dtype, require_torch, settle_device
 from nsysprof.app.requests.attention import ExplainRequest
 from nsysprof.attention.attention_call import AttentionCall, expand_backends, expand_calls
+from nsysprof.attention.batch_spec import parse_batch_specs
 from nsysprof.attention.eligibility import EligibilityAnswer, EligibilityQuestion
+from nsysprof.attention.mask import CAUSAL_WINDOW
 from nsysprof.capture.eligibility import Answers, run_probe
 from nsysprof.errors import InterruptedCaptureError, NsysprofError, ToolFailedError, UsageError
 
@@ -40,6 +42,8 @@ def _expand(request: ExplainRequest, dtype: str) -> list[AttentionCall]:
 
     dtype: the dtype where the request names none.
     """
+    if request.batch_specs:
+        return [call for one in _requests_of_batches(request) for call in _expand(one, dtype)]
     calls = [
         call
         for causal in request.causals or (None,)
@@ -59,6 +63,15 @@ def _expand(request: ExplainRequest, dtype: str) -> list[AttentionCall]:
         )
     ]
     return list(dict.fromkeys(calls))
+
+
+def _requests_of_batches(request: ExplainRequest) -> list[ExplainRequest]:
+    """Return a request for each group of the batches, where each query sees the keys up to its own."""
+    window = request.window or CAUSAL_WINDOW
+    return [
+        replace(request, batch_specs=(), batches=(n,), seqs=(queries,), kv_seqs=(keys,), window=window)
+        for n, queries, keys in parse_batch_specs(request.batch_specs)
+    ]
 
 
 def _failure(found: Answers) -> NsysprofError | None:

@@ -165,6 +165,10 @@ def _choose(
                 )
             raise UsageError(f"{option.flag} needs a program, and none was given.", "Add -- PROGRAM [ARGUMENTS].")
     given = {option.flag for option in options.values() if is_given(context, option.name)}
+    for option in options.values():
+        excluded = next((flag for flag in option.option.excludes if flag in given), None)
+        if option.flag in given and excluded is not None:
+            raise UsageError(f"{option.flag} and {excluded} exclude each other.", f"Leave {excluded} out.")
     return _request(chosen, {option.flag: typed[option.name] for option in options.values()}, given)
 
 

@@ -89,6 +89,17 @@ def test_several_shapes_are_several_blocks():
     assert titles == [f"B=1 H=8 S=16 {end} full mask=bool fwd" for end in ends]
 
 
+def test_windows_and_batches_are_shapes_like_others():
+    done = run("explain", "--device", "cpu", "--backends", "math,flash", "--batch-spec", "2q8_4q1s32,q8s32", "--json")
+    shapes = as_published("explain", done.stdout)["shapes"]
+    assert [(shape["call"]["seq"], shape["call"]["kv_seq"], shape["call"]["mask"]) for shape in shapes] == [
+        (8, 8, "none"), (1, 32, "none"), (8, 32, "window:all:0")
+    ]  # fmt: skip
+    assert all(backend["ran"]["as_asked"] for shape in shapes for backend in shape["backends"])
+    (window,) = explain("--backends", "naive,flex", "--seq", "16", "--window", "4,0")["shapes"]
+    assert [backend["ran"]["status"] for backend in window["backends"]] == ["ok", "ok"]
+
+
 def test_the_terminal_says_what_is_unknown_and_no_more():
     done = run("explain", *CPU, "--backends", "flash,cudnn,auto", "--dropout", "0.1")
     assert done.returncode == 0

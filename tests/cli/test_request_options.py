@@ -21,6 +21,7 @@ class Shapes:
 class GridRequest:
     grid: Shapes = field(default_factory=lambda: Shapes((1, 2)))
     wait_s: Annotated[float, Option("Time.", ("--wait",))] = 1.0
+    batch: Annotated[str, Option("A batch.", excludes=("--seq",))] = ""
     command: str = "unset"
 
 
@@ -51,6 +52,12 @@ def run(*words):
 def test_what_is_not_typed_keeps_the_default_of_its_request():
     assert run() == (GridRequest(), False)
     assert run("--seq", "8", "--json") == (GridRequest(grid=Shapes((8,))), True)
+
+
+def test_options_that_exclude_each_other():
+    assert run("--batch", "q8")[0].batch == "q8"
+    with pytest.raises(UsageError, match="--batch and --seq exclude each other"):
+        run("--batch", "q8", "--seq", "8")
 
 
 def test_a_program_chooses_the_second_request_but_the_shown_default_counts():

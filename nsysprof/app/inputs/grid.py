@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 from nsysprof.app.inputs.option import CAUSAL, NAMES, SIZES, WINDOW, Option
 from nsysprof.app.inputs.options import GRID
+from nsysprof.attention.batch_spec import parse_batch_specs
 from nsysprof.attention.case import Case, expand_grid
 from nsysprof.attention.choices import BACKENDS, DTYPES, PASSES, PLUGINS
+from nsysprof.attention.mask import CAUSAL_WINDOW
 
 # Lists are separated by commas.
 Backends = Annotated[
@@ -36,6 +38,17 @@ Dtypes = Annotated[
     Option(f"Dtypes: {', '.join(DTYPES)}. Default: fp16 on a GPU, fp32 on the CPU.", ("--dtype",), GRID, form=NAMES),
 ]
 Causals = Annotated[tuple[bool, ...], Option("Whether the mask is causal.", ("--causal",), GRID, form=CAUSAL)]
+BatchSpecs = Annotated[
+    tuple[str, ...],
+    Option(
+        "Batches in vLLM's grammar, such as 8q1s1k,q1ks4k,2q2k_32q1s1k. They replace the lengths and batch sizes.",
+        ("--batch-spec",),
+        GRID,
+        "SPEC",
+        form=NAMES,
+        excludes=("--seq", "--kv-seq", "--batch", "--causal", "--mask"),
+    ),
+]
 WindowSize = Annotated[
     tuple[int | None, int | None] | None,
     Option(
@@ -55,6 +68,7 @@ class Grid:
     kv_heads, kv_seqs: heads and lengths of k and v; empty for those of q.
     dtypes: empty for the dtype that suits the device.
     causals: empty for a causal mask, unless there is another mask.
+    batch_specs: batches whose groups replace seqs, kv_seqs and batches; each group is a case.
     window: the keys before and after its place that a query sees, each None for all; None for no window.
     """
 
@@ -80,12 +94,15 @@ class Grid:
         ),
     ] = ("none",)
     window: WindowSize = None
+    batch_specs: BatchSpecs = ()
 
     def expand(self, default_dtype: str = "fp16") -> list[Case]:
         """Return every case of the grid. Raises UsageError for impossible combinations.
 
         default_dtype: the dtype where the grid names none.
         """
+        if self.batch_specs:
+            return self._expand_batches(default_dtype)
         return expand_grid(
             backends=self.backends,
             seqs=self.seqs,
@@ -100,3 +117,19 @@ class Grid:
             masks=self.masks,
             window=self.window,
         )
+
+    def _expand_batches(self, default_dtype: str) -> list[Case]:
+        """Return the cases of all groups of the batches, where each query sees the keys up to its own."""
+        grids = [
+            replace(
+                self,
+                batch_specs=(),
+                batches=(group.sequences,),
+                seqs=(group.queries,),
+                kv_seqs=(group.keys,),
+                window=self.window or CAUSAL_WINDOW,
+            )
+            for group in parse_batch_specs(self.batch_specs)
+        ]
+        cases = dict.fromkeys(case for grid in grids for case in grid.expand(default_dtype))
+        return sorted(cases, key=lambda case: self.backends.index(case.backend))

@@ -39,6 +39,8 @@ class Option:
     # Whether it is an argument, which has a place instead of a name.
     is_argument: bool = False
     shows_default: bool = True
+    # Options that cannot be given beside it.
+    excludes: tuple[str, ...] = ()
     # Names of earlier versions, which the command line still reads and the help does not show.
     old_names: tuple[str, ...] = ()
     # The value where only its name is typed, before another option or at the end; "" where it must have one.

@@ -15,6 +15,7 @@ from nsysprof.app.inputs import options
 from nsysprof.app.inputs.grid import (
     Backends,
     Batches,
+    BatchSpecs,
     Causals,
     Dtypes,
     Grid,
@@ -239,6 +240,7 @@ class ExplainRequest:
         Option("The type of an attn_mask, which replaces the causal mask. A learned one needs a gradient.", panel=GRID),
     ] = "none"
     window: WindowSize = None
+    batch_specs: BatchSpecs = ()
     dropout: Annotated[float, Option("Dropout probability, less than 1.", panel=GRID, min=0, max=1)] = 0.0
     passes: Annotated[tuple[str, ...], Option("Passes: fwd, bwd.", ("--pass",), GRID, form=NAMES)] = ("fwd",)
     device: Device = "auto"

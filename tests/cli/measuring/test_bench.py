@@ -137,6 +137,19 @@ def test_windows_and_masks(tmp_path):
     assert len(named) == 6
 
 
+def test_batches_of_serving(tmp_path):
+    backends = ["--backends", "math,flash,flex", "--batch-spec", "2q8_4q1s32,q8s32"]
+    done = run(*QUICK[2:], *backends, "--out", tmp_path / "o")
+    assert done.returncode == 0, done.stderr
+    with (tmp_path / "o/results.csv").open() as stream:
+        rows = list(csv.DictReader(stream))
+    assert {row["status"] for row in rows} == {"ok"}
+    assert [(row["batch"], row["seq"], row["kv_seq"], row["mask"]) for row in rows[:3]] == [
+        ("2", "8", "8", "none"), ("4", "1", "32", "none"), ("1", "8", "32", "window:all:0")
+    ]  # fmt: skip
+    assert "math::S1::B=4::causal=0::K=32::mask=none" in {row["case"] for row in rows}
+
+
 def test_a_plan_is_printed_and_nothing_is_run(tmp_path):
     done = run(*QUICK, "--backends", "math,flash", "--dry-run", "--seed", "3", cwd=tmp_path)
     assert "4 cells on cpu, each 4 times 3 samples in 1 processes, seed 3" in done.stdout
@@ -149,6 +162,8 @@ def test_a_plan_is_printed_and_nothing_is_run(tmp_path):
         (["--backends", "quick"], 2, "Unknown backend 'quick'"),
         (["--seq", "many"], 2, "not an integer"),
         (["--kv-seq", "0"], 2, "--kv-seq 0 is not a valid size"),
+        (["--batch-spec", "8s1k"], 2, "Did you mean 8q1s1k?"),
+        (["--batch-spec", "8q1s1k", "--seq", "4"], 2, "--batch-spec and --seq exclude each other"),
         (["--window", "256"], 2, "Did you mean --window 256,0?"),
         (["--window", "8,0", "--mask", "bool"], 2, "--window and --mask bool exclude each other"),
         (["--window", "8,0", "--causal", "yes"], 2, "--causal and --window exclude each other"),
