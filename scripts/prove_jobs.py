@@ -65,7 +65,8 @@ def collect(folder: Path, times: dict[str, dict[str, list[float]]]) -> Study:
         details = {rank: summarize_rank(RankSource(rank, trace)).detail for rank, trace in enumerate(traces)}
         facts = {rank: detail.facts for rank, detail in details.items()}
         graphs = {rank: detail.graph for rank, detail in details.items() if detail.graph is not None}
-        findings[capture.name] = list(find_in_job(facts, NOBODY, graphs))
+        items = find_in_job(facts, NOBODY, graphs)
+        findings[capture.name] = [item for item in items if item.code in OF_COMMUNICATION]
     return Study(findings, times)
 
 

@@ -12,6 +12,7 @@ from nsysprof.analysis.overview.summarize import find_findings
 from nsysprof.analysis.overview.trace_overview import Attribution
 from nsysprof.analysis.traffic.collectives import bus_rates, identify_collectives, note_unknown_sizes
 from nsysprof.notes import Note
+from nsysprof.ranks.collective_waits.step_views import StepView, view_steps
 from nsysprof.ranks.innermost import innermost_ranges
 from nsysprof.ranks.overlap import Overlap, cover
 from nsysprof.results.findings import Finding
@@ -70,6 +71,8 @@ class JobFacts:
     board: str = ""
     # Why sizes of messages are unknown.
     notes: tuple[Note, ...] = ()
+    # The last steps, the last one first.
+    views: tuple[StepView, ...] = ()
 
     @property
     def has_steps(self) -> bool:
@@ -123,6 +126,7 @@ def _of_steps(
         reduced_ns=(int(exposed[reductions].sum()) // count, int(hidden[reductions].sum()) // count),
         at_end_ns=int(last) // count,
         notes=notes,
+        views=view_steps(tables, names, attribution.attributed.ranges, overlap, bounds),
     )
 
 

@@ -119,9 +119,9 @@ def find_in_job(
     graphs: the last steps of some ranks, for a replay of what communication costs.
     """
     known = {rank: fact for rank, fact in facts.items() if fact.has_steps}
-    if len(known) < 2:
-        return ()
     step = mean_step_ns(known)
+    if len(known) < 2 or step is None:
+        return ()
     job = _Job(known, step, {rank: float(np.mean(fact.own_ns)) for rank, fact in known.items()})
     job = replace(job, replayed=_join(graphs, job.slowest))
     redundant = _redundant(job)
@@ -142,9 +142,10 @@ def _join(graphs: Mapping[int, RankGraph], slowest: int) -> ReplayedJob | None:
     return None if shared is None else ReplayedJob(ranks, shared)
 
 
-def mean_step_ns(facts: Mapping[int, JobFacts]) -> float:
-    """Return how long a step takes, as a mean over ranks, which all have steps."""
-    return sum(fact.step_ns for fact in facts.values()) / len(facts)
+def mean_step_ns(facts: Mapping[int, JobFacts]) -> float | None:
+    """Return how long a step takes, as a mean over the ranks that have steps; None where none has any."""
+    steps = [fact.step_ns for fact in facts.values() if fact.has_steps]
+    return sum(steps) / len(steps) if steps else None
 
 
 def _of_ranks(job: _Job) -> Iterator[JobFinding]:

@@ -17,6 +17,7 @@ from nsysprof.kernels.names import categorize
 from nsysprof.notes import Note, Severity, make_note
 from nsysprof.ranks.collective_waits.clocks import arrivals, fit_clocks, recorded_apart
 from nsysprof.ranks.collective_waits.collectives import Collectives
+from nsysprof.ranks.collective_waits.step_views import draw_together
 from nsysprof.ranks.collective_waits.stragglers import find_late
 from nsysprof.ranks.distributions import ROUNDING_ERROR, Distributions, Key, rename
 from nsysprof.ranks.identity import some
@@ -27,7 +28,7 @@ from nsysprof.ranks.rank_energy import energy_over_ranks
 from nsysprof.ranks.replay.rank_graph import RankGraph
 from nsysprof.results.column_registry.csv_table import empty_table
 from nsysprof.results.column_registry.rank_columns import COMMUNICATION, RANK_ENERGY
-from nsysprof.results.rank_results import ClockFit, RankCollectives, RankRow, RanksAnalysis
+from nsysprof.results.rank_results import ClockFit, RankCollectives, RankRow, RanksAnalysis, StepPicture
 
 QUANTILES = {"p05": 0.05, "q25": 0.25, "med": 0.5, "q75": 0.75, "p95": 0.95, "p99": 0.99}
 _STATISTICS = (
@@ -86,7 +87,7 @@ def overview(
     imbalance = _imbalance([row.compute_ns for row in read])
     kernels = _table(durations, totals, "kernel", ("name", "short_name"))
     stragglers = name_ranges(late, rank_ranges)
-    with_steps = {rank: fact for rank, fact in facts.items() if fact.has_steps}
+    step_ns = mean_step_ns(facts)
     return RanksAnalysis(
         rows=rows,
         clocks=tuple(clocks),
@@ -111,8 +112,17 @@ def overview(
         findings=find_in_job(facts, stragglers, graphs),
         no_findings=_why_no_findings(facts),
         communication=_communication(facts, read),
-        step_ns=mean_step_ns(with_steps) if with_steps else None,
+        step_ns=step_ns,
+        picture=None if step_ns is None else _picture(facts, clocks, step_ns, stragglers),
     )
+
+
+def _picture(
+    facts: Mapping[int, JobFacts], clocks: Sequence[ClockFit], step_ns: float, stragglers: pd.DataFrame
+) -> StepPicture | None:
+    offset = {fit.rank: fit.offset_ns for fit in clocks if fit.offset_ns is not None}
+    views = {rank: facts[rank].views for rank in sorted(facts)}
+    return draw_together(views, offset, step_ns, tuple(dict.fromkeys(stragglers["rank"].tolist())))
 
 
 def _why_no_findings(facts: Mapping[int, JobFacts]) -> str:

@@ -111,6 +111,38 @@ class Lanes:
 
 
 @dataclass(frozen=True)
+class StepLane:
+    """What one rank does in the pictured step. Times are in ns since the picture begins.
+
+    compute_pct: the share of each of equal slices of the rank's step in which kernels compute (percent).
+    moves, waits: when it communicates with all ranks there, and when it waits in a collective for others.
+    ranges: name, begin and end of the computation of each range, in order; the longest ones.
+    """
+
+    rank: int
+    start_ns: int
+    end_ns: int
+    compute_pct: tuple[int, ...]
+    moves: tuple[tuple[int, int], ...]
+    waits: tuple[tuple[int, int], ...]
+    ranges: tuple[tuple[str, int, int], ...]
+
+
+@dataclass(frozen=True)
+class StepPicture:
+    """One step of all ranks on one clock.
+
+    late: the rank for which the others wait most; None where they wait little, or for several.
+    waited_ns: how long they wait for it, added over them.
+    """
+
+    wall_ns: int
+    lanes: tuple[StepLane, ...]
+    late: int | None
+    waited_ns: int
+
+
+@dataclass(frozen=True)
 class RankCollectives:
     """The collectives of one rank that all ranks end together. Times are in ns since its session's start."""
 
@@ -161,6 +193,8 @@ class RanksAnalysis:
     communication: pd.DataFrame | None = None
     # How long a step takes (ns), as a mean over ranks; None where no steps are known.
     step_ns: float | None = None
+    # One step; None where no steps are known, or where no two ranks have one clock.
+    picture: StepPicture | None = None
 
     @property
     def read(self) -> list[RankRow]:

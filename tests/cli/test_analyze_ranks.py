@@ -78,6 +78,7 @@ def test_the_report_has_figures_tables_notes_and_method(done: tuple[Path, str]) 
     report = (done[0] / "report.md").read_text(encoding="utf-8")
     for text in (
         "# 6 ranks",
+        "](step.png)",
         "](heatmap.png)",
         "](timeline.png)",
         "⚠ straggler, outlier",
@@ -86,7 +87,8 @@ def test_the_report_has_figures_tables_notes_and_method(done: tuple[Path, str]) 
         assert text in report
     assert (done[0] / "heatmap.svg").stat().st_size > 1000
     page = (done[0] / "report.html").read_text(encoding="utf-8")
-    assert page.count("<figure class=") == 2
+    assert page.count("<figure class=") == 3
+    assert report.index("](step.png)") < report.index("](heatmap.png)")
     HTMLParser().feed(page)
 
 

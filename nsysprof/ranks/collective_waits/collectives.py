@@ -20,6 +20,11 @@ _TOGETHER = re.compile(r"^nccl(Dev)?Kernel_?(AllReduce|AllGather|ReduceScatter)"
 MOST, STRETCHES = 1024, 16
 
 
+def is_together(kernel: str) -> bool:
+    """Return whether all ranks end the collective of a kernel together."""
+    return _TOGETHER.match(kernel) is not None
+
+
 @dataclass(frozen=True)
 class Collectives(RankProgress):
     """The collectives of a trace as sequences, and the rank's progress at each.
@@ -49,7 +54,7 @@ def find_collectives(tables: Tables, is_comm: Bools, names: Names, overlap: Over
     overlap: the overlap of the same work, computed with all of NCCL's kernels as communication.
     """
     work = tables.work
-    wanted = np.array([_TOGETHER.match(text) is not None for text in names.short.tolist()], dtype=bool)
+    wanted = np.array([is_together(text) for text in names.short.tolist()], dtype=bool)
     number = names.numbers(work.variant[: work.kernels])
     rows = np.flatnonzero(wanted[number]) if len(wanted) else np.zeros(0, np.int64)
     rows = rows[np.argsort(work.start_ns[rows], kind="stable")]

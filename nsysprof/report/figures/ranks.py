@@ -1,17 +1,18 @@
-"""Draw heatmap.png (ranks by ranges) and ranks.png (a timeline of all ranks on one clock)."""
+"""Draw step.png (one step of all ranks), heatmap.png (ranks by ranges) and timeline.png (all ranks on one clock)."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
-from nsysprof.report.figures.drawing_style import CATEGORY_COLORS, INK, NS_PER_S, label_seconds, new_figure
+from nsysprof.report.figures.drawing_style import CATEGORY_COLORS, INK, NS_PER_S, RANGE, label_seconds, new_figure
 from nsysprof.report.figures.occupancy import resample_shares
 from nsysprof.report.formats.escape import clean, escape_mathtext
 from nsysprof.report.wording import sentence_of
-from nsysprof.results.rank_results import RanksAnalysis
+from nsysprof.results.rank_results import RanksAnalysis, StepLane, StepPicture
 from nsysprof.units import format_ns
 
 if TYPE_CHECKING:
@@ -24,7 +25,103 @@ _SPAN_PCT = 30.0
 # A range with less time than this share of the largest is too short for anybody to wait for it.
 _LEAST_SHARE = 0.002
 _SLICES = 1200
+# At most so many ranks are drawn in the picture of one step. A line of it has room for so many letters.
+_MOST_LANES, _LETTERS, _LEAST_LETTERS = 16, 110, 8
+_LATE, _HATCH = "#B30000", "////"
 _IDLE, _COMPUTE, _COMM = "#eef1f5", CATEGORY_COLORS["attention"], CATEGORY_COLORS["copy"]
+
+
+def draw_step(job: RanksAnalysis) -> Figure | None:
+    """Draw one step of the ranks: the host's ranges, computation, and communication with waiting hatched.
+
+    Return None where no step of several ranks is known.
+    """
+    from matplotlib.patches import Patch
+
+    picture = job.picture
+    if picture is None:
+        return None
+    slow = set(job.stragglers["rank"].tolist())
+    lanes = _choose_lanes(picture.lanes, {picture.late, *slow})
+    # Whoever is late in one step need not hold up the job.
+    color = _LATE if picture.late in slow else INK
+    figure = new_figure(1.7 + min(9.0, 0.75 * len(lanes)))
+    axes = figure.subplots()
+    for row, lane in enumerate(lanes):
+        _draw_lane(axes, row, lane, picture.wall_ns)
+        if lane.rank == picture.late:
+            axes.axhspan(row - 0.47, row + 0.46, facecolor="none", edgecolor=color, linewidth=1.4)
+    axes.set_xlim(0, picture.wall_ns / NS_PER_S)
+    axes.set_ylim(len(lanes) - 0.5, -0.5)
+    label_seconds(axes.xaxis)
+    axes.set_yticks(range(len(lanes)), [f"rank {lane.rank}" for lane in lanes], fontsize=9)
+    for label, lane in zip(axes.get_yticklabels(), lanes, strict=True):
+        if lane.rank == picture.late:
+            label.set(color=color, fontweight="bold")
+    axes.tick_params(axis="y", length=0)
+    axes.spines[:].set_visible(False)
+    axes.set_xlabel(f"time in one step of {format_ns(picture.wall_ns)}, on one clock", fontsize=9)
+    handles = [Patch(color=RANGE, label="range"), Patch(color=_COMPUTE, label="computes"),
+               Patch(color=_COMM, label="communicates"),
+               Patch(facecolor="white", edgecolor=_COMM, hatch=_HATCH, label="waits for other ranks")]  # fmt: skip
+    figure.legend(handles=handles, loc="outside upper center", ncols=4, fontsize=8, frameon=False)
+    if picture.late is not None:
+        axes.set_title(f"{_waiting(picture)}.", fontsize=10, color=color, loc="left")
+    return figure
+
+
+def _waiting(picture: StepPicture) -> str:
+    """Return who waits how long for the late rank."""
+    waited = format_ns(picture.waited_ns / max(1, len(picture.lanes) - 1))
+    others = [lane.rank for lane in picture.lanes if lane.rank != picture.late]
+    who = f"rank {others[0]} waits {waited}" if len(others) == 1 else f"the other ranks wait {waited} on average"
+    return f"In this step {who} for rank {picture.late}"
+
+
+def _choose_lanes(lanes: Sequence[StepLane], wanted: Collection[int | None]) -> list[StepLane]:
+    """Return at most _MOST_LANES ranks: those that are wanted, and others at equal distances."""
+    places = {place for place, lane in enumerate(lanes) if lane.rank in wanted}
+    for place in np.linspace(0, len(lanes) - 1, min(_MOST_LANES, len(lanes))).round().astype(int).tolist():
+        if len(places) < _MOST_LANES:
+            places.add(place)
+    return [lanes[place] for place in sorted(places)]
+
+
+def _draw_lane(axes: Axes, row: int, lane: StepLane, wall_ns: int) -> None:
+    """Draw a rank from top to bottom: ranges, computation, communication."""
+    from matplotlib.colors import LinearSegmentedColormap
+
+    for name, start, end in lane.ranges:
+        low, high = max(start, 0), min(end, wall_ns)
+        if high <= low:
+            continue
+        box = ((low / NS_PER_S, (high - low) / NS_PER_S),)
+        axes.broken_barh(box, (row - 0.42, 0.24), facecolor=RANGE, edgecolor="white", linewidth=0.8)
+        letters = int(_LETTERS * (high - low) / wall_ns)
+        if letters >= min(len(name), _LEAST_LETTERS):
+            axes.text((low + high) / 2 / NS_PER_S, row - 0.3, escape_mathtext(clean(name, letters)), ha="center",
+                      va="center", fontsize=7, color=INK)  # fmt: skip
+    shades = LinearSegmentedColormap.from_list("computes", (_IDLE, _COMPUTE))
+    extent = (lane.start_ns / NS_PER_S, lane.end_ns / NS_PER_S, row + 0.14, row - 0.16)
+    share = np.array([lane.compute_pct], dtype=float)
+    axes.imshow(share, aspect="auto", interpolation="nearest", cmap=shades, vmin=0, vmax=100, extent=extent)
+    band = (row + 0.17, 0.24)
+    of_step = ((lane.start_ns / NS_PER_S, (lane.end_ns - lane.start_ns) / NS_PER_S),)
+    axes.broken_barh(of_step, band, facecolor=_IDLE)
+    axes.broken_barh(_boxes(lane.moves), band, facecolor=_COMM)
+    axes.broken_barh(_boxes(lane.waits), band, facecolor="white", edgecolor=_COMM, hatch=_HATCH, linewidth=0.4)
+
+
+def _boxes(spans: Sequence[tuple[int, int]]) -> list[tuple[float, float]]:
+    return [(start / NS_PER_S, (end - start) / NS_PER_S) for start, end in spans]
+
+
+def describe_step(job: RanksAnalysis) -> str:
+    """Return what the picture of one step shows."""
+    if job.picture is None:
+        return ""
+    text = f"One step of {len(job.picture.lanes)} ranks on one clock: ranges, computation, communication and waiting."
+    return text if job.picture.late is None else f"{text} {_waiting(job.picture)}."
 
 
 def draw_heatmap(job: RanksAnalysis) -> Figure | None:

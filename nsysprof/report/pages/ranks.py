@@ -29,7 +29,14 @@ from nsysprof.report.document import (
 )
 from nsysprof.report.figure_files import figure_paths, write_figures, write_report
 from nsysprof.report.figures.png import can_draw
-from nsysprof.report.figures.ranks import describe_heatmap, describe_ranks_timeline, draw_heatmap, draw_timeline
+from nsysprof.report.figures.ranks import (
+    describe_heatmap,
+    describe_ranks_timeline,
+    describe_step,
+    draw_heatmap,
+    draw_step,
+    draw_timeline,
+)
 from nsysprof.report.formats.ranks_timeline import ALT, HINT, ranks_timeline_data
 from nsysprof.report.pages.analysis import figure_sections, finding_item
 from nsysprof.report.pages.method import facts_table
@@ -55,6 +62,8 @@ from nsysprof.results.roof import known
 from nsysprof.units import format_ns, format_percent
 
 JSON = "ranks.json"
+# The picture that stands first.
+_STEP = "step.png"
 
 
 def write_ranks(
@@ -135,8 +144,16 @@ def _or_empty(table: pd.DataFrame | None, file: TableFile) -> pd.DataFrame:
 
 def _write_figures(job: RanksAnalysis, out: Path, svg: bool, say: Callable[[str], None]) -> list[Figure]:
 
-    draw = {"heatmap": lambda: draw_heatmap(job), "timeline": lambda: draw_timeline(job)}
-    alts = {"heatmap": lambda: describe_heatmap(job), "timeline": lambda: describe_ranks_timeline(job)}
+    draw = {
+        "step": lambda: draw_step(job),
+        "heatmap": lambda: draw_heatmap(job),
+        "timeline": lambda: draw_timeline(job),
+    }
+    alts = {
+        "step": lambda: describe_step(job),
+        "heatmap": lambda: describe_heatmap(job),
+        "timeline": lambda: describe_ranks_timeline(job),
+    }
     return write_figures(draw, alts, out, svg=svg, say=say)
 
 
@@ -181,8 +198,9 @@ def ranks_report(
     sections = [
         *_findings(job),
         Section("", (Lines(headline(job), is_verdict=True), straggler_table(job), rank_table(job))),
+        *(Section("One step", (figure,), in_terminal=False) for figure in figures if figure.file == _STEP),
         *chart,
-        *figure_sections(figures),
+        *figure_sections([figure for figure in figures if figure.file != _STEP]),
         Section("", tables),
         Section("Notes", (Notes(job.notes),)),
         Section("", (Paragraph(read),), in_terminal=False),
