@@ -16,7 +16,7 @@ from nsysprof.ranks.collective_waits.step_views import StepView, view_steps
 from nsysprof.ranks.innermost import innermost_ranges
 from nsysprof.ranks.overlap import Overlap, cover
 from nsysprof.results.findings import Finding
-from nsysprof.trace.schema import Int64s, Ints, Tables, Work
+from nsysprof.trace.schema import Bools, Int64s, Ints, Tables, Work
 
 # More steps than these are not kept one by one.
 _MOST_STEPS = 2_000
@@ -27,6 +27,8 @@ _NO_PASS = ("optimizer", "communication", "fill", "random", "copy", "layout", "w
 REDUCTIONS = ("AllReduce", "ReduceScatter")
 # Kernels of one optimizer step follow each other within this time (ns), even where it launches one for each parameter.
 _OPTIMIZER_GAP_NS = 2_000_000
+# So many of the sends and receives (percent) are quick: both neighbours were there.
+_QUICK_PCT = 10
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,19 @@ class CommunicationRow:
 
 
 @dataclass(frozen=True)
+class Exchanges:
+    """The kernels that send to neighbours and receive from them, as stages of a pipeline do.
+
+    calls, exposed_ns: how many they are in a step, and for how long nothing computes beside them.
+    quick_ns: what the quickest ones take, which hardly wait.
+    """
+
+    calls: float
+    exposed_ns: int
+    quick_ns: int
+
+
+@dataclass(frozen=True)
 class JobFacts:
     """What the trace of one rank says for the job. Times are in ns.
 
@@ -55,6 +70,7 @@ class JobFacts:
         unknown.
     reduced_ns: the exposed and the hidden time of those reductions a step.
     at_end_ns: the exposed time of the last collective of each step, as a mean.
+    exchanges: the sends and receives; None without any.
     """
 
     per: str = ""
@@ -71,6 +87,7 @@ class JobFacts:
     board: str = ""
     # Why sizes of messages are unknown.
     notes: tuple[Note, ...] = ()
+    exchanges: Exchanges | None = None
     # The last steps, the last one first.
     views: tuple[StepView, ...] = ()
 
@@ -109,7 +126,8 @@ def _of_steps(
     exposed_by_step = np.bincount(step, weights=exposed, minlength=count).astype(np.int64)
     table, notes = _tabulate(tables, names, attribution, rows, exposed)
     reductions = np.isin(table["kind"].to_numpy(), REDUCTIONS)
-    hidden = work.duration_ns[rows].astype(np.int64) - exposed
+    duration = work.duration_ns[rows].astype(np.int64)
+    hidden = duration - exposed
     last = pd.Series(exposed).groupby(step).last().sum() if len(rows) else 0
     number = names.numbers(work.variant[: work.kernels])
     optimizer_ns, passes = find_passes(work, names, int(bounds[0]), int(bounds[-1]))
@@ -126,8 +144,16 @@ def _of_steps(
         reduced_ns=(int(exposed[reductions].sum()) // count, int(hidden[reductions].sum()) // count),
         at_end_ns=int(last) // count,
         notes=notes,
+        exchanges=_exchanges(table["kind"].to_numpy() == "SendRecv", duration, exposed, count),
         views=view_steps(tables, names, attribution.attributed.ranges, overlap, bounds),
     )
+
+
+def _exchanges(is_exchange: Bools, duration: Int64s, exposed: Int64s, steps: int) -> Exchanges | None:
+    if not is_exchange.any():
+        return None
+    quick = int(np.percentile(duration[is_exchange], _QUICK_PCT, method="lower"))
+    return Exchanges(float(is_exchange.sum() / steps), int(exposed[is_exchange].sum()) // steps, quick)
 
 
 def _tabulate(

@@ -340,6 +340,16 @@ def _finding(
     )  # fmt: skip
 
 
+def pipeline_bubbles(facts: Mapping[int, JobFacts]) -> dict[int, int]:
+    """Return how long each rank waits for sends and receives of its neighbours in a step, with nothing to compute (ns).
+
+    Beyond the time that the quickest exchanges of any rank take, an exchange waits. A rank without any has no entry.
+    """
+    exchanges = {rank: fact.exchanges for rank, fact in facts.items() if fact.exchanges is not None}
+    quick = min((exchange.quick_ns for exchange in exchanges.values()), default=0)
+    return {rank: max(0, round(exchange.exposed_ns - exchange.calls * quick)) for rank, exchange in exchanges.items()}
+
+
 def communication_rows(facts: Mapping[int, JobFacts], *, one_host: bool) -> list[dict[str, Any]]:
     """Return the rows of communication.csv. one_host: whether all ranks are known to run on one host."""
     rows: list[dict[str, Any]] = []

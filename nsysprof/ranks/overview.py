@@ -22,7 +22,7 @@ from nsysprof.ranks.collective_waits.stragglers import find_late
 from nsysprof.ranks.distributions import ROUNDING_ERROR, Distributions, Key, rename
 from nsysprof.ranks.identity import some
 from nsysprof.ranks.job_facts import JobFacts
-from nsysprof.ranks.job_findings import communication_rows, find_in_job, mean_step_ns
+from nsysprof.ranks.job_findings import communication_rows, find_in_job, mean_step_ns, pipeline_bubbles
 from nsysprof.ranks.partial import RANGE_COLUMNS, Detail, Partial
 from nsysprof.ranks.rank_energy import energy_over_ranks
 from nsysprof.ranks.replay.rank_graph import RankGraph
@@ -84,7 +84,6 @@ def overview(
     uneven = uneven_ranges(rank_ranges)
     evidence, late = find_late(choose_evidence(read, uneven, has_arrivals=arrived is not None), arrived, read)
     durations = partial.durations
-    imbalance = _imbalance([row.compute_ns for row in read])
     kernels = _table(durations, totals, "kernel", ("name", "short_name"))
     stragglers = name_ranges(late, rank_ranges)
     step_ns = mean_step_ns(facts)
@@ -101,7 +100,7 @@ def overview(
         stragglers=stragglers,
         straggler_evidence=evidence,
         outliers=find_outliers(read),
-        imbalance_pct=imbalance,
+        imbalance_pct=_imbalance([row.compute_ns for row in read]),
         lanes=lanes,
         notes=(*notes, *rank_notes(rows, clocks, rank_ranges, uneven, durations)),
         engine=engine,
@@ -113,6 +112,7 @@ def overview(
         no_findings=_why_no_findings(facts),
         communication=_communication(facts, read),
         step_ns=step_ns,
+        bubbles=pipeline_bubbles(facts),
         picture=None if step_ns is None else _picture(facts, clocks, step_ns, stragglers),
     )
 

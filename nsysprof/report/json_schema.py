@@ -190,6 +190,7 @@ def _analyze_ranks() -> Schema:
         **{file.name.removesuffix(".csv"): rows_schema(file) for file in tables},
         "format_version": _WHOLE, "nsysprof_version": _TEXT, "ranks_read": _WHOLE, "ranks_given": _WHOLE,
         "imbalance_pct": _NUMBER_OR_NULL, "straggler_evidence": _TEXT_OR_NULL,
+        "pipeline_bubbles_ns": {"type": "object", "additionalProperties": _WHOLE},
         "outliers": {"type": "object", "additionalProperties": _TEXT}, "clocks": _list(_ref(ClockFit)),
         "ranks": _list(_ref(RankRow)), "engine": _ANY_OBJECT, "notes": _list(_ref(Note)), "folder": _TEXT,
     }  # fmt: skip

@@ -193,6 +193,8 @@ class RanksAnalysis:
     communication: pd.DataFrame | None = None
     # How long a step takes (ns), as a mean over ranks; None where no steps are known.
     step_ns: float | None = None
+    # How long each rank waits for sends and receives of its neighbours in a step (ns); ranks without any are not here.
+    bubbles: Mapping[int, int] = field(default_factory=dict)
     # One step; None where no steps are known, or where no two ranks have one clock.
     picture: StepPicture | None = None
 

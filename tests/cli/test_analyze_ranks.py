@@ -92,6 +92,16 @@ def test_the_report_has_figures_tables_notes_and_method(done: tuple[Path, str]) 
     HTMLParser().feed(page)
 
 
+def test_stages_that_wait_for_their_neighbour_are_said(tmp_path: Path) -> None:
+    write_job(tmp_path / "job", 3, slow_in_backward, collective="ncclDevKernel_SendRecv")
+    result = run(tmp_path / "job", "--out", tmp_path / "out", "--no-figures")
+    said = " ".join(result.stdout.split())
+    assert "Pipeline bubbles: in a step of 9.417 ms" in said
+    assert "nothing to compute: rank 0 2.000 ms (21.24 %), rank 1 2.000 ms (21.24 %), rank 2 0 ns" in said
+    data = json.loads((tmp_path / "out/ranks.json").read_text())
+    assert data["pipeline_bubbles_ns"] == {"0": 2_000_000, "1": 2_000_000, "2": 0}
+
+
 def test_json_is_all_of_standard_output(folder: Path, tmp_path: Path) -> None:
     result = run(folder, "--out", tmp_path / "out", "--json", "--no-figures")
     data = as_published("analyze-ranks", result.stdout)

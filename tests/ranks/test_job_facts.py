@@ -12,6 +12,7 @@ from nsysprof.ranks.summarize import summarize_rank
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_tables
 from tests.builders.build_trace import TraceBuilder
+from tests.ranks.replay.data_parallel import Training
 
 US = 1_000
 
@@ -22,6 +23,29 @@ def facts_of(path):
     names = kernel_names(tables)
     is_comm = (names.category == "communication")[names.numbers(tables.work.variant[: tables.work.kernels])]
     return collect_facts(tables, names, attribute(tables), measure_overlap(tables.work, is_comm))
+
+
+def test_sends_and_receives_are_told_apart_from_collectives(tmp_path):
+    trace, now, correlation = TraceBuilder(), 1_000_000, 1
+    trace.gpu()
+    for step in range(8):
+        begin = now
+        for micro in range(10):
+            wait = 900 * US if micro else 100 * US
+            parts = (("gemm", 7, 0, 500 * US), ("ncclDevKernel_SendRecv", 8, 500 * US, wait))
+            for name, stream, after, length in parts:
+                trace.call(now + after - 10 * US, now + after - 8 * US, correlation)
+                trace.kernel(now + after, now + after + length, correlation, name, stream=stream)
+                correlation += 1
+            now += 500 * US + wait + 20 * US
+        trace.range(begin - 20 * US, now, f"step{step}")
+        now += 100 * US
+    facts = facts_of(trace.write(tmp_path / "t.sqlite"))
+    assert facts.exchanges is not None
+    assert facts.exchanges.calls == 10
+    assert facts.exchanges.exposed_ns == (100 + 9 * 900) * US
+    assert facts.exchanges.quick_ns == 100 * US
+    assert facts_of(Training().write(tmp_path)[0]).exchanges is None
 
 
 def a_job(tmp_path, reduces, steps=8, micro=4):

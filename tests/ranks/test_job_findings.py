@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from nsysprof.ranks.job_facts import CommunicationRow, JobFacts
-from nsysprof.ranks.job_findings import communication_rows, find_in_job
+from nsysprof.ranks.job_facts import CommunicationRow, Exchanges, JobFacts
+from nsysprof.ranks.job_findings import communication_rows, find_in_job, pipeline_bubbles
 from nsysprof.ranks.rank_source import RankSource
 from nsysprof.ranks.summarize import summarize_rank
 from nsysprof.results.column_registry.rank_columns import STRAGGLERS
@@ -96,6 +96,14 @@ def test_ranks_that_wait_for_their_hosts_gain_nothing_by_a_faster_link(tmp_path)
     facts, graphs = ({n: getattr(one, name) for n, one in enumerate(details)} for name in ("facts", "graph"))
     told = [{item.code for item in find_in_job(facts, NONE, known)} for known in ({}, graphs)]
     assert ["exposed-communication" in codes for codes in told] == [True, False]
+
+
+def test_a_stage_that_waits_for_its_neighbour_has_a_bubble():
+    # Rank 0 sends at once: 4 messages of 1 ms. Rank 1 waits for each of them for 5 ms.
+    first = a_rank(60, exchanges=Exchanges(4.0, 4 * MS, 1 * MS))
+    second = a_rank(40, exchanges=Exchanges(4.0, 24 * MS, 6 * MS))
+    assert pipeline_bubbles({0: first, 1: second, 2: a_rank(50)}) == {0: 0, 1: 20 * MS}
+    assert pipeline_bubbles({0: a_rank(50)}) == {}
 
 
 def test_waiting_for_others_is_no_finding_of_the_job():

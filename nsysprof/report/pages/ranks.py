@@ -62,6 +62,8 @@ from nsysprof.results.roof import known
 from nsysprof.units import format_ns, format_percent
 
 JSON = "ranks.json"
+# At most so many ranks are named that wait for their neighbours.
+_MOST_BUBBLES = 8
 # The picture that stands first.
 _STEP = "step.png"
 
@@ -94,6 +96,7 @@ def ranks_json(job: RanksAnalysis) -> dict[str, Any]:
         "imbalance_pct": job.imbalance_pct,
         "straggler_evidence": job.straggler_evidence or None,
         "stragglers": stragglers,
+        "pipeline_bubbles_ns": {str(rank): waited_ns for rank, waited_ns in job.bubbles.items()},
         "outliers": {str(rank): text for rank, text in job.outliers.items()},
         "clocks": [asdict(fit) for fit in job.clocks],
         "ranks": [{k: v for k, v in json_value(row).items() if k != "notes"} for row in job.rows],
@@ -286,8 +289,23 @@ def headline(job: RanksAnalysis) -> tuple[str, ...]:
             f"NCCL: {format_ns(comm)} over all ranks, {format_ns(exposed)} "
             f"({format_percent(100 * (exposed or 0) / comm)}) of it not hidden behind computation."
         )
+    lines += _bubble_lines(job)
     lines += [f"Rank {rank} is an outlier: {text}." for rank, text in list(job.outliers.items())[:5]]
     return tuple(lines)
+
+
+def _bubble_lines(job: RanksAnalysis) -> list[str]:
+    """Return a line on the ranks that wait for their neighbours, the longest first."""
+    if job.step_ns is None or max(job.bubbles.values(), default=0) < LEAST_SHARE * job.step_ns:
+        return []
+    worst = sorted(job.bubbles.items(), key=lambda item: -item[1])[:_MOST_BUBBLES]
+    waits = ", ".join(
+        f"rank {rank} {format_ns(waited)} ({format_percent(100 * waited / job.step_ns)})" for rank, waited in worst
+    )
+    return [
+        f"Pipeline bubbles: in a step of {format_ns(job.step_ns)}, ranks wait in sends and receives for their "
+        f"neighbours with nothing to compute: {waits}."
+    ]
 
 
 _NO_STRAGGLER = {
