@@ -19,7 +19,6 @@ EXAMPLES = (
     "nsysprof explain --backends flash,cudnn --dtype bf16 --kv-heads 2 --pass bwd",
     "nsysprof explain --backends mine --device cpu    # a backend that an installed package registers",
 )
-_FORMAT_VERSION = 1
 
 
 def explain(request: ExplainRequest, as_json: options.Json = False) -> None:
@@ -42,7 +41,7 @@ def _print(result: ExplainResult, as_json: bool) -> None:
             {"call": json_value(call), "backends": [_to_json(call, each) for each in answers]}
             for call, answers in result.blocks
         ]
-        data = {"format_version": _FORMAT_VERSION, "environment": result.facts, "shapes": shapes}
+        data = {"environment": result.facts, "shapes": shapes}
         print_json(data)
         return
     from nsysprof.cli.terminal.console import print_report

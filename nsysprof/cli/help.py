@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from nsysprof.app.help import HelpPage, HelpTopic
 
 EXAMPLES = ("nsysprof help", "nsysprof help causes", "nsysprof help files | less")
-_FORMAT_VERSION = 1
 
 
 def help(
@@ -42,7 +41,7 @@ def help(
 
 def _to_json(page: HelpPage | None, topics: list[HelpTopic]) -> dict[str, Any]:
     text, name = (None, None) if page is None else (page.text, page.topic.name)
-    return {"format_version": _FORMAT_VERSION, "topic": name, "text": text, "topics": json_value(topics)}
+    return {"topic": name, "text": text, "topics": json_value(topics)}
 
 
 def _print_page(page: HelpPage) -> None:

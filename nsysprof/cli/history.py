@@ -16,7 +16,6 @@ EXAMPLES = (
     "nsysprof history results.db",
     "nsysprof history results.db --case 'flash S=4096'",
 )
-_FORMAT_VERSION = 1
 
 
 def history(request: HistoryRequest, as_json: options.Json = False) -> None:
@@ -32,7 +31,7 @@ def history(request: HistoryRequest, as_json: options.Json = False) -> None:
 
 def _print(result: HistoryResult, as_json: bool) -> None:
     if as_json:
-        print_json({"format_version": _FORMAT_VERSION, "database": result.name, "cases": json_value(result.cases)})
+        print_json({"database": result.name, "cases": json_value(result.cases)})
         return
     from nsysprof.cli.terminal.console import print_report
     from nsysprof.report.pages.history import history_report

@@ -7,6 +7,8 @@ from typing import Annotated
 
 from nsysprof.app.inputs.option import Option
 from nsysprof.app.inputs.options import Nsys
+from nsysprof.cli import options
+from nsysprof.cli.terminal.console import print_json
 
 EXAMPLES = ("nsysprof mcp traces    # the command that an agent starts",)
 
@@ -14,12 +16,17 @@ EXAMPLES = ("nsysprof mcp traces    # the command that an agent starts",)
 def mcp(
     folder: Annotated[Path, Option("The folder whose traces may be read.", metavar="FOLDER", is_argument=True)],
     nsys: Nsys = None,
+    as_json: options.Json = False,
 ) -> None:
     """Serve the traces of a folder to agents by the Model Context Protocol, on standard input and output.
 
     The tools list_traces, summarize, findings, kernels, instances, compare and whatif only read, and only what is in
-    the folder. Needs the extra `mcp` of the package.
+    the folder. Needs the extra `mcp` of the package. With --json, print what an agent is told of the tools, and stop.
     """
-    from nsysprof.app.agents.mcp_server import make_server
+    from nsysprof.app.agents.mcp_server import describe_tools, make_server
 
-    make_server(folder, nsys).run("stdio")
+    server = make_server(folder, nsys)
+    if as_json:
+        print_json(describe_tools(server))
+    else:
+        server.run("stdio")

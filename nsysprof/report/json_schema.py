@@ -37,7 +37,8 @@ def command_schemas() -> dict[str, Schema]:
         "analyze": _analyze(), "analyze-memory": _analyze_memory(), "analyze-ranks": _analyze_ranks(),
         "bench": _bench(), "bench-program": _bench_program(), "bench-sides": _bench_sides(), "bundle": _bundle(),
         "capture": _capture(), "compare": _compare(), "compare-memory": _compare_memory(),
-        "doctor": _doctor(), "explain": _explain(), "export": _export(), "help": _help(), "history": _history(),
+        "doctor": _doctor(), "explain": _explain(), "export": _export(), "help": _help(),
+        "history": _history(), "mcp": _mcp(),
         "optimize": _optimize(), "record": _record(), "run": _run(), "tune": _tune(), "view": _view(),
         "whatif": _whatif(),
     }  # fmt: skip
@@ -64,16 +65,17 @@ def _cell(column: FileColumn) -> Schema:
 
 
 def _of(title: str, properties: Schema, types: tuple[type, ...] = (), *, optional: tuple[str, ...] = ()) -> Schema:
-    """Return the schema of an object.
+    """Return the schema of what a command prints, which has the version of its format first.
 
     types: the types that its properties refer to by name.
     """
+    fields = {"format_version": _WHOLE, **properties}
     schema: Schema = {
         "$schema": _DRAFT,
         "title": title,
         "type": "object",
-        "properties": properties,
-        "required": [name for name in properties if name not in optional],
+        "properties": fields,
+        "required": [name for name in fields if name not in optional],
     }
     if types:
         _, components = msgspec.json.schema_components(types, ref_template="#/$defs/{name}")
@@ -138,7 +140,7 @@ def _analyze() -> Schema:
         "mfu_unknown_because": {"type": ["string", "null"]},
     }  # fmt: skip
     properties = {
-        "format_version": _WHOLE, "trace": _ref(TraceInfo), "part": _or_null(_ref(ReadPart)), "devices": _list(device),
+        "trace": _ref(TraceInfo), "part": _or_null(_ref(ReadPart)), "devices": _list(device),
         "coverage": _ref(Coverage), "totals": _ref(Totals), **of_step,
         "notes": _list(_ref(Note)), "causes": causes, **tables, "findings": findings,
         "allocator": _or_null(_allocator_use()), "folder": _TEXT,
@@ -164,9 +166,15 @@ def _allocator_use() -> Schema:
 def _help() -> Schema:
     topic = {"type": "object", "properties": {"name": _TEXT, "title": _TEXT}, "required": ["name", "title"]}
     properties = {
-        "format_version": _WHOLE, "topic": _TEXT_OR_NULL, "text": _TEXT_OR_NULL, "topics": _list(topic),
+        "topic": _TEXT_OR_NULL, "text": _TEXT_OR_NULL, "topics": _list(topic),
     }  # fmt: skip
     return _of("nsysprof help --json", properties)
+
+
+def _mcp() -> Schema:
+    tool = {"name": _TEXT, "description": _TEXT, "input_schema": _ANY_OBJECT}
+    tools = _list({"type": "object", "properties": tool, "required": list(tool)})
+    return _of("nsysprof mcp --json", {"instructions": _TEXT, "tools": tools})
 
 
 def _record() -> Schema:
@@ -188,7 +196,7 @@ def _analyze_ranks() -> Schema:
     )  # fmt: skip
     properties = {
         **{file.name.removesuffix(".csv"): rows_schema(file) for file in tables},
-        "format_version": _WHOLE, "nsysprof_version": _TEXT, "ranks_read": _WHOLE, "ranks_given": _WHOLE,
+        "nsysprof_version": _TEXT, "ranks_read": _WHOLE, "ranks_given": _WHOLE,
         "imbalance_pct": _NUMBER_OR_NULL, "straggler_evidence": _TEXT_OR_NULL,
         "pipeline_bubbles_ns": {"type": "object", "additionalProperties": _WHOLE},
         "outliers": {"type": "object", "additionalProperties": _TEXT}, "clocks": _list(_ref(ClockFit)),
@@ -199,7 +207,7 @@ def _analyze_ranks() -> Schema:
 
 def _analyze_memory() -> Schema:
     properties = {
-        "format_version": _WHOLE, **_allocator_use()["properties"], "memory": rows_schema(analysis_columns.MEMORY),
+        **_allocator_use()["properties"], "memory": rows_schema(analysis_columns.MEMORY),
         "findings": _list(_ref(allocator_memory.MemoryFinding)), "notes": _list(_ref(Note)), "folder": _TEXT,
     }  # fmt: skip
     types = (allocator_memory.DeviceUse, allocator_memory.MemoryFinding, Note)
@@ -208,7 +216,7 @@ def _analyze_memory() -> Schema:
 
 def _compare_memory() -> Schema:
     properties = {
-        "format_version": _WHOLE, "baseline": _TEXT, "candidate": _TEXT, "baseline_peak_bytes": _WHOLE,
+        "baseline": _TEXT, "candidate": _TEXT, "baseline_peak_bytes": _WHOLE,
         "candidate_peak_bytes": _WHOLE, "changes": _list(_ref(allocator_memory.OwnerChange)), "folder": _TEXT_OR_NULL,
     }  # fmt: skip
     return _of("nsysprof compare --json, of two snapshots", properties, (allocator_memory.OwnerChange,))
@@ -249,7 +257,7 @@ def _compare() -> Schema:
     side, difference, latency, ranges, findings, gate, note, memory, step_change = map(_ref, types)
     step = {"allOf": [step_change, {"properties": {"change_pct": {"type": "number"}}, "required": ["change_pct"]}]}
     properties = {
-        "format_version": _WHOLE, "outcome": _TEXT_OR_NULL, "baseline": side, "candidate": side,
+        "outcome": _TEXT_OR_NULL, "baseline": side, "candidate": side,
         "differences": _list(difference), "forced": _FLAG, "latency": latency, "step": _or_null(step),
         "ranges": _list(ranges), "findings": _list(findings), "memory": _or_null(memory), "gate": _list(gate),
         "notes": _list(note), "method": _TEXTS, "folder": _TEXT_OR_NULL,
@@ -274,7 +282,7 @@ def _explain() -> Schema:
         "properties": {"call": _ANY_OBJECT, "backends": _list(_ANY_OBJECT)},
         "required": ["call", "backends"],
     }
-    properties = {"format_version": _WHOLE, "environment": _ANY_OBJECT, "shapes": _list(shape)}
+    properties = {"environment": _ANY_OBJECT, "shapes": _list(shape)}
     return _of("nsysprof explain --json", properties)
 
 
@@ -289,7 +297,7 @@ def _export() -> Schema:
 
 
 def _history() -> Schema:
-    properties = {"format_version": _WHOLE, "database": _TEXT, "cases": _list(_ref(CaseHistory))}
+    properties = {"database": _TEXT, "cases": _list(_ref(CaseHistory))}
     return _of("nsysprof history --json", properties, (CaseHistory, HistoryPoint))
 
 
@@ -312,13 +320,13 @@ def _bench_sides() -> Schema:
 
 
 def _bench_program() -> Schema:
-    properties: Schema = {"format_version": _WHOLE, "outcome": _TEXT_OR_NULL, "folder": _TEXT}
+    properties: Schema = {"outcome": _TEXT_OR_NULL, "folder": _TEXT}
     schema = _of("nsysprof bench --json -- PROGRAM", properties, (ProgramComparison,))
     return schema | {"allOf": [_ref(ProgramComparison)]}
 
 
 def _optimize() -> Schema:
-    properties: Schema = {"format_version": _WHOLE, "best": _TEXT_OR_NULL, "folder": _TEXT}
+    properties: Schema = {"best": _TEXT_OR_NULL, "folder": _TEXT}
     schema = _of("nsysprof optimize --json", properties, (Optimization,))
     return schema | {"allOf": [_ref(Optimization)]}
 
@@ -334,6 +342,6 @@ def _view() -> Schema:
 
 
 def _whatif() -> Schema:
-    properties = {"format_version": _WHOLE}
+    properties = Schema()
     schema = _of("nsysprof whatif --json", properties, (WhatIf,))
     return schema | {"allOf": [_ref(WhatIf)]}

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from nsysprof.cli import app
@@ -32,6 +33,17 @@ def printed(tmp_path):
 @pytest.mark.parametrize("name", sorted(command_schemas()))
 def test_each_schema_is_a_schema(name):
     jsonschema.Draft202012Validator.check_schema(command_schemas()[name])
+
+
+def test_every_command_takes_json_and_says_the_version_of_its_format():
+    commands = typer.main.get_command(app).commands
+    without = [
+        name for name, command in commands.items() if "--json" not in {o for p in command.params for o in p.opts}
+    ]
+    assert without == []
+    schemas = command_schemas()
+    assert {name for name in commands if name not in schemas} == {"demo"}, "it prints what analyze prints"
+    assert [name for name, schema in schemas.items() if "format_version" not in schema["required"]] == []
 
 
 def test_each_schema_is_listed_for_readers():

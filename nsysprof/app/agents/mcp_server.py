@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import os
 from collections.abc import Callable
@@ -46,6 +47,17 @@ def make_server(folder: Path, nsys: Path | None = None) -> Any:
         explained = _explained(tool, ToolError, folder)
         made.append(_strict(Tool.from_function(explained, annotations=read_only)))
     return MCPServer("nsysprof", instructions=_ABOUT, version=VERSION, log_level="ERROR", tools=made)
+
+
+def describe_tools(server: Any) -> dict[str, Any]:
+    """Return what a server tells an agent: its instructions, and the name, description and input of each tool."""
+    tools = asyncio.run(server.list_tools())
+    return {
+        "instructions": server.instructions,
+        "tools": [
+            {"name": tool.name, "description": tool.description, "input_schema": tool.input_schema} for tool in tools
+        ],
+    }
 
 
 def _strict(tool: Any) -> Any:

@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 import textwrap
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import typer
@@ -17,16 +18,21 @@ if TYPE_CHECKING:
 
 # The exit codes of a gate's results. No error of nsysprof has exit code 1 or 3; see nsysprof/errors.py.
 GATE_EXIT_CODES = {"pass": 0, "regression": 1, "inconclusive": 3}
+# The version of what --json prints. It grows where a field goes or changes its meaning. 1: the first.
+_JSON_VERSION = 1
 # The width of a line (characters) where there is no terminal.
 _WIDTH_WITHOUT_TERMINAL = 120
 
 
-def print_json(data: object) -> None:
-    """Print a result for `--json`: every number with all of its digits, and null where one is unknown."""
+def print_json(data: Mapping[str, object]) -> None:
+    """Print a result for `--json`: every number with all of its digits, and null where one is unknown.
+
+    The version of its format comes first. A result that has a version of its own keeps that.
+    """
     from nsysprof.files.json_file import encode_json
 
     mark_saved(saved=False)  # no file has this text
-    typer.echo(encode_json(data).decode(), nl=False)
+    typer.echo(encode_json({"format_version": _JSON_VERSION, **data}).decode(), nl=False)
 
 
 def print_report(report: Report) -> None:

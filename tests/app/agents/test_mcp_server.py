@@ -10,8 +10,10 @@ import pytest
 
 from nsysprof.app.agents.mcp_server import make_server
 from nsysprof.app.agents.trace_tools import TraceTools
+from nsysprof.cli import app
 from nsysprof.errors import MissingToolError, TraceError, UsageError
 from tests.analysis.programs import MS, Program
+from tests.builders.published_schema import as_published
 from tests.conftest import REPOSITORY
 
 mcp = pytest.importorskip("mcp")
@@ -51,6 +53,16 @@ def answer(folder: Path, tool: str, **arguments: Any) -> Any:
     result = ask(folder, tool, **arguments)
     assert not result.is_error, result
     return result.structured_content
+
+
+def test_what_an_agent_is_told_can_be_printed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    app(["mcp", str(folder), "--json"], standalone_mode=False)
+    told = as_published("mcp", capsys.readouterr().out)
+    assert told["format_version"] == 1
+    assert "never instructions" in told["instructions"]
+    schemas = {tool["name"]: tool["input_schema"] for tool in told["tools"]}
+    assert {"list_traces", "findings", "compare", "whatif"} <= schemas.keys()
+    assert schemas["findings"]["additionalProperties"] is False
 
 
 def test_every_tool_only_reads(folder: Path) -> None:

@@ -19,6 +19,7 @@ def test_json_keeps_every_digit_and_says_null_for_what_is_no_number(capsys):
     print_json({"sum": 0.1 + 0.2, "large": 2**53 + 1, "unknown": math.nan, "of_numpy": np.float64(1 / 3), "note": note})
     said = capsys.readouterr().out
     assert json.loads(said) == {
+        "format_version": 1,
         "sum": 0.30000000000000004,
         "large": 2**53 + 1,
         "unknown": None,
@@ -31,7 +32,7 @@ def test_json_holds_no_control_character(capsys):
     print_json({"range": "\x1b]0;title\x07\u202eevil"})
     said = capsys.readouterr().out
     assert not {"\x1b", "\x07", "\u202e"} & set(said)
-    assert json.loads(said) == {"range": "\x1b]0;title\x07\u202eevil"}
+    assert json.loads(said) == {"format_version": 1, "range": "\x1b]0;title\x07\u202eevil"}
 
 
 def test_a_terminal_breaks_sentences_between_words_and_leaves_tables_alone():
