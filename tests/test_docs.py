@@ -246,3 +246,15 @@ def test_the_program_names_a_topic_and_never_a_file_that_an_installation_lacks()
     }
     assert named >= {"bench", "tune", "causes"}
     assert named <= topics
+
+
+def test_how_to_get_nsys_is_in_the_readme_on_its_page_and_in_the_error():
+    from nsysprof.nsight.find_tool import GET_NSYS
+
+    page, readme = ((ROOT / name).read_text(encoding="utf-8") for name in ("docs/nsys.md", "README.md"))
+    blocks = re.findall(r"^\*\*(\w+)[^`]*?```\n(.*?)^```", page, re.M | re.S)
+    assert {len(lines.splitlines()) for _, lines in blocks} == {3}, "three lines for each platform"
+    assert re.findall(r"^\*\*(\w+)", page, re.M) == ["Ubuntu", "RHEL", "Debian", "Containers", "Clusters"]
+    assert next(lines for name, lines in blocks if name == "Ubuntu") in readme
+    for command in ("apt install nsight-systems-cli", "dnf install nsight-systems-cli", "nsysprof help nsys"):
+        assert command in GET_NSYS

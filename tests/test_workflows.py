@@ -8,10 +8,14 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import typer
+
+from nsysprof.cli import app
 
 yaml = pytest.importorskip("yaml", reason="comes with the group docs")
 ROOT = Path(__file__).parents[1]
-FILES = sorted((ROOT / ".github").rglob("*.yml"))
+FORMS = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"))
+FILES = sorted({*(ROOT / ".github").rglob("*.yml")} - {*FORMS})
 GATE = ROOT / ".github" / "actions" / "gate" / "action.yml"
 PINNED = re.compile(r"[\w.-]+/[\w./-]+@[0-9a-f]{40}")
 
@@ -29,6 +33,33 @@ def test_actions_are_pinned_by_commit_and_no_input_is_part_of_a_script(path):
         if "uses" in step:
             assert PINNED.fullmatch(step["uses"]), step["uses"]
         assert "${{" not in step.get("run", "").replace("${{ matrix.", "").replace("${{ github.action_path", "")
+
+
+@pytest.mark.parametrize("path", [path for path in FORMS if path.stem != "config"], ids=lambda path: path.stem)
+def test_a_form_asks_for_a_bundle_and_gives_commands_that_exist(path):
+    form = yaml.safe_load(path.read_text(encoding="utf-8"))
+    assert {"name", "description", "body"} <= form.keys()
+    fields = {field["id"]: field for field in form["body"] if field["type"] != "markdown"}
+    assert "nsysprof bundle TRACE" in fields["bundle"]["attributes"]["description"]
+    assert all(field["attributes"]["label"] for field in fields.values())
+    commands = set(re.findall(r"nsysprof ([a-z]+)", path.read_text(encoding="utf-8")))
+    assert commands & {"bundle", "doctor", "analyze"}
+    for text in re.findall(r"`nsysprof ([a-z]+)", path.read_text(encoding="utf-8")):
+        assert text in typer.main.get_command(app).commands
+
+
+def test_holes_in_security_are_no_issues():
+    config = yaml.safe_load((ROOT / ".github/ISSUE_TEMPLATE/config.yml").read_text(encoding="utf-8"))
+    (link,) = config["contact_links"]
+    assert link["url"].endswith("/security/advisories/new")
+
+
+def test_the_citation_is_of_this_version():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert (citation["title"], citation["version"]) == (project["name"], project["version"])
+    assert citation["authors"] == project["authors"]
+    assert citation["license"] in project["license"]
 
 
 def test_the_workflow_in_the_documentation_is_pinned_and_reads_only():

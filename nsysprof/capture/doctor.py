@@ -19,7 +19,7 @@ from nsysprof.capture.self_check.probe import has_driver, probe_key, run_probe, 
 from nsysprof.environment import collect_gpus, driver_cuda_version, read_clocks
 from nsysprof.errors import MissingToolError, ToolFailedError
 from nsysprof.native.load import native_problem
-from nsysprof.nsight.find_tool import NCU, NSYS, find_tool, tool_version
+from nsysprof.nsight.find_tool import GET_NSYS, NCU, NSYS, find_tool, tool_version
 from nsysprof.nsight.ncu import probe_counters
 from nsysprof.nsight.nsys import explain_profile_failure, profile_argv, run_export
 from nsysprof.nsight.run_tool import run_tool
@@ -182,8 +182,7 @@ def _nsys(usable: bool) -> Iterator[Check]:
         yield Check("nsys", State.PROBLEM, error.text, error.next_step)
         return
     if nsys is None:
-        fix = "Install Nsight Systems, or name it with NSYSPROF_NSYS; torch's own profiler works without it."
-        yield Check("nsys", State.ABSENT, "not found", fix)
+        yield Check("nsys", State.ABSENT, "not found", f"{GET_NSYS}; torch's own profiler works without it.")
         return
     named = tool_version(nsys)
     if named is None:

@@ -36,12 +36,16 @@ class Tool:
         return f"{self.name}.exe" if sys.platform == "win32" else self.name
 
 
+# What to do without nsys. The page has the repositories.
+GET_NSYS = (
+    "Install it (Ubuntu, images of nvidia/cuda: apt install nsight-systems-cli; RHEL: dnf install nsight-systems-cli; "
+    "cluster: module load cuda; three lines for each: nsysprof help nsys), or name it with --nsys or NSYSPROF_NSYS"
+)
 NSYS = Tool(
     "nsys",
     "--nsys",
     "NSYSPROF_NSYS",
-    "Install Nsight Systems, or name it with --nsys or NSYSPROF_NSYS; without it, --profiler torch uses the profiler "
-    "built into torch.",
+    f"{GET_NSYS}; without it, --profiler torch uses the profiler built into torch.",
     (
         ("/opt/nvidia/nsight-systems", "*/bin/nsys"),
         ("/opt/nvidia/nsight-systems", "*/target-linux-*/nsys"),

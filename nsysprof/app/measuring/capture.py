@@ -40,7 +40,7 @@ from nsysprof.files.json_file import encode_json, json_value
 from nsysprof.files.output import write_whole
 from nsysprof.files.result_folder import claim_folder
 from nsysprof.notes import Loss
-from nsysprof.nsight.find_tool import NCU, NSYS, find_tool
+from nsysprof.nsight.find_tool import GET_NSYS, NCU, NSYS, find_tool
 from nsysprof.results.analysis import COSTS, RESULT_COLUMNS, RecordingCosts
 from nsysprof.results.column_registry.case_columns import CAPTURE_RESULTS
 from nsysprof.results.column_registry.csv_table import render_csv, to_records
@@ -180,7 +180,7 @@ def _settle_profiler(profiler: str, device: str, nsys: Path | None) -> str:
     if profiler == "nsys" and nsys is None:
         raise MissingToolError(
             "--profiler nsys was given, but nsys was not found.",
-            "Install Nsight Systems, or name it with --nsys or NSYSPROF_NSYS; --profiler torch works without it.",
+            f"{GET_NSYS}; --profiler torch works without it.",
         )
     if profiler != "auto":
         return profiler

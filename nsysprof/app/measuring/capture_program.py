@@ -34,7 +34,7 @@ from nsysprof.files.folder_kinds import CAPTURE
 from nsysprof.files.joint_folder import JointFolder, join_folder
 from nsysprof.files.output import output_error
 from nsysprof.files.result_folder import claim_folder
-from nsysprof.nsight.find_tool import NSYS, find_tool
+from nsysprof.nsight.find_tool import GET_NSYS, NSYS, find_tool
 from nsysprof.nsight.nsys import profile_argv
 
 
@@ -132,8 +132,7 @@ def _find_nsys(named: Path | None) -> Path:
     if found is None:
         raise MissingToolError(
             "Capturing a program needs nsys, which was not found.",
-            "Install Nsight Systems, or name it with --nsys or NSYSPROF_NSYS; --profiler torch records a "
-            "Python program without it.",
+            f"{GET_NSYS}; --profiler torch records a Python program without it.",
         )
     return found
 

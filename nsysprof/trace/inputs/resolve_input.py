@@ -6,7 +6,7 @@ from pathlib import Path
 
 from nsysprof.errors import MissingToolError, TraceError
 from nsysprof.files.folder_state import require_whole
-from nsysprof.nsight.find_tool import NSYS, find_tool
+from nsysprof.nsight.find_tool import GET_NSYS, NSYS, find_tool
 from nsysprof.nsight.nsys import run_export
 from nsysprof.trace.inputs.bundle_file import is_bundle, unpack_bundle
 from nsysprof.trace.inputs.bundle_format import CONTENTS
@@ -129,7 +129,7 @@ def _export(source: Path, nsys: Path | None, work_dir: Path) -> Path:
     if program is None:
         raise MissingToolError(
             f"{source} is an nsys report, and reading one needs nsys, which was not found.",
-            "Name it with --nsys, install one (scripts/install_nsys.py), or give the .sqlite export.",
+            f"{GET_NSYS}; or give the .sqlite export.",
         )
     target = work_dir / f"{source.stem}.sqlite"
     _, failure = run_export(program, source, target)

@@ -2,13 +2,15 @@
 
 import asyncio
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
-from nsysprof.app.agents.mcp_server import make_server
+from nsysprof.app.agents.mcp_server import describe_tools, make_server
 from nsysprof.app.agents.trace_tools import TraceTools
 from nsysprof.cli import app
 from nsysprof.errors import MissingToolError, TraceError, UsageError
@@ -63,6 +65,19 @@ def test_what_an_agent_is_told_can_be_printed(folder: Path, capsys: pytest.Captu
     schemas = {tool["name"]: tool["input_schema"] for tool in told["tools"]}
     assert {"list_traces", "findings", "compare", "whatif"} <= schemas.keys()
     assert schemas["findings"]["additionalProperties"] is False
+
+
+def test_the_skill_names_the_tools_that_there_are(folder: Path) -> None:
+    skill = (REPOSITORY / "SKILL.md").read_text(encoding="utf-8")
+    _, head, body = skill.split("---\n", 2)
+    assert [line.partition(":")[0] for line in head.splitlines()] == ["name", "description"]
+    tools = {tool["name"] for tool in describe_tools(make_server(folder))["tools"]}
+    listed = body.partition("## Which tool")[2].partition("\n## ")[0]
+    assert set(re.findall(r"^\d\. `(\w+)`|and `(\w+)`:", listed, re.M)) >= {("list_traces", ""), ("", "instances")}
+    assert {name for pair in re.findall(r"^\d\. `(\w+)`|and `(\w+)`:", listed, re.M) for name in pair if name} <= tools
+    assert [name for name in sorted(tools) if f"`{name}`" not in listed] == []
+    for name in re.findall(r"`nsysprof ([a-z]+)", body):
+        assert name in typer.main.get_command(app).commands
 
 
 def test_every_tool_only_reads(folder: Path) -> None:
