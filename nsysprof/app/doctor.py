@@ -9,9 +9,12 @@ from nsysprof.capture.doctor import run_checks
 from nsysprof.results.checks import Check, State
 
 
-def doctor(progress: Progress = SILENT) -> DoctorResult:
-    """Check everything that nsysprof needs on this machine, and return the results."""
-    checks = tuple(run_checks(progress.say))
+def doctor(progress: Progress = SILENT, *, links: bool = False) -> DoctorResult:
+    """Check everything that nsysprof needs on this machine, and return the results.
+
+    links: whether to measure for two seconds what the links between GPUs carry.
+    """
+    checks = tuple(run_checks(progress.say, links=links))
     return DoctorResult(checks, tuple(check for check in checks if check.state is State.PROBLEM))
 
 

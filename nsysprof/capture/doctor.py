@@ -24,12 +24,16 @@ from nsysprof.nsight.ncu import probe_counters
 from nsysprof.nsight.nsys import explain_profile_failure, profile_argv, run_export
 from nsysprof.nsight.run_tool import run_tool
 from nsysprof.results.checks import Check, ProbeResult, ProbeVerdict, State
-from nsysprof.units import format_bytes
+from nsysprof.results.device_limits import link_bytes_per_s
+from nsysprof.units import format_bytes, format_percent, format_rate
 
 _TRY_S = 180.0
 _LEAST_BYTES = 2 << 30
 _LAUNCHES = 7
 _PROBE = [sys.executable, "-m", "nsysprof.workload.doctor_probe"]
+_LINK_PROBE = [sys.executable, "-m", "nsysprof.workload.link_probe"]
+# A link between GPUs that carries less than this share of its NVLink is worth a look.
+_LEAST_OF_LINK = 0.5
 # Environment variables that change what is measured, or interfere with a profiler.
 _VARIABLES = {
     "CUDA_LAUNCH_BLOCKING": "every launch waits for the GPU",
@@ -40,10 +44,11 @@ _VARIABLES = {
 }
 
 
-def run_checks(say: Callable[[str], None]) -> list[Check]:
+def run_checks(say: Callable[[str], None], *, links: bool = False) -> list[Check]:
     """Return the results of all checks, in the order in which a user needs them.
 
     say: called with the name of the next check, because some checks take seconds.
+    links: whether to measure what the links between GPUs carry.
     """
     say("python, packages, GPUs")
     gpus = collect_gpus()
@@ -52,6 +57,10 @@ def run_checks(say: Callable[[str], None]) -> list[Check]:
     torch, facts = _torch(bool(gpus))
     usable = bool(facts.get("cuda_available"))
     say("nsys: recording")
+    if links:
+        say("links: copying for two seconds")
+        checks += measure_links(usable)
+        say("nsys: recording")
     checks += [torch, *_driver(driver_cuda_version(), facts.get("cuda")), *_nsys(usable), *_probes(gpus, say)]
     say("ncu: reading a counter")
     return [*checks, *_ncu(usable)]
@@ -166,6 +175,38 @@ def _driver(newest: tuple[int, int] | None, built: str | None) -> Iterator[Check
         yield Check("driver", State.WARNING, f"{said}, which is newer", fix)
     else:
         yield Check("driver", State.OK, said)
+
+
+def measure_links(usable: bool) -> list[Check]:
+    """Return what each link carries, compared with the NVLink of its board where that is known.
+
+    usable: whether torch can use a GPU.
+    """
+    if not usable:
+        fix = "Run it on the machine of the job, with a torch that can use its GPUs."
+        return [Check("links", State.ABSENT, "torch can use no GPU here", fix)]
+    try:
+        done = run_tool(_LINK_PROBE, timeout_s=_TRY_S)
+        said = _last_line(done.stderr) if done.returncode != 0 else ""
+    except ToolFailedError as error:
+        said = error.text
+    if said:
+        return [Check("links", State.PROBLEM, f"cannot be measured: {said}", "Look whether the GPUs are free.")]
+    return [judge_link(link) for link in json.loads(done.stdout.splitlines()[-1])]
+
+
+def judge_link(link: dict[str, Any]) -> Check:
+    """Return the check of a measured link: from, to, gpu, bytes_per_s."""
+    name, rate = f"link {link['from']} to {link['to']}", float(link["bytes_per_s"])
+    text = format_rate(rate, "B/s")
+    peak = None if "cpu" in (link["from"], link["to"]) else link_bytes_per_s(link["gpu"])
+    if peak is None:
+        return Check(name, State.OK, text)
+    text = f"{text}, {format_percent(100 * rate / peak)} of the board's NVLink"
+    if rate >= _LEAST_OF_LINK * peak:
+        return Check(name, State.OK, text)
+    fix = "nvidia-smi topo -m and nvidia-smi nvlink --status say which links are up; another job may use them."
+    return Check(name, State.WARNING, text, fix)
 
 
 def _supports(architectures: list[str], capability: str) -> bool:

@@ -10,11 +10,12 @@ from nsysprof.files.json_file import json_value
 
 EXAMPLES = (
     "nsysprof doctor",
+    "nsysprof doctor --links",
     "nsysprof doctor --json > machine.json    # to attach to an issue",
 )
 
 
-def doctor(as_json: options.Json = False) -> None:
+def doctor(links: options.Links = False, as_json: options.Json = False) -> None:
     """Try nsys, ncu, hardware counters, the driver, clocks, disks and torch, and print each problem with its fix.
 
     The exit code is 1 when something that is installed does not work. What is not installed is not a problem.
@@ -22,7 +23,7 @@ def doctor(as_json: options.Json = False) -> None:
     from nsysprof.app import doctor as use_case
     from nsysprof.cli.terminal.progress import show_progress
 
-    result = use_case.doctor(show_progress(quiet=as_json))
+    result = use_case.doctor(show_progress(quiet=as_json), links=links)
     if as_json:
         data = {"ok": not result.problems, "checks": json_value(result.checks)}
         print_json(data)

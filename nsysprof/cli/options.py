@@ -13,6 +13,10 @@ from nsysprof.app.inputs.options import OUTPUT
 DryRun = Annotated[bool, Option("Print the plan and stop.", ("--dry-run",), OUTPUT)]
 Json = Annotated[bool, Option("Print JSON on stdout.", ("--json",), OUTPUT)]
 
+Links = Annotated[
+    bool, Option("Measure for two seconds what the links between GPUs, and to the host, carry.", ("--links",))
+]
+
 
 def command_line() -> str:
     """Return the command line that the user typed. Paths are reduced to their last part, because reports are shared."""

@@ -220,3 +220,27 @@ def test_a_driver_older_than_torchs_cuda(machine, newest, built, state):
     found = machine.check()["driver"]
     assert found.state is state
     assert bool(found.fix) == (state is not State.OK)
+
+
+def test_links_that_carry_less_than_their_nvlink_are_a_warning():
+    def judged(rate, begins="cuda:0", ends="cuda:1", gpu="NVIDIA H200"):
+        return checks.judge_link({"from": begins, "to": ends, "gpu": gpu, "bytes_per_s": rate})
+
+    assert judged(390e9).state is State.OK
+    assert "390.0 GB/s, 86.67 % of the board's NVLink" in judged(390e9).found
+    assert judged(24e9).state is State.WARNING
+    assert "nvidia-smi topo -m" in judged(24e9).fix
+    # Nothing is compared with the NVLink that a board may not have, or that does not lead to the host.
+    assert judged(24e9, gpu="NVIDIA L4").found == "24.00 GB/s"
+    assert judged(24e9, begins="cpu", ends="cuda:0").state is State.OK
+
+
+def test_links_are_measured_only_when_asked_and_only_with_a_gpu(machine):
+    assert not any(name.startswith("link") for name in machine.check())
+    machine.torch(available=False)
+    found = {check.name: check for check in doctor(links=True).checks}["links"]
+    assert found.state is State.ABSENT
+    machine.torch()  # a torch that cannot copy
+    found = {check.name: check for check in doctor(links=True).checks}["links"]
+    assert found.state is State.PROBLEM
+    assert "cannot be measured" in found.found
