@@ -16,6 +16,8 @@ from nsysprof.units import format_ns, format_ratio
 from scripts.studies.tables import ANALYSIS, machine, markdown
 
 FOLDER = ANALYSIS / "h200-tune"
+# The study shows none of these figures. They are neither kept nor in the reports.
+_FIGURES = re.compile(r"^## Figures\n\n(!\[.*\]\(\S+\)\n\n?)*", re.MULTILINE)
 _BENCHES = ("grid", "wider", "bench", "flex", "self-check")
 
 
@@ -175,6 +177,8 @@ def refresh() -> None:
                 source = made / ("results.csv" if packed else path.name)
                 if source.exists():
                     content = source.read_bytes()
+                    if path.name == "report.md":
+                        content = _FIGURES.sub("", content.decode()).encode()
                     path.write_bytes(lzma.compress(content, preset=9 | lzma.PRESET_EXTREME) if packed else content)
 
 
