@@ -14,12 +14,10 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
-from scripts.benches.machine import BENCH, ROOT, SPEED
+from scripts.benches.machine import ROOT, SPEED, bench_analyze
 
 SIZES, PLOT = SPEED / "sizes.json", ROOT / "docs" / "speed.png"
 FIRST, LAST = 10_000, 1_000_000
@@ -52,12 +50,7 @@ def measure(kernels: int, nsys: Path | None) -> dict[str, Any]:
     found: dict[str, Any] = {"machine": "", "load": round(os.getloadavg()[0], 1), "sizes": []}
     count = FIRST
     while count <= kernels:
-        bench = [sys.executable, BENCH, "analyze", "--shape", "deep", "--json", "--runs", "1"]
-        bench += ["--kernels", str(count), *(["--nsys", str(nsys)] if nsys else [])]
-        done = subprocess.run(bench, stdout=subprocess.PIPE, text=True, check=False)
-        if done.returncode != 0:
-            raise SystemExit("bench sizes: the measurement failed")
-        told = json.loads(done.stdout)
+        told = bench_analyze(count, "--runs", "1", *(["--nsys", str(nsys)] if nsys else []))
         (shape,) = told["shapes"]
         found["machine"] = told["machine"]
         found["sizes"].append({"kernels": shape["trace"]["kernels"], "timings": shape["timings"]})

@@ -14,12 +14,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
-import sys
 from typing import Any
 
-from scripts.benches.machine import BENCH, SPEED
+from scripts.benches.machine import SPEED, bench_analyze
 from scripts.benches.phases import findings_ratio
 
 MEASURED = SPEED / "measured.json"
@@ -52,15 +49,9 @@ def main() -> int:
 
 
 def measure(kernels: int) -> dict[str, Any]:
-    """Return what scripts/bench.py analyze --json prints, with the load of the machine when it began."""
-    load = os.getloadavg()[0]
-    bench = [sys.executable, BENCH, "analyze", "--shape", "deep", "--commands", "--no-nsys"]
-    bench.append("--phases")
-    done = subprocess.run([*bench, "--json", "--kernels", str(kernels)], stdout=subprocess.PIPE, text=True, check=False)
-    if done.returncode != 0:
-        raise SystemExit("bench speed: the measurement failed")
-    found: dict[str, Any] = json.loads(done.stdout)
-    return {"machine": found["machine"], "load": round(load, 1), "shapes": found["shapes"]}
+    """Return what commands cost, and what they were measured on."""
+    found = bench_analyze(kernels, "--commands", "--phases", "--no-nsys")
+    return {key: found[key] for key in ("machine", "load", "shapes")}
 
 
 def ratios(measured: dict[str, Any]) -> dict[str, float]:
