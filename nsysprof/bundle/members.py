@@ -69,7 +69,7 @@ _FIELDS = (
     "cell process round status reason started_ns values_ns offsets_ns graph_ns "
     "other_caches_ns empty_ns sustained locked_clock_mhz "
     "graph_reason launch_share warmup_calls stable throttled peak_bytes errors case time_ns "
-    "session again_from least_samples input_bytes peak_reserved_bytes peak_beyond_inputs_bytes "
+    "session alpha again_from least_samples input_bytes peak_reserved_bytes peak_beyond_inputs_bytes "
     "costs range instances plain_instances wall_med_ns plain_wall_med_ns slowdown slowdown_low slowdown_high "
     "is_distorted in_one_run"
 )

@@ -129,6 +129,7 @@ class Input:
     """One capture, trace or bench.
 
     session: equal on both sides of one bench that measured them in turn; else empty.
+    alpha: the significance level that earlier looks at them left for their comparison; None where nobody looked.
     savings: what each finding of a trace would save per step (ns), by code and range; None where unknown.
     memory: what owned torch's memory, where the capture recorded it.
     steps: how long the steps of its trace took; None where it has none.
@@ -147,6 +148,7 @@ class Input:
     # A digest that is equal for inputs that are the same file.
     digest: str = ""
     session: str = ""
+    alpha: float | None = None
     savings: dict[tuple[str, str], int] | None = None
     memory: AllocatorMemory | None = None
     steps: StepWalls | None = None

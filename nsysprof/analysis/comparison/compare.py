@@ -76,7 +76,7 @@ def compare_inputs(
     if old_cases and new_cases:
         in_turn = measured_in_turn(baseline, candidate)
         latency = (
-            compare_in_turn(old_cases[0], new_cases[0], names, settings)
+            compare_in_turn(old_cases[0], new_cases[0], names, _level_that_is_left(settings, both))
             if in_turn
             else compare_latencies(old_cases, new_cases, names, settings)
         )
@@ -137,6 +137,11 @@ def _side(inputs: Sequence[Input]) -> Side:
         tuple(dict.fromkeys(source.kind for source in inputs)),
         common_environment([source.environment for source in inputs]),
     )
+
+
+def _level_that_is_left(settings: Settings, inputs: Sequence[Input]) -> Settings:
+    """Return the settings with the significance level that earlier looks at the inputs left."""
+    return replace(settings, alpha=min(settings.alpha, *(source.alpha or settings.alpha for source in inputs)))
 
 
 def _refuse_strangers(

@@ -28,7 +28,7 @@ from nsysprof.analysis.comparison.throttled_sides import doubt_throttled
 from nsysprof.analysis.sampling.rank_tests import mann_whitney
 from nsysprof.analysis.sampling.significance import ALPHA, LEAST_PCT, MARGIN_PCT, POWER, false_discovery, noise_floor
 from nsysprof.analysis.sampling.student_t import nct_sf, normal_sf, t_isf, t_sf
-from nsysprof.analysis.sampling.variance_shrinkage import Prior, fit_prior
+from nsysprof.analysis.sampling.variance_shrinkage import Prior, fit_prior, limit_freedom
 from nsysprof.arrays import Floats
 from nsysprof.attention.case import Case
 from nsysprof.results.comparison import (
@@ -144,8 +144,7 @@ def compare_latencies(
     ]
     unit = "run" if by_runs else "process"
     floor, origin = _floor(pairs, settings, unit)
-    prior = fit_prior([(pair.spread, pair.freedom) for pair in pairs])
-    judged = _judge(pairs, prior, floor, settings, unit)
+    judged = _judge(pairs, _fit(pairs), floor, settings, unit)
     changes = []
     for key in keys:
         old, new = sides[key]
@@ -202,6 +201,17 @@ def _floor(pairs: Sequence[MeasuredPair], settings: Settings, unit: str) -> tupl
     if floor is None:
         return ASSUMED_FLOOR_PCT, "assumed"
     return floor, f"{len(twice)} pairs of {unit}{'es' if unit == 'process' else 's'} of the same code"
+
+
+def _fit(pairs: Sequence[MeasuredPair]) -> Prior:
+    """Return the prior that describes the variances between the units of all cases."""
+    prior = fit_prior([(pair.spread, pair.freedom) for pair in pairs])
+    shapes = [tuple(len(side.blocks) for side in (pair.baseline, pair.candidate)) for pair in pairs]
+    largest = max(shapes, key=sum, default=(1, 1))
+    if sum(largest) < 3:
+        return prior
+    complete = [pair.deviations for pair, shape in zip(pairs, shapes, strict=True) if shape == largest]
+    return replace(prior, most_freedom=limit_freedom(complete, sum(largest) - 2))
 
 
 def _judge(

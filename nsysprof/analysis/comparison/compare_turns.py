@@ -26,9 +26,9 @@ from nsysprof.attention.case import Case
 from nsysprof.results.comparison import LatencyChange, LatencyComparison, LatencyVerdict, Measured
 from nsysprof.results.samples import steady_samples
 
-# A bench in turn that stops early does so only where every case is decided at this level. Then all interim tests
-# together rarely call an unchanged case different.
-EARLY_ALPHA = 0.01
+# A bench in turn that stops early does so only where every case is decided at this level, at which it is judged then.
+# The last look spends what the three before it left, so that all together stay below ALPHA.
+EARLY_ALPHA, LAST_ALPHA = 0.01, 0.02
 METHOD = (
     "both sides were measured in turn, one fresh process of each: a turn's difference is taken between the mean log "
     "medians of the blocks of its two processes (the first sample of a block does not count)",
@@ -37,8 +37,10 @@ METHOD = (
     "Benjamini and Hochberg over all cases; SAME needs the whole interval of the ratio within the margin; everything "
     "else is INCONCLUSIVE",
     "without a given number of turns, a bench takes 3, 6, 12 or 24: it ends where every case is decided at p < "
-    f"{EARLY_ALPHA:g}, by intervals of that level, and is then judged as above",
-    "the interval of the ratio is the t interval of the turns' differences; 95 %, for each case by itself",
+    f"{EARLY_ALPHA:g}, by intervals of that level, and after 24 it is judged at p < {LAST_ALPHA:g}, so that all looks "
+    f"together stay below {ALPHA:g}",
+    "the interval of the ratio is the t interval of the turns' differences, of the level of the test (95 % where the "
+    "number of turns was given), for each case by itself",
     THROTTLED_METHOD,
     "how many more: the turns with which that test finds a difference of the margin with a power of 80 %, given the "
     "variance between turns that was seen",

@@ -58,11 +58,13 @@ class MeasuredPair:
         return len(self.baseline.blocks) + len(self.candidate.blocks) - 2
 
     @property
+    def deviations(self) -> Floats:
+        """Return the level of each unit minus the mean of its side."""
+        return np.concatenate([side.levels - side.levels.mean() for side in (self.baseline, self.candidate)])
+
+    @property
     def spread(self) -> float:
-        squares = sum(
-            float(((side.levels - side.levels.mean()) ** 2).sum()) for side in (self.baseline, self.candidate)
-        )
-        return squares / self.freedom if self.freedom else 0.0
+        return float((self.deviations**2).sum()) / self.freedom if self.freedom else 0.0
 
 
 def units_of(key: Case, inputs: Sequence[Mapping[Case, Measured]], by_runs: bool) -> MeasuredUnits:

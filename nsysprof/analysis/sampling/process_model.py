@@ -4,8 +4,8 @@ The logarithm of a block's median is the case's level, plus an effect of its pro
 samples of a block share a process, its memory and its clocks, so neither samples nor blocks are independent
 measurements. The variation between processes contains every effect, so the intervals and tests here use only that. A
 few processes estimate it poorly, so the variances of all cases of a run are moderated by what they have in common
-(variance_shrinkage). Two cases are compared process by process and round by round, because both were measured in turn
-in the same processes.
+(variance_shrinkage), with fewer degrees of freedom where the cases share the effects of their processes. Two cases are
+compared process by process and round by round, because both were measured in turn in the same processes.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from nsysprof.analysis.sampling.student_t import t_isf, t_sf
-from nsysprof.analysis.sampling.variance_shrinkage import Prior, fit_prior
+from nsysprof.analysis.sampling.variance_shrinkage import Prior, fit_prior, limit_freedom
 from nsysprof.arrays import Floats
 from nsysprof.results.samples import OK, Block, steady_samples
 
@@ -100,7 +100,13 @@ def fit(values: Sequence[Floats]) -> Prior:
 
     values: for each case, one value per process.
     """
-    return fit_prior([(_variance(levels), len(levels) - 1) for levels in values if len(levels)])
+    prior = fit_prior([(_variance(levels), len(levels) - 1) for levels in values if len(levels)])
+    processes = max((len(levels) for levels in values), default=0)
+    if processes < _LEAST_PROCESSES:
+        return prior
+    # Only cases that all processes measured are sure to have the same ones.
+    complete = [levels - levels.mean() for levels in values if len(levels) == processes]
+    return replace(prior, most_freedom=limit_freedom(complete, processes - 1))
 
 
 def estimate(values: Floats, prior: Prior) -> Estimate | None:

@@ -2,16 +2,20 @@
 
 G. K. Smyth, Linear models and empirical Bayes methods (2004): a case's variance is s² ~ σ² χ²_d / d, and 1/σ² of all
 cases comes from one scaled χ² with d0 degrees of freedom, so that (d0 s0² + d s²) / (d0 + d) is its estimate with d0 +
-d degrees of freedom.
+d degrees of freedom. This holds where cases vary independently. Where what a process adds is the same for all cases,
+many cases say no more about it than one, so the degrees of freedom are limited by a two-way analysis (processes, and
+the rest) with Satterthwaite's approximation.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import log
+from math import inf, log
 
 import numpy as np
+
+from nsysprof.arrays import Floats
 
 # Fewer cases say little about how much variances differ between cases.
 _LEAST_CASES = 3
@@ -28,13 +32,15 @@ class Prior:
     freedom: float
     # s0²: its variance.
     variance: float
+    # The most degrees of freedom that a moderated variance has: fewer where cases share the effects of a process.
+    most_freedom: float = inf
 
     def moderate(self, variance: float, freedom: int) -> tuple[float, float] | None:
         """Return a case's moderated variance and its degrees of freedom; None if nothing was repeated in any case."""
         total = self.freedom + freedom
         if total == 0:
             return None
-        return (self.freedom * self.variance + freedom * variance) / total, total
+        return (self.freedom * self.variance + freedom * variance) / total, min(total, max(self.most_freedom, freedom))
 
 
 NO_PRIOR = Prior(0.0, 0.0)
@@ -56,6 +62,23 @@ def fit_prior(variances: Sequence[tuple[float, int]]) -> Prior:
         return Prior(float(freedom.sum() - freedom.mean()), float(np.average(variance, weights=freedom)))
     half = inverse_trigamma(excess)
     return Prior(2 * half, float(np.exp(middle + digamma(half) - np.log(half))))
+
+
+def limit_freedom(deviations: Sequence[Floats], freedom: int) -> float:
+    """Return the degrees of freedom that a variance pooled over all cases has, as they may share effects of processes.
+
+    Each case is scaled to the same variance. Its deviations are split into those of the processes, which all cases
+    share, and the rest; with K independent cases it is K times `freedom`, with one effect in all of them `freedom`.
+
+    deviations: for each case, one value per process, each minus the mean of its side; the processes are the same.
+    freedom: the degrees of freedom of a case.
+    """
+    lengths = [float(np.sqrt((values**2).sum())) for values in deviations]
+    scaled = [values / length for values, length in zip(deviations, lengths, strict=True) if length > 0]
+    if len(scaled) < _LEAST_CASES:
+        return inf
+    shared = float((np.mean(scaled, axis=0) ** 2).sum())
+    return freedom / (shared**2 + (1 - shared) ** 2 / (len(scaled) - 1))
 
 
 def digamma(x: float) -> float:

@@ -118,6 +118,7 @@ def _read_bench(source: Path, path: Path) -> Input:
         notes=notes,
         digest=_digest(path),
         session=run.session,
+        alpha=run.alpha,
     )
 
 

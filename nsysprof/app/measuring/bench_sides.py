@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from nsysprof.analysis.comparison.compare_turns import EARLY_ALPHA
+from nsysprof.analysis.comparison.compare_turns import EARLY_ALPHA, LAST_ALPHA
 from nsysprof.analysis.comparison.gate.gate import refuse_traced
 from nsysprof.app.compare import compare, look_early, parse_rules
 from nsysprof.app.measuring.bench import dated_bench_folder, hold_clock, plan_bench, report_of, summarize
@@ -51,6 +51,8 @@ def bench_sides(request: SidesRequest, progress: Progress = SILENT) -> SidesResu
                 is_decided = partial(_is_decided, request, folders) if request.until_decided else None
                 with hold_clock(plan):
                     finished = run_in_turn(turns[0], turns[1], on_block, is_decided)
+                if request.until_decided:
+                    _keep_level(runs.values(), folders.values())
         finally:
             for each in folders.values():
                 remove_work(each)
@@ -72,6 +74,13 @@ def bench_sides(request: SidesRequest, progress: Progress = SILENT) -> SidesResu
 def turns_of_sides(request: SidesRequest) -> BenchRequest:
     """Return the bench of each side, with the largest number of turns that it takes."""
     return replace(request.bench, processes=MOST_TURNS) if request.until_decided else request.bench
+
+
+def _keep_level(runs: Iterable[BenchRun], folders: Iterable[Path]) -> None:
+    """Write into both folders the significance level that the looks left, so that every comparison of them uses it."""
+    for run, folder in zip(runs, folders, strict=True):
+        run.alpha = LAST_ALPHA if run.plan.processes == MOST_TURNS else EARLY_ALPHA
+        run.save(folder)
 
 
 def _is_decided(request: SidesRequest, folders: Mapping[str, Path]) -> bool:

@@ -45,6 +45,8 @@ class BenchRun:
     # A token that both sides of one `bench --baseline --candidate` share: their processes with the same number ran in
     # turn.
     session: str = ""
+    # The significance level that earlier looks at these samples left for their comparison; None where nobody looked.
+    alpha: float | None = None
     # The number of the first process of a tuning that measured winners again; None before that.
     again_from: int | None = None
 
@@ -62,6 +64,7 @@ class BenchRun:
             blocks=self.blocks,
             clocks=self.clocks,
             session=self.session,
+            alpha=self.alpha,
             again_from=self.again_from,
         )
         # One line per block.
@@ -81,6 +84,7 @@ class _SamplesFile(FileHeader, kw_only=True):
     blocks: list[Block]
     clocks: list[dict[str, Any]]
     session: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]*$", max_length=100)] = ""
+    alpha: Annotated[float, msgspec.Meta(gt=0, lt=1)] | None = None
     again_from: Annotated[int, msgspec.Meta(ge=0)] | None = None
 
     def __post_init__(self) -> None:
@@ -130,6 +134,7 @@ def read_run(path: Path) -> BenchRun:
         kind=file.kind,
         complete=file.complete,
         session=file.session,
+        alpha=file.alpha,
         again_from=file.again_from,
     )
 

@@ -159,7 +159,7 @@ def latency_table(comparison: VersionComparison) -> Table:
         Column("case", Unit.NAME),
         Column("baseline", Unit.NS, drop=3),
         Column("candidate", Unit.NS, drop=2),
-        Column("ratio [95 %]", Unit.QUOTIENT),
+        Column(f"ratio [{100 * (1 - comparison.latency.alpha):g} %]", Unit.QUOTIENT),
         Column("p (BH)", Unit.PROBABILITY, drop=4),
         Column("delta", Unit.NUMBER, drop=5),
         Column("verdict"),

@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from nsysprof.analysis.sampling.variance_shrinkage import Prior, fit_prior
+from nsysprof.analysis.sampling.process_model import estimate, fit
+from nsysprof.analysis.sampling.variance_shrinkage import Prior, fit_prior, limit_freedom
 
 
 def draws(rng, cases, freedom, prior_freedom, prior_variance):
@@ -38,3 +39,24 @@ def test_variances_of_zero_are_taken():
     found = fit_prior([(0.0, 2)] * 5)
     assert np.isfinite(found.variance)
     assert found.moderate(0.0, 2)[0] >= 0
+
+
+@pytest.mark.parametrize(("shared", "own", "least", "most"), [(0.0, 0.01, 30, 45), (0.08, 0.003, 2, 2.1)])
+def test_cases_that_share_effects_of_processes_count_once(shared, own, least, most):
+    rng = np.random.default_rng(3)
+    limits = []
+    for _ in range(100):
+        values = rng.normal(0, shared, 3) + rng.normal(0, own, (20, 3))
+        limits.append(limit_freedom(list(values - values.mean(axis=1, keepdims=True)), 2))
+    assert least < np.median(limits) < most
+
+
+@pytest.mark.parametrize(("shared", "own"), [(0.0, 0.01), (0.005, 0.005), (0.02, 0.003), (0.27, 0.01)])
+def test_intervals_hold_where_cases_share_effects_of_processes(shared, own):
+    rng = np.random.default_rng(4)
+    held = []
+    for _ in range(400):
+        values = rng.normal(0, shared, 3) + rng.normal(0, own, (10, 3))
+        prior = fit(list(values))
+        held += [abs(level.value) <= level.reach() for level in (estimate(row, prior) for row in values)]
+    assert 0.925 < np.mean(held) < 0.975

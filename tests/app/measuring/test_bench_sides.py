@@ -2,17 +2,24 @@
 
 import json
 import sys
+from dataclasses import replace
 
 import pytest
 
 from nsysprof import __version__
+from nsysprof.app.compare import compare
 from nsysprof.app.inputs.grid import Grid
-from nsysprof.app.measuring.bench_sides import bench_sides
+from nsysprof.app.measuring.bench_sides import _is_decided, _keep_level, bench_sides
 from nsysprof.app.requests.attention import BenchRequest, SidesRequest, parse_side
+from nsysprof.app.requests.reading import CompareRequest
+from nsysprof.attention.case import Case
 from nsysprof.capture.measured_process import Setting
+from nsysprof.capture.sampling.bench import MOST_TURNS
+from nsysprof.capture.sampling.bench_run import BenchPlan, new_run
 from nsysprof.errors import UsageError
 from nsysprof.files.json_file import encode_json
-from nsysprof.report.pages.compare import comparison_json
+from nsysprof.report.pages.compare import comparison_json, latency_table
+from nsysprof.results.samples import Block
 from tests.builders.published_schema import as_published
 
 KERNELS = """
@@ -96,13 +103,6 @@ def test_a_planted_difference_is_found_in_turn_and_none_where_nothing_differs(tm
 
 def test_what_the_turns_so_far_decide_is_judged_at_the_stricter_level(tmp_path):
     """The folders are made up: four turns whose difference is certain, and four in which it is not."""
-    from nsysprof.app.compare import compare
-    from nsysprof.app.measuring.bench_sides import _is_decided
-    from nsysprof.app.requests.reading import CompareRequest
-    from nsysprof.attention.case import Case
-    from nsysprof.capture.sampling.bench_run import BenchPlan, new_run
-    from nsysprof.results.samples import Block
-
     plan = BenchPlan((Case("math", seq=16), Case("flash", seq=16)), "cpu")
     # The interval of the second kind is within 3 % at 95 %, and not at 99 %.
     for name, noise, wanted in (("certain", 0, True), ("open", 8, False)):
@@ -119,3 +119,25 @@ def test_what_the_turns_so_far_decide_is_judged_at_the_stricter_level(tmp_path):
         sides = (folders["baseline"],), (folders["candidate"],)
         assert compare(CompareRequest(*sides, "slower:2%")).comparison.outcome == "pass"
         assert _is_decided(request, folders) is wanted
+
+
+@pytest.mark.parametrize(("turns", "level"), [(6, 0.01), (MOST_TURNS, 0.02)])
+def test_a_later_comparison_spends_what_the_looks_left(tmp_path, turns, level):
+    """The folders are made up: turns that differ from one another."""
+    plan = replace(BenchPlan((Case("math", seq=16),), "cpu"), processes=turns)
+    runs = [new_run(plan, session="ab") for _ in range(2)]
+    folders = [tmp_path / name for name in ("baseline", "candidate")]
+    for run, moved in zip(runs, (0, 1), strict=True):
+        folders[moved].mkdir()
+        for process in range(turns):
+            took = 1_000_000 + moved * (12_000 + 14_500 * (-1) ** process)
+            run.blocks.append(Block(0, process, 0, "ok", values_ns=(took, took)))
+        run.save(folders[moved])
+    request = CompareRequest((folders[0],), (folders[1],))
+    before = compare(request).comparison.latency
+    assert before.alpha == 0.05
+    _keep_level(runs, folders)
+    after = compare(request).comparison
+    assert after.latency.alpha == level
+    assert after.latency.changes[0].low < before.changes[0].low
+    assert f"ratio [{100 * (1 - level):g} %]" in [column.title for column in latency_table(after).columns]
