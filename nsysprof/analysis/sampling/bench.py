@@ -17,8 +17,8 @@ from nsysprof.analysis.sampling.significance import (
     PairDifference,
     compare_shape,
     fit_differences,
-    halves,
     noise_floor,
+    smallest_difference,
 )
 from nsysprof.analysis.sampling.successive_halving import is_far_behind
 from nsysprof.analysis.sampling.variance_shrinkage import Prior
@@ -46,8 +46,8 @@ class BenchResults:
 
     # One row per cell; docs/files.md lists its columns.
     table: pd.DataFrame
-    # The noise floor: 95 % of pairs of the same code differ by less than this (percent), and the number of pairs. No
-    # verdict uses it.
+    # The smallest difference (percent) that this bench could tell, in 80 % of such runs, and the number of pairs whose
+    # median it is. Of copies of the same code: the noise floor, which 95 % of pairs stay below.
     floor_pct: float | None
     floor_pairs: int
     # Notes for the reader.
@@ -73,8 +73,6 @@ def summarize_bench(
     for block in blocks:
         by_cell[block.cell].append(block)
     medians = [block_medians(own) for own in by_cell]
-    pairs = same_code(medians, copies)
-    floor = noise_floor(pairs)
     peak = find_peak(environment.get("gpu_name"))
     turns = [turns_of(own) for own in by_cell]
     prior = fit([process_levels(cell_turns) for cell_turns in turns])
@@ -83,19 +81,20 @@ def summarize_bench(
         for case, name, own in zip(cells, names, by_cell, strict=True)
     ]
     if copies == 1:
-        _rank(rows, turns, medians)
+        floor, pairs = _rank(rows, turns, medians)
         _refuse_stalls(rows, by_cell)
         _set_goals(rows, floor)
-    table = pd.DataFrame(rows)
-    return BenchResults(
-        table, floor, len(pairs), (*hidden_keys(cells), *_notes(rows, by_cell, floor, len(pairs), environment))
-    )
+    else:
+        alike = same_code(medians, copies)
+        floor, pairs = noise_floor(alike), len(alike)
+    notes = [*hidden_keys(cells), *_notes(rows, by_cell, floor, environment)]
+    if copies > 1 and floor is not None and pairs < _FEW_PAIRS:
+        notes.append(make_note("floor-uncertain", floor_pct=floor, pairs=pairs))
+    return BenchResults(pd.DataFrame(rows), floor, pairs, tuple(notes))
 
 
 def same_code(medians: Sequence[Floats], copies: int) -> list[tuple[Floats, Floats]]:
-    """Return pairs of measurements of the same code: copies of a case where there are any, else halves of each cell."""
-    if copies == 1:
-        return [halves(values) for values in medians if len(values) >= LEAST_BLOCKS]
+    """Return pairs of measurements of the same code: copies of a case."""
     firsts = [first for case in range(0, len(medians), copies) for first in range(case, case + copies - 1, 2)]
     return [(medians[i], medians[i + 1]) for i in firsts if len(medians[i]) and len(medians[i + 1])]
 
@@ -216,10 +215,10 @@ def _percent(rate: float | None, whole: float | None) -> float | None:
     return None if rate is None or not whole else 100 * rate / whole
 
 
-def _rank(rows: list[dict[str, Any]], turns: Sequence[Turns], medians: Sequence[Floats]) -> None:
+def _rank(rows: list[dict[str, Any]], turns: Sequence[Turns], medians: Sequence[Floats]) -> tuple[float | None, int]:
     """Write each cell's rank among cells with equal work, and its verdict against the fastest.
 
-    Failed cells get neither.
+    Failed cells get neither. Return the smallest difference that could be told (percent), and from how many pairs.
     """
     groups: dict[tuple[Any, ...], list[int]] = {}
     for index, row in enumerate(rows):
@@ -236,9 +235,14 @@ def _rank(rows: list[dict[str, Any]], turns: Sequence[Turns], medians: Sequence[
             rows[index]["rank"] = place
             rows[index]["against_best"] = rows[index]["median_ns"] / rows[best]["median_ns"]
             if difference is not None:
-                rows[index]["against_best_low"], rows[index]["against_best_high"] = difference.low, difference.high
+                rows[index] |= {
+                    "against_best": difference.ratio,
+                    "against_best_low": difference.low,
+                    "against_best_high": difference.high,
+                }
             verdict = _verdict(difference, medians[best], medians[index])
             rows[index]["verdict"] = _doubted(verdict, rows[best], rows[index])
+    return smallest_difference(shapes, prior)
 
 
 def stalls(blocks: Sequence[Block]) -> bool:
@@ -265,7 +269,8 @@ def _set_goals(rows: list[dict[str, Any]], floor_pct: float | None) -> None:
     """Give the fastest cell of each shape the latency that a new kernel must stay below to be called faster (ns)."""
     for row in rows:
         if row["rank"] == 1:
-            row["to_beat_ns"] = (row["low_ns"] or row["median_ns"]) / (1 + (floor_pct or 0) / 100)
+            told = None if floor_pct is None else row["median_ns"] / (1 + floor_pct / 100)
+            row["to_beat_ns"] = told or row["low_ns"] or row["median_ns"]
 
 
 def _doubted(verdict: str, best: Mapping[str, Any], other: Mapping[str, Any]) -> str:
@@ -283,7 +288,7 @@ def _verdict(difference: PairDifference | None, best: Floats, other: Floats) -> 
         is_far = len(best) >= LEAST_BLOCKS and is_far_behind(best, other)
         return FAR_BEHIND_VERDICT if is_far else CaseVerdict.UNKNOWN.value
     verdict = difference.verdict()
-    # The median of all samples orders the cells. Where the paired test shows the opposite order, no order is shown.
+    # The latencies order the cells. Where the test of the rounds that both have shows the opposite, no order is shown.
     return (CaseVerdict.INCONCLUSIVE if verdict is CaseVerdict.FASTER else verdict).value
 
 
@@ -300,7 +305,6 @@ def _notes(
     rows: Sequence[dict[str, Any]],
     by_cell: Sequence[Sequence[Block]],
     floor: float | None,
-    pairs: int,
     environment: Mapping[str, Any],
 ) -> list[Note]:
     notes = []
@@ -322,8 +326,6 @@ def _notes(
     ]
     if drifting:
         notes.append(make_note("drift", cases=_some(drifting)))
-    if floor is not None and pairs < _FEW_PAIRS:
-        notes.append(make_note("floor-uncertain", floor_pct=floor, pairs=pairs))
     if environment.get("device") == "cpu":
         notes.append(make_note("cpu"))
     return notes

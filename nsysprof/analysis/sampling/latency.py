@@ -25,10 +25,11 @@ from nsysprof.results.recorded_part import LatencyWindow, LatencyWindows, Ratio
 from nsysprof.results.samples import OK, Block, median_interval, steady_samples
 
 METHOD = (
-    "median of all samples but the first of each block; its 95 % interval is a t interval of the processes' log "
-    "levels, whose variance is drawn towards the variance of all cases, and covers other processes of this run; "
-    "from one process it is a t interval of the log medians of its blocks (with fewer than 3 blocks it comes from "
-    "order statistics of the samples, and is wider where neighbours are alike), and covers that process alone; "
+    "a latency is the geometric mean of the processes, each the geometric mean of its blocks' medians without their "
+    "first samples; its 95 % interval is a t interval of the processes' log levels, whose variance is drawn towards "
+    "the variance of all cases, and covers other processes of this run; from one process it is a t interval of the log "
+    "medians of its blocks, and covers that process alone (with fewer than 3 blocks it is the median of all samples, "
+    "with an interval from order statistics, which is wider where neighbours are alike); "
     "outliers lie over 3 interquartile ranges outside the quartiles and are kept; drift is the Theil-Sen slope of the "
     "blocks' medians over the run, with Kendall's p"
 )
@@ -49,6 +50,7 @@ class Latency:
     samples: int
     blocks: int
     processes: int
+    # The latency: the middle of the interval, except where that comes from samples.
     median_ns: float
     low_ns: float | None
     high_ns: float | None
@@ -79,14 +81,12 @@ def summarize_latency(blocks: Sequence[Block], prior: Prior = NO_PRIOR, *, graph
     if not groups:
         return None
     values = np.concatenate(groups)
-    middle = float(np.median(values))
     level = estimate(process_levels(turns_of(good, graph=graph)), prior)
     if level is not None:
-        reach = float(np.exp(level.reach()))
-        interval: tuple[float | None, float | None, str] = (middle / reach, middle * reach, "processes")
+        middle, reach = float(np.exp(level.value)), float(np.exp(level.reach()))
+        interval = _Interval(middle, middle / reach, middle * reach, "processes")
     else:
-        interval = interval_of_process(groups, middle)
-    low, high, kind = interval
+        interval = interval_of_process(groups)
     deviation = float(values.std(ddof=1)) if len(values) > 1 else None
     mean = float(values.mean())
     drift, p = _drift([block.started_ns for block in good], [float(np.median(group)) for group in groups])
@@ -94,10 +94,10 @@ def summarize_latency(blocks: Sequence[Block], prior: Prior = NO_PRIOR, *, graph
         samples=len(values),
         blocks=len(groups),
         processes=len({block.process for block in good}),
-        median_ns=middle,
-        low_ns=low,
-        high_ns=high,
-        interval_of=kind,
+        median_ns=interval.middle_ns,
+        low_ns=interval.low_ns,
+        high_ns=interval.high_ns,
+        interval_of=interval.kind,
         mean_ns=mean,
         stddev_ns=deviation,
         cv_pct=None if deviation is None or mean == 0 else 100 * deviation / mean,
@@ -118,19 +118,31 @@ def block_medians(blocks: Sequence[Block]) -> Floats:
     ])  # fmt: skip
 
 
-def interval_of_process(groups: Sequence[Floats], middle: float) -> tuple[float | None, float | None, str]:
-    """Return the 95 % interval of the median of one process, and whether it comes from its blocks or its samples.
+@dataclass(frozen=True)
+class _Interval:
+    """A latency with its 95 % interval, and what it is based on."""
+
+    middle_ns: float
+    low_ns: float | None
+    high_ns: float | None
+    kind: str
+
+
+def interval_of_process(groups: Sequence[Floats]) -> _Interval:
+    """Return the latency of one process, from its blocks if there are enough, else from its samples.
 
     groups: the samples of each block (ns).
-    middle: the median of all samples (ns).
     """
     if len(groups) >= _LEAST_BLOCKS:
         levels = np.log([max(1.0, float(np.median(group))) for group in groups])
         error = float(levels.std(ddof=1)) / np.sqrt(len(levels))
-        reach = float(np.exp(error * t_isf(0.025, len(levels) - 1)))
-        return middle / reach, middle * reach, "blocks"
+        middle, reach = float(np.exp(levels.mean())), float(np.exp(error * t_isf(0.025, len(levels) - 1)))
+        return _Interval(middle, middle / reach, middle * reach, "blocks")
+    middle = float(np.median(np.concatenate(groups)))
     bounds = median_interval([round(value) for group in groups for value in group.tolist()])
-    return (None, None, "") if bounds is None else (float(bounds[0]), float(bounds[1]), "samples")
+    if bounds is None:
+        return _Interval(middle, None, None, "")
+    return _Interval(middle, float(bounds[0]), float(bounds[1]), "samples")
 
 
 def _count_outliers(values: Floats) -> int:

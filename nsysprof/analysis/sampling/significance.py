@@ -10,6 +10,7 @@ from itertools import combinations
 import numpy as np
 
 from nsysprof.analysis.sampling.process_model import Estimate, Turns, contrasts, estimate, fit, process_differences
+from nsysprof.analysis.sampling.student_t import t_isf
 from nsysprof.analysis.sampling.variance_shrinkage import Prior
 from nsysprof.arrays import Floats
 from nsysprof.results.comparison import LatencyChange, LatencyVerdict
@@ -96,6 +97,22 @@ def compare_shape(shape: Mapping[str, Turns], prior: Prior) -> dict[tuple[str, s
     return pairs
 
 
+def smallest_difference(shapes: Sequence[Mapping[str, Turns]], prior: Prior) -> tuple[float | None, int]:
+    """Return the difference (percent) that a bench tells in 80 % of runs, in the median pair, and the number of pairs.
+
+    It is None where no two backends of a shape were measured in two processes.
+    """
+    least = float(np.log1p(LEAST_PCT / 100))
+    told = []
+    for shape in shapes:
+        pairs = [estimate(process_differences(*pair), prior) for pair in combinations(shape.values(), 2)]
+        known = [pair for pair in pairs if pair is not None]
+        for pair in known:
+            errors = t_isf(ALPHA / 2 / len(known), pair.freedom) + t_isf(1 - POWER, pair.freedom)
+            told.append(least + pair.error * errors)
+    return (float(100 * np.expm1(np.median(told))) if told else None), len(told)
+
+
 def holm(p_values: Sequence[float]) -> list[float]:
     """Return the p values corrected by Holm's step-down procedure, in the given order."""
     order = np.argsort(p_values, kind="stable")
@@ -131,11 +148,6 @@ def noise_floor(pairs: Sequence[tuple[Floats, Floats]]) -> float | None:
     if len(distances) >= _LEAST_PAIRS:
         return float(100 * np.expm1(np.quantile(distances, _FLOOR_QUANTILE)))
     return float(100 * np.expm1(_NORMAL_95 / _NORMAL_50 * np.median(distances)))
-
-
-def halves(medians: Floats) -> tuple[Floats, Floats]:
-    """Return two halves of each cell: every other block. They are interleaved measurements of the same code."""
-    return medians[0::2], medians[1::2]
 
 
 def is_better(comparison: ProgramComparison) -> bool:

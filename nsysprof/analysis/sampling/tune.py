@@ -10,7 +10,7 @@ import pandas as pd
 
 from nsysprof.analysis.sampling.latency import block_medians
 from nsysprof.analysis.sampling.process_model import Turns, turns_of
-from nsysprof.analysis.sampling.significance import INTERIM_ALPHA, CaseVerdict, compare_shape, fit_differences
+from nsysprof.analysis.sampling.significance import INTERIM_ALPHA, POWER, CaseVerdict, compare_shape, fit_differences
 from nsysprof.analysis.sampling.successive_halving import unsettled
 from nsysprof.attention.case import Case
 from nsysprof.attention.shape import SHAPE_COLUMNS, Shape, named_columns, shape_of_row, varied_columns
@@ -237,7 +237,8 @@ def insights(table: pd.DataFrame, winners: pd.DataFrame, floor_pct: float | None
     lines += _along(table, "batch", "batch")
     lines += _along(table, "heads", "heads")
     if floor_pct is not None:
-        lines.append(f"Two measurements of the same code differ by up to {floor_pct:.2f} % (95 % of pairs).")
+        told = f"would be told in {100 * POWER:g} % of such runs."
+        lines.append(f"A difference of {floor_pct:.2g} % between two backends {told}")
     return lines
 
 

@@ -129,16 +129,28 @@ def method_lines(plan: BenchPlan, results: BenchResults) -> list[str]:
     clock = (
         "one pair of CUDA events around each call" if plan.device == "cuda" else "a monotonic clock around each call"
     )
-    floor = "unknown" if results.floor_pct is None else f"{results.floor_pct:.2f} % from {results.floor_pairs} pairs"
     return [
         f"Untraced; {clock}; {caches}; cases interleaved, in an order drawn from seed {plan.seed}; "
         f"{plan.processes} processes, {plan.rounds} rounds in each, up to {plan.samples} samples a round.",
         f"Warm-up before each round: {_warmup_of(plan)}.",
         f"{latency.METHOD[0].upper()}{latency.METHOD[1:]}.",
         f"{significance.METHOD[0].upper()}{significance.METHOD[1:]}.",
-        f"Noise floor: {floor}; the difference that 95 % of pairs of the same code stay below.",
+        _smallest_difference(plan, results),
         f"{CONVENTION}.",
     ]
+
+
+def _smallest_difference(plan: BenchPlan, results: BenchResults) -> str:
+    """Return what the run could tell apart, as a sentence."""
+    if results.floor_pct is None:
+        return "The smallest difference that could be told is unknown: it needs two backends and two processes."
+    percent = f"{results.floor_pct:.2g} %"
+    if plan.copies > 1:
+        return f"Noise floor: {percent} from {results.floor_pairs} pairs of copies, of which 95 % differ by less."
+    return (
+        f"A difference of {percent} between two backends would be told in {100 * significance.POWER:g} % of such runs "
+        f"(median of {results.floor_pairs} pairs)."
+    )
 
 
 def _warmup_of(plan: BenchPlan) -> str:

@@ -157,5 +157,6 @@ def _print(result: BenchResult, as_json: bool) -> None:
 
     report = bench_report(report_of(result.run, results, result.folder, command=""))
     print_report(report)
-    floor = "unknown" if results.floor_pct is None else f"{results.floor_pct:.2f} %"
-    typer.echo(f"noise floor {floor}; seed {seed}; read {result.folder / 'report.md'}")
+    floor = "unknown" if results.floor_pct is None else f"{results.floor_pct:.2g} %"
+    what = "noise floor" if result.self_check is not None else "smallest difference that would be told"
+    typer.echo(f"{what} {floor}; seed {seed}; read {result.folder / 'report.md'}")

@@ -54,8 +54,8 @@ _FACTS = (
     "comparable_hash",
 )  # fmt: skip
 _ABLATION_ROWS = (
-    "median [95 %]", "p (Holm), Cliff's delta", "noise floor of this machine", "FLOP/s by formula, of the ceiling",
-    "kernels, DRAM bytes (nsysprof capture, analyze)",
+    "median [95 %]", "p (Holm), Cliff's delta", "smallest difference that would be told",
+    "FLOP/s by formula, of the ceiling", "kernels, DRAM bytes (nsysprof capture, analyze)",
 )  # fmt: skip
 
 

@@ -125,10 +125,10 @@ BENCH_RESULTS = TableFile("bench", "results.csv", "One row per case.", (
     integer("samples", "", "Number of timed calls.", **_UNKNOWN),
     integer("blocks", "", "Number of blocks of samples.", **_UNKNOWN),
     integer("processes", "", "Number of processes that measured the case.", **_UNKNOWN),
-    number("median_ns", "ns", "Median latency of all samples.", **_UNKNOWN),
+    number("median_ns", "ns", "Latency: the geometric mean of the processes, each of its blocks' medians.", **_UNKNOWN),
     number("low_ns", "ns", "Lower end of the 95 % interval of the median.", **_UNKNOWN),
     number("high_ns", "ns", "Upper end of the 95 % interval of the median.", **_UNKNOWN),
-    text("interval_of", "What was resampled for the interval: `blocks` or `samples`.", **_UNKNOWN),
+    text("interval_of", "What the interval comes from: `processes`, `blocks` or `samples`.", **_UNKNOWN),
     number("mean_ns", "ns", "Mean latency.", **_UNKNOWN),
     number("stddev_ns", "ns", "Sample standard deviation of the latency.", **_UNKNOWN),
     number("cv_pct", "%", "Standard deviation over the mean.", **_UNKNOWN),
@@ -161,11 +161,11 @@ BENCH_RESULTS = TableFile("bench", "results.csv", "One row per case.", (
     integer("rank", "", "Place among equal work, from 1.", **_UNKNOWN),
     text("verdict", "`fastest`, `tie` (shown to be the same), `slower`, `inconclusive`, `far behind`, `alone`, "
          "or `too few processes`.", **_UNKNOWN),
-    number("against_best", "", "Median over the median of the fastest.", **_UNKNOWN),
+    number("against_best", "", "Latency over that of the fastest, in the rounds that both have.", **_UNKNOWN),
     number("against_best_low", "", "Lower end of the 95 % interval of that ratio.", **_UNKNOWN),
     number("against_best_high", "", "Upper end of the 95 % interval of that ratio.", **_UNKNOWN),
-    number("to_beat_ns", "ns", "For the fastest case of a shape: the latency below which another is faster beyond its "
-           "interval and the noise floor.", **_UNKNOWN),
+    number("to_beat_ns", "ns", "For the fastest case of a shape: the latency below which such a bench would call "
+           "another one faster in 80 % of runs.", **_UNKNOWN),
     *_BY_NAME,
 ))  # fmt: skip
 WINNERS = TableFile("tune", "winners.csv", "One row per shape.", (

@@ -2,6 +2,7 @@ import lzma
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from msgspec.structs import replace
 
@@ -148,3 +149,15 @@ def test_a_machine_that_stalls_is_refused_where_its_stalls_hit_the_faster_backen
     assert list(results.table["verdict"]) == ["inconclusive", "inconclusive", "fastest", "slower"]
     (note,) = [note for note in results.notes if note.code == "machine-stalls"]
     assert "samples of c0 take" in note.text
+
+
+@pytest.mark.parametrize("name", ["grid", "wider", "bench", "flex"])
+def test_nothing_published_lies_outside_its_own_interval(name):
+    """A median of all samples beside an interval of the blocks' means did: 1.0118, [1.0143, 1.0234]."""
+    (path,) = (Path(__file__).parents[3] / "analysis/h200-tune" / name).glob("results.csv*")
+    table = pd.read_csv(path)
+    assert table["low_ns"].notna().any()
+    for value in ("median_ns", "against_best"):
+        low, high = ("low_ns", "high_ns") if value == "median_ns" else (f"{value}_low", f"{value}_high")
+        known = table[table[low].notna()]
+        assert ((known[low] <= known[value]) & (known[value] <= known[high])).all()

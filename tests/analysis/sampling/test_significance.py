@@ -11,10 +11,11 @@ from nsysprof.analysis.sampling.significance import (
     compare_shape,
     false_discovery,
     fit_differences,
-    halves,
     holm,
     noise_floor,
+    smallest_difference,
 )
+from nsysprof.analysis.sampling.variance_shrinkage import NO_PRIOR
 from nsysprof.results.samples import Block
 from tests.analysis.blocks import process_turns
 
@@ -124,9 +125,22 @@ def test_the_noise_floor_is_what_95_percent_stay_below():
     assert noise_floor([]) is None
 
 
-def test_halves_interleave():
-    a, b = halves(np.arange(5.0))
-    assert (list(a), list(b)) == ([0, 2, 4], [1, 3])
+@pytest.mark.parametrize(("processes", "noise"), [(3, 0.004), (6, 0.03)])
+def test_the_smallest_difference_is_told_in_eighty_percent_of_runs(processes, noise):
+    rng = np.random.default_rng(6)
+
+    def measure(difference):
+        effects = rng.normal(0, noise, (2, processes)) + np.array([[0.0], [np.log1p(difference / 100)]])
+        return {name: {(p, 0): effects[i, p] for p in range(processes)} for i, name in enumerate(("one", "other"))}
+
+    equal = [measure(0) for _ in range(500)]
+    smallest, pairs = smallest_difference(equal, fit_differences(equal))
+    assert pairs == 500
+    apart = [measure(smallest) for _ in range(500)]
+    prior = fit_differences(apart)
+    told = [compare_shape(shape, prior)["one", "other"].verdict() is CaseVerdict.SLOWER for shape in apart]
+    assert 0.75 < np.mean(told) < 0.85
+    assert smallest_difference([], NO_PRIOR) == (None, 0)
 
 
 def test_the_first_sample_of_a_block_does_not_count_where_there_are_others():

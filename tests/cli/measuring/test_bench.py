@@ -46,7 +46,7 @@ def test_a_small_bench_from_end_to_end(tmp_path):
         "What must be beaten",
         "Template for an ablation",
         "seed 7",
-        "Noise floor",
+        "The smallest difference that could be told is unknown",
         "--db all.db",
     ):
         assert words in report
