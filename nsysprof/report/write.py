@@ -21,6 +21,7 @@ from nsysprof.report.figures.png import can_draw
 from nsysprof.report.figures.roofline import describe_roofline, describe_traffic, draw_roofline, draw_traffic
 from nsysprof.report.figures.timeline import describe_timeline, draw_timeline
 from nsysprof.report.formats.data_formats import render_sarif
+from nsysprof.report.formats.speedscope import layers_flame_graph
 from nsysprof.report.formats.timeline_data import timeline_data
 from nsysprof.report.pages.analysis import analysis_report
 from nsysprof.results.analysis import Analysis, CaptureRecord, Device, StepWork, cost_table
@@ -207,6 +208,10 @@ def _write_tables(analysis: Analysis, record: CaptureRecord | None, out: Path) -
     written += [write_whole(out / "findings.json", findings_text.encode("utf-8", "replace"))]
     sarif = plain_json(_sarif(analysis))
     written += [write_whole(out / "findings.sarif", sarif.encode("utf-8", "replace"))]
+    flames = out / "layers.speedscope.json"
+    flames.unlink(missing_ok=True)
+    if analysis.layers is not None:
+        written.append(write_whole(flames, layers_flame_graph(analysis.layers)))
     for file, table in analysis_tables(analysis, record):
         if file in (RANGE_INSTANCES, IDLE_INSTANCES):
             written.append(_write_instances(table, file, out))
