@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.second_opinion.compared import KEYS, Difference, read_table
-from scripts.second_opinion.trace_rows import OPERATORS, PID, Call, Enclosed, TraceRows, Work, without_numbers
+from scripts.second_opinion.trace_rows import ADDED, OPERATORS, PID, Call, Enclosed, TraceRows, Work, without_numbers
 
 Row = dict[str, Any]
 Key = tuple[str, ...]
@@ -54,13 +54,16 @@ class StatsResult:
     differences: list[Difference] = field(default_factory=list)
 
 
-def has_operators(trace: Path) -> bool:
-    """Return whether a capture recorded operators, which adds ranges to the program's own."""
+def has_added_ranges(trace: Path) -> bool:
+    """Return whether a capture added ranges to the program's own: of operators, modules or collections of garbage."""
     with closing(sqlite3.connect(f"file:{trace}?mode=ro", uri=True)) as database:
         tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master")}
-        texts = [f"SELECT 1 FROM {table} WHERE {column} = ?" for table, column in
-                 (("NVTX_EVENTS", "text"), ("StringIds", "value")) if table in tables]  # fmt: skip
-        return any(database.execute(query, (OPERATORS,)).fetchone() for query in texts)
+        places = [place for place in (("NVTX_EVENTS", "text"), ("StringIds", "value")) if place[0] in tables]
+        return any(
+            database.execute(f"SELECT 1 FROM {table} WHERE {column} LIKE ? || '%'", (start,)).fetchone()
+            for table, column in places
+            for start in (OPERATORS, *ADDED)
+        )
 
 
 def compare_stats(nsys: Path, trace: Path, written: dict[str, bytes], folder: Path) -> StatsResult:
@@ -68,7 +71,7 @@ def compare_stats(nsys: Path, trace: Path, written: dict[str, bytes], folder: Pa
     result = StatsResult()
     wanted = {old if old in offered(nsys) else new: new for new, old in OLD_NAMES.items()}
     wanted = {name: new for name, new in wanted.items() if name in offered(nsys)}
-    if has_operators(trace):  # nsys has rows for the ranges that the recording of operators added
+    if has_added_ranges(trace):  # nsys has rows for them
         wanted = {name: new for name, new in wanted.items() if not new.startswith("nvtx")}
     copy = folder / f"copy-{trace.name}"
     shutil.copyfile(trace, copy)

@@ -15,6 +15,8 @@ from typing import Any
 PID = ~0xFFFFFF
 # The range around the steps whose operators `capture --operators` recorded.
 OPERATORS = "nsysprof operators"
+# How ranges begin that a capture adds for modules, optimizers and Python's garbage collection.
+ADDED = ("nsysprof forward ", "nsysprof backward", "nsysprof optimizer ", "nsysprof gc ")
 STYLES = {59: "PushPop", 60: "StartEnd", 70: "PushPop", 71: "StartEnd"}
 MIGRATIONS = (11, 12, 13)
 _DEVICE_KINDS = (2, 3, 5)
@@ -86,7 +88,7 @@ class Range:
 def _is_of_recording(name: str, start: int, tid: int, recorded: list[tuple[int, int, int]]) -> bool:
     """Return whether a recording of operators added a range, which is none of the program."""
     inside = any(low <= start < high and tid & PID == process for low, high, process in recorded)
-    return name == OPERATORS or (", op_id = " in name and inside)
+    return name == OPERATORS or name.startswith(ADDED) or (", op_id = " in name and inside)
 
 
 class TraceRows:
