@@ -24,6 +24,7 @@ _VARIABLES = {
     "operators": "NSYSPROF_OPERATORS_FOLDER",
     "layers": "NSYSPROF_LAYERS_FOLDER",
 }
+_APPLIED = ("NSYSPROF_POLICY", "NSYSPROF_ATTN_IMPLEMENTATION")
 _COLLECTIONS = "NSYSPROF_GC"
 _SUFFIXES = {"memory": "pickle", "stacks": "json", "attention": "json", "operators": "json", "layers": "json"}
 _MISSING = {
@@ -42,14 +43,17 @@ _MOST_PLACES = 4
 def hook_environment(report: Path, environment: Mapping[str, str], kinds: tuple[str, ...]) -> dict[str, str]:
     """Return the environment variables that make Python programs record, and create the folders for it.
 
-    They always record when Python collects garbage. A policy and another attn_implementation that the environment
-    names are applied by the same hook.
+    They record when Python collects garbage, unless the environment says NSYSPROF_GC=0. A policy and another
+    attn_implementation that the environment names are applied by the same hook.
 
     report: where nsys writes its report; the recorded files will be beside it.
     kinds: any of RECORDED_KINDS in program_plan.
     """
+    collects = environment.get(_COLLECTIONS) != "0"
+    if not collects and not kinds and not any(environment.get(name) for name in _APPLIED):
+        return {}
     path = [str(HOOK_FOLDER), *filter(None, [environment.get("PYTHONPATH", "")])]
-    variables = {"PYTHONPATH": os.pathsep.join(path), _COLLECTIONS: "1"}
+    variables = {"PYTHONPATH": os.pathsep.join(path), **({_COLLECTIONS: "1"} if collects else {})}
     for kind in kinds:
         folder = _work(report, kind)
         folder.mkdir(parents=True, exist_ok=True)

@@ -171,7 +171,7 @@ if os.environ.get(OPERATORS):
             "operators", partial(_beside("operator_recorder").begin, beside=_beside)
         )
     )
-if os.environ.get(COLLECTIONS):
+if os.environ.get(COLLECTIONS) == "1":
     _attempt(
         lambda: _beside("policy_start").after_torch("gc", partial(_beside("collection_ranges").begin, beside=_beside))
     )

@@ -26,9 +26,15 @@ class PreTrainedModel:
 
 @pytest.mark.parametrize("name", ["NSYSPROF_POLICY", "NSYSPROF_ATTN_IMPLEMENTATION"])
 def test_what_the_environment_names_is_applied_where_nothing_is_recorded(tmp_path, name):
-    assert hook_environment(tmp_path / "nsys", {"PYTHONPATH": "a"}, ()) == {}
-    found = hook_environment(tmp_path / "nsys", {"PYTHONPATH": "a", name: "x"}, ())
+    given = {"PYTHONPATH": "a", "NSYSPROF_GC": "0"}
+    assert hook_environment(tmp_path / "nsys", given, ()) == {}
+    found = hook_environment(tmp_path / "nsys", {**given, name: "x"}, ())
     assert found == {"PYTHONPATH": os.pathsep.join([str(HOOK_FOLDER), "a"])}
+
+
+def test_collections_of_garbage_are_recorded_unless_the_environment_says_no(tmp_path):
+    found = hook_environment(tmp_path / "nsys", {"PYTHONPATH": "a"}, ())
+    assert found == {"PYTHONPATH": os.pathsep.join([str(HOOK_FOLDER), "a"]), "NSYSPROF_GC": "1"}
 
 
 @pytest.mark.parametrize("is_hooked", [True, False])
