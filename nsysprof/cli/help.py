@@ -15,7 +15,7 @@ from nsysprof.files.json_file import json_value
 if TYPE_CHECKING:
     from nsysprof.app.help import HelpPage, HelpTopic
 
-EXAMPLES = ("nsysprof help", "nsysprof help causes", "nsysprof help files | less")
+EXAMPLES = ("nsysprof help", "nsysprof help causes", "nsysprof help files")
 
 
 def help(

@@ -264,6 +264,11 @@ def _tabulate_work(
     return tabulate_work(tables, names, attribution.attributed, caused, operators)
 
 
+def _list_owners(memory: DeviceMemory | None, ranges: pd.DataFrame) -> pd.DataFrame | None:
+    """Return the owners of the memory of a whole trace; a part of one has none."""
+    return list_owners(memory, ranges)
+
+
 def _counted_work(tables: Tables, whole: Outline, work: pd.DataFrame) -> pd.DataFrame | None:
     return work if whole.is_counted and not is_of_processor(tables) else None
 
@@ -603,7 +608,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("collectives", tabulate_collectives, ("tables", "names")),
     Stage("memops", _memops, ("tables",)),
     Stage("timeline", make_timeline, ("tables", "names", "ranges", "memory", "caused")),
-    Stage("memory_owners", list_owners, ("memory", "ranges")),
+    Stage("memory_owners", _list_owners, ("memory", "ranges")),
     Stage(
         "analysis",
         _conclude,

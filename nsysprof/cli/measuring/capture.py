@@ -32,7 +32,7 @@ EXAMPLES = (
 # The options that people use; the help shows all others as advanced.
 PANELS = {
     "Program or grid": ("--profiler", "--out"),
-    "Program": ("--duration", "--per-rank", "--stacks", "--memory", "--attention", "--operators", "--layers", "--hold"),
+    "Program": ("--duration", "--per-rank", "--stacks", "--memory", "--attention", "--operators", "--layers"),
     "Grid": ("--backends", "--seq", "--dtype"),
 }
 

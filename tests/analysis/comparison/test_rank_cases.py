@@ -63,7 +63,7 @@ def test_other_work_has_its_own_ranking_and_what_failed_has_none():
     table = pd.concat(
         [
             results(("a", 1e6, 1e6, 1e6, 1e6)),
-            results(("a", 9e6, 9e6, 9e6, 9e6), seq=2048),
+            results(("a", 9e6, 9e6, 9e6, 9e6), seq=2048, kv_seq=2048),
             results(("b", 1e6, 1e6, 1e6, 1e6), status="failed"),
         ]
     )

@@ -39,7 +39,7 @@ import os, sys, torch
 q = torch.randn(1, 1, 4, 8)
 attention = torch.nn.functional.scaled_dot_product_attention
 attention(q, q, q)
-if "nsysprof_attention_calls" in sys.modules or sys.argv[1] == "always":
+if "NSYSPROF_ATTENTION_FOLDER" in os.environ or sys.argv[1] == "always":
     os.abort()
 print("ran to the end")
 """
