@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
 from importlib.resources import files
 from pathlib import Path
 
@@ -30,6 +30,8 @@ _OF_MEMORY = frozenset(CATEGORIES) - {
 }  # fmt: skip
 # The most characters to look at in a name, and what a user's file may hold.
 _MOST_READ, _MOST_BYTES = 4_096, 1 << 20
+# The names whose kinds are kept.
+_MOST_KEPT = 1 << 17
 
 
 @dataclass(frozen=True)
@@ -59,17 +61,19 @@ class KernelRule:
     pattern: str
     example: str
 
+    @cached_property
+    def _parts(self) -> tuple[bool, str, list[str]]:
+        """Return whether the pattern begins the name, its first text, and the others."""
+        first, *others = self.pattern.split("*")
+        return first.startswith("^"), first.removeprefix("^"), others
+
     def matches(self, name: str) -> bool:
         """Return whether the pattern matches a name in lower case, in time that grows with the name's length."""
-        first, *others = self.pattern.split("*")
-        if first.startswith("^"):
-            if not name.startswith(first[1:]):
-                return False
-            end = len(first) - 1
-        else:
-            end = name.find(first) + len(first)
-            if end < len(first):
-                return False
+        begins, first, others = self._parts
+        at = name.find(first)
+        if at < 0 or (begins and at):
+            return False
+        end = at + len(first)
         for part in others:
             at = name.find(part, end)
             if at < 0:
@@ -86,8 +90,9 @@ def kind_of(name: str) -> KernelKind:
     return _kind_of(name[:_MOST_READ], os.environ.get(OWN_NAMES, ""))
 
 
-# The ranks of a job have the same kernels.
-@lru_cache(1 << 14)
+# The ranks of a job have the same kernels. A name is asked for several times, so that the names of a whole trace must
+# fit: a file of 8 MB can have 60,000.
+@lru_cache(_MOST_KEPT)
 def _kind_of(name: str, own_file: str) -> KernelKind:
     token = _TOKEN.fullmatch(name)
     if token is not None and token[1] in CATEGORIES:

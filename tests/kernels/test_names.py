@@ -6,6 +6,7 @@ import pytest
 
 from nsysprof.app.analyze import AnalyzeRequest, analyze
 from nsysprof.errors import UsageError
+from nsysprof.kernels import names as names_module
 from nsysprof.kernels.names import CATEGORIES, OWN_NAMES, categorize, kind_of, known_rules, read_rules
 from tests.conftest import REPOSITORY
 
@@ -138,3 +139,11 @@ def test_analyze_takes_names_of_the_user_and_forgets_them_afterwards(trace_path,
     kernels = analyze(request).analysis.kernels
     assert set(kernels.loc[kernels["name"].str.startswith("nvjet"), "category"]) == {"attention"}
     assert categorize("nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_NNT") == "gemm"
+
+
+def test_the_names_of_a_large_trace_are_looked_up_once_each():
+    names = [f"k{number}" for number in range(20_000)]
+    before = names_module._kind_of.cache_info().misses
+    for _ in range(3):
+        assert all(kind_of(name).category == "other" for name in names)
+    assert names_module._kind_of.cache_info().misses - before <= len(names)
