@@ -10,12 +10,14 @@ import gc
 from collections.abc import Callable
 from typing import Any
 
+from .attention_calls.range_marker import find_marker
+
 WANTED = "NSYSPROF_GC"
 
 
-def begin(torch: Any, beside: Callable[[str], Any]) -> None:
-    """Watch this process, which has just imported torch. beside: returns a module of this folder."""
-    push, pop, origin = beside("attention_hook").load("attention_calls", "range_marker").find_marker(torch)
+def begin(torch: Any) -> None:
+    """Watch this process, which has just imported torch."""
+    push, pop, origin = find_marker(torch)
     if origin in ("nvtx", "torch"):
         gc.callbacks.append(mark_collections(push, pop))
 

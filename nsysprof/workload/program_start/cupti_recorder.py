@@ -12,14 +12,14 @@ import ctypes
 import functools
 import json
 import os
-import sys
 import threading
 from collections.abc import Sequence
-from types import ModuleType
 from typing import Any
 
+from .watched_program.after_import import before_gpu_library
+from .watched_program.process_file import process_path
+
 FOLDER = "NSYSPROF_CUPTI_FOLDER"
-_OF_GPU = ("torch", "cupy", "jax", "numba.cuda", "tensorflow", "pycuda")
 _EVERY_S = 1.0
 _BUFFER_BYTES = 4 << 20
 # Calls that launch, copy, fill, wait or capture; others are so many that they would cost more than they tell.
@@ -35,8 +35,7 @@ class CuptiRecorder:
 
     def __init__(self, cupti: Any, folder: str) -> None:
         self._cupti = cupti
-        self._process = os.getpid()
-        self._path = os.path.join(folder, f"{self._process}.jsonl")  # noqa: PTH118
+        self._process, self._path = os.getpid(), process_path(folder, ".jsonl")
         self._lock = threading.Lock()
         self._over = threading.Event()
         self._names: dict[tuple[int, int], str] = {}
@@ -170,22 +169,12 @@ def _lead_nvtx_here() -> None:
         os.environ["NVTX_INJECTION64_PATH"] = libraries[0]
 
 
-class _WatchImports:
-    """A finder that leaves the search to others. It starts the recording when a library of the GPU is wanted."""
-
-    def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> Any:
-        if name in _OF_GPU and self in sys.meta_path:
-            sys.meta_path.remove(self)
-            try:
-                from cupti import cupti
-
-                CuptiRecorder(cupti, os.environ[FOLDER]).start()
-            except Exception as error:  # noqa: BLE001
-                text = f"nsysprof: CUPTI does not record this process: {type(error).__name__}: {error}"
-                print(text, file=sys.stderr)  # noqa: T201
-        return None
-
-
 def begin() -> None:
-    """Record this process from when it imports a library of the GPU."""
-    sys.meta_path.insert(0, _WatchImports())
+    """Record this process from when it wants a library of the GPU."""
+    before_gpu_library("CUPTI activities", _start)
+
+
+def _start() -> None:
+    from cupti import cupti
+
+    CuptiRecorder(cupti, os.environ[FOLDER]).start()

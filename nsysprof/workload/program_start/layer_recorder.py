@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import json
 import os
 import re
 import sys
@@ -20,9 +19,11 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from .attention_calls.range_marker import find_marker
+from .watched_program.module_places import named_modules
+from .watched_program.process_file import process_path, write_json
+
 FOLDER, DEPTH, PATTERN = "NSYSPROF_LAYERS_FOLDER", "NSYSPROF_LAYERS_DEPTH", "NSYSPROF_LAYERS_PATTERN"
-# Attributes under which torch.compile and wrappers for many GPUs keep the program's module.
-_WRAPPERS = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module", "module")
 _UNSAFE = re.compile(r"[\s()\x00-\x1f\x7f]+")
 _LONGEST = 200
 # In a model with more modules than the first number, at most the second share get ranges, unless a depth is given:
@@ -57,6 +58,7 @@ class Layers:
         self.by_module: dict[int, ModuleRanges | None] = {}
         self._kept: dict[int, weakref.ref[Any]] = {}
         self._roots = self.count = self.timed = 0
+        # How many parts a path may have; 0 for any number.
         self._deepest = depth or 0
 
     def add(self, module: Any, parent: ModuleRanges | None) -> ModuleRanges | None:
@@ -72,8 +74,7 @@ class Layers:
         """Name a module that no other called, and all that it has."""
         outer: dict[str, Any] = {}
         kinds: dict[str, str] = {}
-        for name, module in root.named_modules():
-            path = ".".join(part for part in name.split(".") if part not in _WRAPPERS)
+        for path, module in named_modules(root):
             if path in outer:  # the module in a wrapper, which has the range
                 self._keep(module, None)
             else:
@@ -206,15 +207,12 @@ class LayerRecorder:
 
     def write(self, path: str) -> None:
         """Write how many modules there were, and what recording those cost that were timed."""
-        content = {
+        write_json(path, {
             "format_version": 1, "layers": self._layers.count, "timed_layers": self._layers.timed,
             "timed_calls": self._timed_calls, "own_ns": self._own_ns,
             "wall_ns": time.perf_counter_ns() - self._first_ns if self._first_ns else 0,
             "backward": self._backward is not None,
-        }  # fmt: skip
-        with open(f"{path}.part", "w", encoding="utf-8") as file:  # noqa: PTH123
-            json.dump(content, file)
-        os.replace(f"{path}.part", path)  # noqa: PTH105
+        })  # fmt: skip
 
     def _watch_modules(self) -> None:
         torch, kind, push, pop, watched = self._torch, self._torch.nn.Module, self._push, self._pop, self._watched
@@ -313,9 +311,9 @@ def _parts(value: Any, kind: type) -> Iterable[Any]:
     return tuple(value.values())[:_MOST_TENSORS] if isinstance(value, dict) else ()
 
 
-def begin(torch: Any, beside: Callable[[str], Any]) -> None:
-    """Record this process, which has just imported torch. beside: returns a module of this folder."""
-    push, pop, origin = beside("attention_hook").load("attention_calls", "range_marker").find_marker(torch)
+def begin(torch: Any) -> None:
+    """Record this process, which has just imported torch."""
+    push, pop, origin = find_marker(torch)
     if origin == "none" or not hasattr(torch.nn.Module, "_compiled_call_impl"):
         print("nsysprof: modules are not recorded with this torch", file=sys.stderr)  # noqa: T201
         return
@@ -324,7 +322,7 @@ def begin(torch: Any, beside: Callable[[str], Any]) -> None:
     recorder = LayerRecorder(torch, layers, push, pop, _backward(torch, push, pop, origin))
     recorder.start()
     process = os.getpid()
-    path = os.path.join(os.environ[FOLDER], f"{process}.json")  # noqa: PTH118
+    path = process_path(os.environ[FOLDER])
     atexit.register(lambda: recorder.write(path) if os.getpid() == process else None)
 
 

@@ -13,10 +13,16 @@ import atexit
 import contextlib
 import json
 import os
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import zip_longest
 from typing import Any
+
+from .watched_program.after_import import attempt
+from .attention_facts import shorten_path
+from .watched_program.first_optimizer import FirstOptimizer
+from .watched_program.module_calls import ModuleCalls
+from .watched_program.module_places import find_place, named_modules
+from .watched_program.process_file import process_path, write_json
 
 FOLDER, SKIP = "NSYSPROF_OPERATORS_FOLDER", "NSYSPROF_OPERATORS_SKIP"
 # The same names as in nsysprof.torchprof.operator_facts.
@@ -24,21 +30,17 @@ MARK, LAYER = "nsysprof operators", "nsysprof layer "
 _STEPS = 3
 # More operators of a step than these are not written.
 _MOST_OPERATORS = 60_000
-_WRAPPERS = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module", "module")
+_FAULT = "operators are not recorded"
 
 
 class OperatorRecorder:
     """The recording of this process, which happens once."""
 
-    def __init__(self, torch: Any, beside: Callable[[str], Any]) -> None:
+    def __init__(self, torch: Any) -> None:
         self._torch, self._process = torch, os.getpid()
-        self._path = os.path.join(os.environ[FOLDER], f"{self._process}.json")  # noqa: PTH118
+        self._path = process_path(os.environ[FOLDER])
         self._skip = int(os.environ.get(SKIP) or 5)
-        self._calls = beside("module_calls").ModuleCalls(
-            torch, lambda steps: attempt(lambda: self._ended(steps), self.close)
-        )
-        self._shorten = beside("attention_facts").shorten_path
-        self._optimizer: int | None = None
+        self._calls = ModuleCalls(torch, self._go_on)
         self._optimizer_steps = 0
         self._seen = -1
         self._first = self._skip
@@ -47,11 +49,8 @@ class OperatorRecorder:
 
     def start(self) -> None:
         """Count steps from now on."""
-        with contextlib.suppress(ImportError, AttributeError):
-            from torch.optim.optimizer import register_optimizer_step_post_hook
-
-            register_optimizer_step_post_hook(lambda optimizer, _arguments, _named: self._count(optimizer))
-        atexit.register(lambda: attempt(self.close))
+        FirstOptimizer(self._count).watch()
+        atexit.register(lambda: attempt(self.close, _FAULT))
         self._calls.begin()
 
     def close(self) -> None:
@@ -60,15 +59,16 @@ class OperatorRecorder:
         self._open.close()
         self._calls.end()
 
-    def _count(self, optimizer: Any) -> None:
-        if self._optimizer is None:
-            self._optimizer = id(optimizer)
-        if id(optimizer) == self._optimizer:
-            self._optimizer_steps += 1
+    def _count(self) -> None:
+        self._optimizer_steps += 1
+
+    def _go_on(self, calls: int) -> None:
+        if not attempt(lambda: self._ended(calls), _FAULT):
+            attempt(self.close, _FAULT)
 
     def _ended(self, calls: int) -> None:
         """Go on where a step has ended: at the call of the outermost module, where no operator is open."""
-        steps = calls if self._optimizer is None else self._optimizer_steps
+        steps = self._optimizer_steps or calls
         if steps == self._seen or os.getpid() != self._process:
             return
         self._seen = steps
@@ -84,7 +84,7 @@ class OperatorRecorder:
     def _begin(self) -> None:
         torch = self._torch
         self._open.callback(torch.cuda.nvtx.range_end, torch.cuda.nvtx.range_start(MARK))
-        self._open.enter_context(_watch_layers(torch, self._calls.watched, self._shorten))
+        self._open.enter_context(watch_layers(torch, self._calls.watched))
         self._open.enter_context(torch.autograd.profiler.emit_nvtx(record_shapes=True))
 
     def _observe(self) -> None:
@@ -97,7 +97,7 @@ class OperatorRecorder:
     def _end(self) -> None:
         try:
             self._stop_observer()
-            _shorten(self._path)
+            shorten_trace(self._path)
         finally:
             self.close()
 
@@ -108,52 +108,33 @@ class OperatorRecorder:
             observer.unregister_callback()
 
 
-class _Layers:
-    """The paths of modules."""
-
-    def __init__(self, torch: Any, outermost: Any, shorten: Callable[[str], str]) -> None:
-        self._hidden = os.path.dirname(torch.__file__), os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120
-        self._shorten = shorten
-        self._paths: dict[int, str] = {}
-        self._add(outermost)
-
-    def path(self, module: Any) -> str:
-        """Return the path of a module below the outermost one, which itself has the name of its class."""
-        if id(module) not in self._paths:
-            self._add(module)
-        return self._paths[id(module)]
-
-    def place(self, frame: Any) -> str:
-        """Return FILE:LINE of the innermost frame that is neither torch's nor ours, from the one of a call on."""
-        while frame.f_back is not None and frame.f_code.co_filename.startswith(self._hidden):
-            frame = frame.f_back
-        return f"{self._shorten(frame.f_code.co_filename)}:{frame.f_lineno}"
-
-    def _add(self, outermost: Any) -> None:
-        for name, module in outermost.named_modules():
-            # As the model's author knows it: torch.compile and its wrappers for many GPUs put a module around it.
-            path = ".".join(part for part in name.split(".") if part not in _WRAPPERS)
-            self._paths.setdefault(id(module), path or type(outermost).__name__)
-
-
 @contextlib.contextmanager
-def _watch_layers(torch: Any, outermost: Any, shorten: Callable[[str], str]) -> Iterator[None]:
+def watch_layers(torch: Any, outermost: Any) -> Iterator[None]:
     """Open a range around each call of a module until the end of the context; not where torch.compile reads it."""
-    kind, layers, compiler = torch.nn.Module, _Layers(torch, outermost, shorten), torch.compiler
+    kind, compiler = torch.nn.Module, torch.compiler
     open_range = torch.autograd.profiler.record_function
     original = kind.__dict__["__call__"]
+    paths: dict[int, str] = {}
+
+    def path_of(module: Any) -> str:
+        if id(module) not in paths:  # kept where named_modules does not look, such as in a plain list
+            for path, inner in named_modules(module):
+                paths.setdefault(id(inner), path or type(module).__name__)
+        return paths[id(module)]
 
     def call(module: Any, *arguments: Any, **named: Any) -> Any:
         # The outermost module is open when the recording begins and when it ends.
         if compiler.is_compiling() or module is outermost:
             return original(module, *arguments, **named)
         try:
-            layer = open_range(f"{LAYER}{layers.path(module)} @ {layers.place(sys._getframe(1))}")
+            place = find_place(torch, shorten_path)
+            layer = open_range(f"{LAYER}{path_of(module)}" + (f" @ {place}" if place else ""))
         except Exception:  # noqa: BLE001 - a module of the program's own kind
             return original(module, *arguments, **named)
         with layer:
             return original(module, *arguments, **named)
 
+    path_of(outermost)
     kind.__call__ = call
     try:
         yield
@@ -162,7 +143,7 @@ def _watch_layers(torch: Any, outermost: Any, shorten: Callable[[str], str]) -> 
             kind.__call__ = original
 
 
-def _shorten(path: str) -> None:
+def shorten_trace(path: str) -> None:
     """Write what the execution trace says of each operator, by its number, instead of the trace.
 
     A tensor has the fields of nsysprof.torchprof.operator_facts.Tensor; a number stands for itself.
@@ -177,9 +158,7 @@ def _shorten(path: str) -> None:
             "op_id": attributes.get("rf_id", 0), "name": node["name"],
             "inputs": _values(node["inputs"]), "outputs": _values(node["outputs"]),
         })  # fmt: skip
-    with open(f"{path}.part", "w", encoding="utf-8") as file:  # noqa: PTH123
-        json.dump({"format_version": 1, "operators": operators}, file, separators=(",", ":"))
-    os.replace(f"{path}.part", path)  # noqa: PTH105
+    write_json(path, {"format_version": 1, "operators": operators})
 
 
 def _values(side: Any) -> list[Any]:
@@ -206,17 +185,7 @@ def _is_numbers(value: Any) -> bool:
     return isinstance(value, list) and len(value) < 9 and all(isinstance(part, (int, float)) for part in value)
 
 
-def attempt(action: Callable[[], None], otherwise: Callable[[], None] | None = None) -> None:
-    """Run an action; print its exception instead of raising it, so that the program goes on, and clean up."""
-    try:
-        action()
-    except Exception as error:  # noqa: BLE001
-        print(f"nsysprof: operators are not recorded: {type(error).__name__}: {error}", file=sys.stderr)  # noqa: T201
-        if otherwise is not None:
-            attempt(otherwise)
-
-
-def begin(torch: Any, beside: Callable[[str], Any]) -> None:
-    """Record this process, which has just imported torch. beside: returns a module of this folder."""
+def begin(torch: Any) -> None:
+    """Record this process, which has just imported torch."""
     if torch.version.cuda:
-        attempt(OperatorRecorder(torch, beside).start)
+        OperatorRecorder(torch).start()

@@ -69,7 +69,7 @@ class RangeTimes:
                 file.write("".join(json.dumps(row) + "\n" for row in done))
 
 
-def watch(torch: Any) -> None:
+def begin(torch: Any) -> None:
     """Note the ranges of torch.cuda.nvtx and of the package nvtx, in a process that has just imported torch."""
     times = RangeTimes(os.environ[FOLDER])
     mark_ranges(torch, times.push, times.pop)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import atexit
 import functools
-import json
 import os
 import sys
 import threading
@@ -19,6 +18,10 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
+from .watched_program.after_import import after_import, before_gpu_library
+from .watched_program.process_file import process_path, write_json
+
+FOLDER = "NSYSPROF_STACKS_FOLDER"
 _INTERVAL_S = 0.002
 _MOST_SAMPLES = 1_000_000
 _MOST_FRAMES = 40
@@ -29,8 +32,7 @@ class StackSampler:
     """A thread that looks at the stacks of all others every two milliseconds."""
 
     def __init__(self, folder: str) -> None:
-        self._path = os.path.join(folder, f"{os.getpid()}.json")  # noqa: PTH118
-        self._process = os.getpid()
+        self._path, self._process = process_path(folder), os.getpid()
         self._stacks: dict[tuple[tuple[str, int, str], ...], int] = {}
         # Time (ns since 1970), thread and stack of each sample.
         self._samples: list[tuple[int, int, int]] = []
@@ -86,15 +88,26 @@ class StackSampler:
             return
         self._ended.set()
         self._thread.join(1.0)
-        data: dict[str, Any] = {
-            "format_version": 1,
-            "process": self._process,
-            "wall_ns": time.time_ns() - self._start_ns,
-            "own_ns": self._own_ns,
-            "stacks": list(self._stacks),
-            "samples": self._samples,
-            "waits": self._waits,
-        }
-        with open(f"{self._path}.part", "w", encoding="utf-8") as file:  # noqa: PTH123
-            json.dump(data, file, separators=(",", ":"))
-        os.replace(f"{self._path}.part", self._path)  # noqa: PTH105
+        write_json(
+            self._path,
+            {
+                "format_version": 1,
+                "process": self._process,
+                "wall_ns": time.time_ns() - self._start_ns,
+                "own_ns": self._own_ns,
+                "stacks": list(self._stacks),
+                "samples": self._samples,
+                "waits": self._waits,
+            },
+        )
+
+
+def begin() -> None:
+    """Sample this process from when it wants a library of the GPU."""
+    before_gpu_library("stacks", _start)
+
+
+def _start() -> None:
+    sampler = StackSampler(os.environ[FOLDER])
+    sampler.start()
+    after_import("torch", "waits of streams", sampler.mark_waits)

@@ -14,6 +14,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from .watched_program.first_optimizer import FirstOptimizer
+from .watched_program.module_calls import ModuleCalls
+from .watched_program.process_file import process_path
+
 FOLDER = "NSYSPROF_STEP_ENDS_FOLDER"
 _LOOK_S = 0.2
 
@@ -24,37 +28,35 @@ class StepEnds:
     def __init__(self, folder: str, calls: Callable[[Callable[[int], None]], Any]) -> None:
         self._folder, self._make_calls = folder, calls
         self._calls: Any = None
-        self._optimizer: int | None = None
+        self.optimizer = FirstOptimizer(self._stepped)
         self._is_on = False
         self._file: Any = None
 
     def start(self) -> None:
         """Announce this process, and look for the request from now on."""
-        path = os.path.join(self._folder, f"{os.getpid()}.txt")  # noqa: PTH118
         with contextlib.suppress(OSError):
-            self._file = open(path, "ab", buffering=0)  # noqa: PTH123, SIM115
+            self._file = open(process_path(self._folder, ".txt"), "ab", buffering=0)  # noqa: PTH123, SIM115
             threading.Thread(target=self._watch, name="nsysprof-steps", daemon=True).start()
 
     def start_in_fork(self) -> None:
         """Forget what the process did that was forked, whose lines are in another file."""
         self._count(wanted=False)
-        self._is_on, self._optimizer = False, None
+        self._is_on = False
+        self.optimizer.forget()
         self.start()
-
-    def take(self, optimizer: Any) -> None:
-        """Note a step of an optimizer. A second optimizer (of a GAN) belongs to the steps of the first."""
-        if self._optimizer is None:
-            self._optimizer = id(optimizer)
-            self._count(wanted=False)
-        if self._is_on and id(optimizer) == self._optimizer:
-            self._note()
 
     def look(self) -> None:
         """Look once whether steps are to be written down."""
         is_on = os.path.exists(os.path.join(self._folder, "on"))  # noqa: PTH110, PTH118
         if is_on != self._is_on:
             self._is_on = is_on
-            self._count(wanted=is_on and self._optimizer is None)
+            self._count(wanted=is_on and not self.optimizer.is_known)
+
+    def _stepped(self) -> None:
+        """Note a step of the optimizer; from the first one on, calls of a module do not count."""
+        self._count(wanted=False)
+        if self._is_on:
+            self._note()
 
     def _watch(self) -> None:
         process = os.getpid()
@@ -75,13 +77,9 @@ class StepEnds:
             self._file.write(b"%d\n" % time.time_ns())
 
 
-def watch(torch: Any, beside: Callable[[str], Any]) -> None:
-    """Begin to watch, in a process that has just imported torch. beside: returns a module of this folder."""
-    calls = beside("module_calls").ModuleCalls
-    ends = StepEnds(os.environ[FOLDER], lambda ended: calls(torch, ended))
-    with contextlib.suppress(ImportError, AttributeError):
-        from torch.optim.optimizer import register_optimizer_step_post_hook
-
-        register_optimizer_step_post_hook(lambda optimizer, _arguments, _named: ends.take(optimizer))
+def begin(torch: Any) -> None:
+    """Begin to watch, in a process that has just imported torch."""
+    ends = StepEnds(os.environ[FOLDER], lambda ended: ModuleCalls(torch, ended))
+    ends.optimizer.watch()
     os.register_at_fork(after_in_child=ends.start_in_fork)
     ends.start()

@@ -12,12 +12,14 @@ from __future__ import annotations
 import atexit
 import contextlib
 import itertools
-import json
 import os
 import re
 import time
 from pathlib import Path
 from typing import Any
+
+from .watched_program.first_optimizer import FirstOptimizer
+from .watched_program.process_file import write_json
 
 STEPS = "NSYSPROF_STEPS_FOLDER"
 RANGE = "NSYSPROF_STEP_RANGE"
@@ -30,16 +32,8 @@ class EndedSteps:
     def __init__(self, torch: Any) -> None:
         self.torch = torch
         self.began_ns = time.monotonic_ns()
-        # Which optimizer is watched: the first that takes a step. A second one (of a GAN) belongs to the same step.
-        self.watched: int | None = None
         self.host_ns: list[int] = []
         self.events: list[Any] = []
-
-    def take(self, optimizer: Any, _arguments: Any, _named: Any) -> None:
-        if self.watched is None:
-            self.watched = id(optimizer)
-        if id(optimizer) == self.watched:
-            self.mark()
 
     def mark(self) -> None:
         """Note that a step ends here."""
@@ -84,17 +78,14 @@ def _peak_resident_bytes() -> int | None:
     return None
 
 
-def watch(torch: Any) -> None:
+def begin(torch: Any) -> None:
     """Begin to watch, in a process that has just imported torch."""
     steps, process = EndedSteps(torch), os.getpid()
     name = os.environ.get(RANGE)
-    with contextlib.suppress(ImportError, AttributeError):
-        if name:
-            _watch_ranges(torch.cuda.nvtx, re.compile(name), steps)
-        else:
-            from torch.optim.optimizer import register_optimizer_step_post_hook
-
-            register_optimizer_step_post_hook(steps.take)
+    if name:
+        _watch_ranges(torch.cuda.nvtx, re.compile(name), steps)
+    else:
+        FirstOptimizer(steps.mark).watch()
     atexit.register(lambda: _write(steps, process))
 
 
@@ -118,8 +109,5 @@ def _write(steps: EndedSteps, process: int) -> None:
         data["steps_ns"] = steps.durations_ns()
     with contextlib.suppress(Exception):
         data.update(steps.peaks())
-    path = os.path.join(os.environ[STEPS], f"steps-{process}.json")  # noqa: PTH118
     with contextlib.suppress(OSError):
-        with open(f"{path}.part", "w", encoding="utf-8") as file:  # noqa: PTH123
-            json.dump(data, file)
-        os.replace(f"{path}.part", path)  # noqa: PTH105
+        write_json(os.path.join(os.environ[STEPS], f"steps-{process}.json"), data)  # noqa: PTH118

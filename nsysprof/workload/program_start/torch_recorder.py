@@ -17,37 +17,39 @@ import glob
 import json
 import os
 import signal
-import sys
 import threading
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+from .watched_program.after_import import attempt
+from .watched_program.first_optimizer import FirstOptimizer
+from .watched_program.module_calls import ModuleCalls
+from .watched_program.process_file import process_path
+from .range_times import mark_ranges
+
 FOLDER, SCHEDULE = "NSYSPROF_TORCH_FOLDER", "NSYSPROF_TORCH_SCHEDULE"
+_FAULT = "torch's profiler does not record this process"
 
 
 class TorchRecorder:
     """Torch's profiler over all threads of this process, once."""
 
-    def __init__(self, torch: Any, beside: Callable[[str], Any]) -> None:
-        self._torch, self._beside = torch, beside
-        self._process = os.getpid()
-        self._path = os.path.join(os.environ[FOLDER], f"{self._process}.json")  # noqa: PTH118
+    def __init__(self, torch: Any) -> None:
+        self._torch, self._process = torch, os.getpid()
+        self._path = process_path(os.environ[FOLDER])
         self._schedule: dict[str, Any] = json.loads(os.environ.get(SCHEDULE) or "{}")
         self._lock = threading.RLock()
         self._profiler: Any = None
         self._is_over = False
         self._steps = 0
-        self._optimizer: int | None = None
 
     def arm(self) -> None:
         """Wait for the moment at which the recording should begin; without a schedule, begin now."""
-        atexit.register(lambda: attempt(self.stop))
+        atexit.register(lambda: attempt(self.stop, _FAULT))
         _at_end_of_worker(self.stop)
         if self._schedule.get("steps"):
-            from torch.optim.optimizer import register_optimizer_step_post_hook
-
-            register_optimizer_step_post_hook(lambda optimizer, _a, _k: attempt(lambda: self._step(optimizer)))
+            FirstOptimizer(lambda: attempt(self._step, _FAULT)).watch()
             if not self._schedule.get("skip_steps"):
                 self.start()
         elif self._schedule.get("forward_steps"):
@@ -62,7 +64,7 @@ class TorchRecorder:
         with self._lock:
             if self._profiler is not None or self._is_over or os.getpid() != self._process:
                 return
-            _mark_ranges(self._torch, self._beside("range_times").mark_ranges)
+            _mark_ranges(self._torch)
             os.register_at_fork(after_in_child=_end_at_once)
             self._profiler = _make_profiler(self._torch)
             self._profiler.start()
@@ -84,12 +86,7 @@ class TorchRecorder:
             profiler.export_chrome_trace(f"{self._path}.part")
             os.replace(f"{self._path}.part", self._path)  # noqa: PTH105
 
-    def _step(self, optimizer: Any) -> None:
-        """Count a step of the first optimizer that takes one: a second one (of a GAN) belongs to the same step."""
-        if self._optimizer is None:
-            self._optimizer = id(optimizer)
-        if id(optimizer) != self._optimizer:
-            return
+    def _step(self) -> None:
         self._steps += 1
         self._has_ended(self._steps, self._schedule["steps"])
 
@@ -97,11 +94,11 @@ class TorchRecorder:
         wanted = self._schedule["forward_steps"]
 
         def ended(steps: int) -> None:
-            attempt(lambda: self._has_ended(steps, wanted))
+            attempt(lambda: self._has_ended(steps, wanted), _FAULT)
             if self._is_over:
                 calls.end()
 
-        calls = self._beside("module_calls").ModuleCalls(self._torch, ended)
+        calls = ModuleCalls(self._torch, ended)
         calls.begin()
         if not self._schedule.get("skip_steps"):
             self.start()
@@ -115,34 +112,22 @@ class TorchRecorder:
             self.stop()
 
     def _later(self, seconds: float, action: Callable[[], None]) -> None:
-        timer = threading.Timer(seconds, lambda: attempt(action))
+        timer = threading.Timer(seconds, lambda: attempt(action, _FAULT))
         timer.daemon = True
         timer.start()
 
 
-def begin(torch: ModuleType, beside: Callable[[str], Any]) -> None:
-    """Record this process and its forks, from when they use a GPU; where there is none, from now on.
-
-    beside: returns a module of this folder, which the program's own path does not have.
-    """
-    recorder = functools.cache(lambda _process: TorchRecorder(torch, beside))
+def begin(torch: ModuleType) -> None:
+    """Record this process and its forks, from when they use a GPU; where there is none, from now on."""
+    recorder = functools.cache(lambda _process: TorchRecorder(torch))
 
     def arm() -> None:
-        attempt(lambda: recorder(os.getpid()).arm())
+        attempt(lambda: recorder(os.getpid()).arm(), _FAULT)
 
     if torch.version.cuda and glob.glob("/dev/nvidia[0-9]*") and os.environ.get("CUDA_VISIBLE_DEVICES") != "":  # noqa: PTH207
         torch.cuda._lazy_call(arm)
     else:
         arm()
-
-
-def attempt(action: Callable[[], None]) -> None:
-    """Run an action; print its exception instead of raising it, so that the program goes on."""
-    try:
-        action()
-    except Exception as error:  # noqa: BLE001
-        text = f"nsysprof: torch's profiler does not record this process: {type(error).__name__}: {error}"
-        print(text, file=sys.stderr)  # noqa: T201
 
 
 def _make_profiler(torch: Any) -> Any:
@@ -166,7 +151,7 @@ def _make_profiler(torch: Any) -> Any:
     return profile(**options)
 
 
-def _mark_ranges(torch: Any, mark: Callable[..., None]) -> None:
+def _mark_ranges(torch: Any) -> None:
     """Have NVTX ranges of Python recorded as ranges of torch's profiler too, which knows nothing of NVTX."""
     held = threading.local()
 
@@ -180,7 +165,7 @@ def _mark_ranges(torch: Any, mark: Callable[..., None]) -> None:
         if stack:
             stack.pop().__exit__(None, None, None)
 
-    mark(torch, push, pop)
+    mark_ranges(torch, push, pop)
 
 
 def _stop_at_sigterm(stop: Callable[[], None]) -> None:
@@ -189,7 +174,7 @@ def _stop_at_sigterm(stop: Callable[[], None]) -> None:
         return
 
     def end(number: int, _frame: Any) -> None:
-        attempt(stop)
+        attempt(stop, _FAULT)
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
 
@@ -212,4 +197,4 @@ def _at_end_of_worker(stop: Callable[[], None]) -> None:
     import multiprocessing.util
 
     if multiprocessing.parent_process() is not None:
-        multiprocessing.util.Finalize(None, attempt, args=(stop,), exitpriority=100)
+        multiprocessing.util.Finalize(None, attempt, args=(stop, _FAULT), exitpriority=100)

@@ -33,7 +33,7 @@ def recorded(action, tmp_path):
     action()
     observer.stop()
     observer.unregister_callback()
-    operator_recorder._shorten(path)
+    operator_recorder.shorten_trace(path)
     with Path(path).open(encoding="utf-8") as file:
         return [convert(operator, OperatorFacts) for operator in json.load(file)["operators"]]
 

@@ -211,7 +211,7 @@ def test_a_torch_that_cannot_be_wrapped_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "torch.py").write_text("class nn: pass\n")
     _, said, notes = run(tmp_path, "import torch; print('fine')")
     assert said.startswith("fine\n")
-    assert "nsysprof: some attention is not recorded" in said
+    assert "nsysprof: the program's attention calls are not recorded" in said
     assert [note.code for note in notes] == ["no-attention"]
 
 

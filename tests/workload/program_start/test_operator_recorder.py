@@ -1,8 +1,6 @@
 """Modules open ranges with their paths and lines, and the program computes what it computes without."""
 
-import importlib.util
 import json
-from pathlib import Path
 
 import pytest
 import torch
@@ -10,18 +8,7 @@ from torch import nn
 from torch.profiler import ExecutionTraceObserver
 
 from nsysprof.torchprof.operator_facts import read_layer
-
-FOLDER = Path(__file__).parents[3] / "nsysprof/workload/program_start"
-
-
-def load(name):
-    spec = importlib.util.spec_from_file_location(f"nsysprof_{name}", FOLDER / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-recorder = load("operator_recorder")
+from nsysprof.workload.program_start import operator_recorder as recorder
 
 
 class Model(nn.Module):
@@ -43,12 +30,12 @@ def layers_of(model, given, tmp_path):
     observer.register_callback(f"{path}.trace")
     observer.start()
     try:
-        with recorder._watch_layers(torch, model, load("attention_facts").shorten_path):
+        with recorder.watch_layers(torch, model):
             result = model(given)
     finally:
         observer.stop()
         observer.unregister_callback()
-        recorder._shorten(str(path))
+        recorder.shorten_trace(str(path))
         names += [node["name"] for node in json.loads(path.read_text())["operators"]]
     return result, [read_layer(name) for name in names if name.startswith(recorder.LAYER)]
 
@@ -70,16 +57,6 @@ def test_an_exception_of_the_program_passes_and_closes_its_ranges(tmp_path):
     with pytest.raises(ValueError, match="three rows"):
         layers_of(model, torch.randn(3, 4), tmp_path)
     assert nn.Module.__call__.__qualname__.startswith("Module.")
-
-
-def test_names_of_wrappers_are_no_part_of_a_path():
-    inner = Model()
-    outer = nn.Module()
-    outer.module = nn.Module()
-    outer.module._orig_mod = inner
-    layers = recorder._Layers(torch, outer, str)
-    assert layers.path(inner.layers[1]) == "layers.1"
-    assert layers.path(outer) == "Module"
 
 
 def test_tensors_without_strides_keep_their_sizes():

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from nsysprof.capture.live.step_sources import STEP_ENDS, TorchSteps
-from nsysprof.workload.program_start.module_calls import ModuleCalls
+from nsysprof.workload.program_start.watched_program.module_calls import ModuleCalls
 from nsysprof.workload.program_start.step_ends import StepEnds
 
 torch = pytest.importorskip("torch")
@@ -43,13 +43,13 @@ def test_calls_of_the_outermost_module_are_told_while_that_is_requested(tmp_path
 
 def test_steps_of_an_optimizer_count_instead_where_there_is_one(tmp_path, ends):
     steps, optimizers, before = TorchSteps(tmp_path), (object(), object()), torch.nn.Module.__call__
-    ends.take(optimizers[0])
+    ends.optimizer.take(optimizers[0])
     assert steps.poll() == [], "it was not requested"
     with steps.on():
         ends.look()
         assert torch.nn.Module.__call__ is before
         for optimizer in optimizers:
-            ends.take(optimizer)
+            ends.optimizer.take(optimizer)
         assert len(steps.poll()) == 1, "the second belongs to the step of the first"
 
 
@@ -58,7 +58,7 @@ def test_an_optimizer_that_comes_later_ends_the_count_of_calls(tmp_path, ends):
     with TorchSteps(tmp_path).on():
         ends.look()
         assert torch.nn.Module.__call__ is not before
-        ends.take(object())
+        ends.optimizer.take(object())
         assert torch.nn.Module.__call__ is before
 
 

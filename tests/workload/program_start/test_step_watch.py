@@ -34,7 +34,7 @@ def torch(monkeypatch, tmp_path):
 
 
 def test_steps_of_the_first_optimizer_count(torch):
-    step_watch.watch(torch)
+    step_watch.begin(torch)
     first, second = object(), object()
     for _ in range(4):
         for optimizer in (first, second):
@@ -49,7 +49,7 @@ def test_steps_of_the_first_optimizer_count(torch):
 
 def test_ranges_whose_whole_name_matches_count(torch, monkeypatch):
     monkeypatch.setenv("NSYSPROF_STEP_RANGE", r"step\d+")
-    step_watch.watch(torch)
+    step_watch.begin(torch)
     for name in ("step0", "forward", "step1", "step1x", "step2"):
         torch.cuda.nvtx.range_push(name)
     assert torch.pushed == ["step0", "forward", "step1", "step1x", "step2"], "the program's own ranges go on"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nsysprof.workload.program_start import module_calls, torch_recorder
+from nsysprof.workload.program_start import torch_recorder
 
 HOOK = Path(__file__).parents[3] / "nsysprof" / "workload" / "program_start"
 PROGRAM = """\
@@ -98,7 +98,7 @@ def test_calls_of_the_outermost_module_start_and_stop_the_recording(tmp_path, mo
     monkeypatch.setenv("NSYSPROF_TORCH_FOLDER", str(tmp_path))
     monkeypatch.setenv("NSYSPROF_TORCH_SCHEDULE", json.dumps({"skip_steps": skip, "forward_steps": 2}))
     monkeypatch.setattr(torch_recorder.atexit, "register", lambda _: None)
-    recorder = torch_recorder.TorchRecorder(torch, lambda _name: module_calls)
+    recorder = torch_recorder.TorchRecorder(torch)
     said, before = [], torch.nn.Module.__call__
 
     def stop():

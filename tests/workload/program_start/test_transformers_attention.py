@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from nsysprof.workload.program_start import transformers_attention as hook
+from nsysprof.workload.program_start.watched_program.after_import import WATCH
 
 MODULE = """
 class PreTrainedModel:
@@ -34,7 +35,7 @@ def models(tmp_path, monkeypatch):
     kept = {name: sys.modules.pop(name) for name in [*sys.modules] if name.partition(".")[0] == "transformers"}
     hook.begin()
     hook.begin()
-    assert sum(getattr(each, "nsysprof_action", "") == "attn_implementation" for each in sys.meta_path) == 1
+    assert len(WATCH.after["transformers.modeling_utils"]) == 1
     assert importlib.util.find_spec("transformers.modeling_utils") is not None, "asking is no import"
     import transformers.modeling_utils as found
 
@@ -56,4 +57,4 @@ def test_a_model_is_made_with_what_is_wanted_where_it_supports_that(models, caps
 
 
 def test_nothing_waits_any_more_after_the_import(models):
-    assert not any(isinstance(finder, hook._WatchTransformers) for finder in sys.meta_path)
+    assert "transformers.modeling_utils" not in WATCH.after

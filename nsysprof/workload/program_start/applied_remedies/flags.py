@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .call_places import find_place
+from ..watched_program.module_places import find_place
 from .remedy import AppliedRemedy
 
 

@@ -8,7 +8,7 @@ import time
 import weakref
 from typing import Any
 
-from .call_places import find_place
+from ..watched_program.module_places import find_place
 from .remedy import AppliedRemedy
 
 

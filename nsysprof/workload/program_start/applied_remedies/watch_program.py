@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import atexit
 import importlib.util
-import json
 import os
 import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
-from .call_places import find_place
+from ..watched_program.after_import import attempt
+from ..watched_program.module_places import find_place
+from ..watched_program.process_file import write_json
+from ..step_watch import EndedSteps
 from .flags import CudnnBenchmark, FlagSettings, Tf32
 from .modules import Autocast, ChannelsLast, Compile, Liger, describe_module
 from .outer_modules import OuterModules
@@ -38,15 +40,15 @@ _LEAST_STEPS = 12
 
 
 class ProgramWatch:
-    """The remedies of this process, and what was seen of it. steps: takes the time of each step."""
+    """The remedies of this process, and what was seen of it."""
 
-    def __init__(self, torch: Any, wanted: str, steps: Any) -> None:
+    def __init__(self, torch: Any, wanted: str) -> None:
         self.torch, self.began = torch, time.monotonic()
         # Whether anything is measured; otherwise remedies are only applied.
         self.measures = bool(os.environ.get(FOLDER))
         self.flags, self.made = FlagSettings(torch), Made(torch)
         self.samples, self.garbage = ValueSampler(torch), GarbageTime()
-        self.calls = steps
+        self.calls = EndedSteps(torch)
         self.optimizer_steps = self.outer_calls = 0
         self.modules: list[dict[str, Any]] = []
         self.optimizers: list[dict[str, Any]] = []
@@ -177,7 +179,7 @@ class ProgramWatch:
             "optimizer_steps": self.optimizer_steps,
             "outer_calls": self.outer_calls,
             "ended_early": self.ended_early,
-            "remedies": [self._effect(name) for name in {**self.remedies, **self.problems} if name],
+            "remedies": self.effects(),
             "problem": self.problems.get("", ""),
             "flags": self._flags_when_warm or self.flags.read(),
             "settings": [[flag, str(value), place] for flag, value, place in self.flags.settings],
@@ -197,9 +199,13 @@ class ProgramWatch:
         data["samples"] = self.samples.to_json()
         return data
 
+    def effects(self) -> list[dict[str, Any]]:
+        """Return of each remedy whether it is in force, and what shows it."""
+        return [self._effect(name) for name in {**self.remedies, **self.problems} if name]
+
     def tell_lost(self) -> None:
         """Print which remedies are not in force at the end, and why."""
-        for effect in [self._effect(name) for name in {**self.remedies, **self.problems} if name]:
+        for effect in self.effects():
             if not effect["took_effect"]:
                 print(f"nsysprof remedies: {effect['name']} is not in force: {effect['evidence']}", file=sys.stderr)  # noqa: T201
 
@@ -245,9 +251,9 @@ def _diffusers_backend() -> str | None:
     return str(getattr(active, "value", active))
 
 
-def begin(torch: Any, steps: Any) -> None:
-    """Begin in a process that has just imported torch. steps: what takes the time of each step."""
-    watch, process = ProgramWatch(torch, os.environ.get(WANTED, ""), steps), os.getpid()
+def begin(torch: Any) -> None:
+    """Begin in a process that has just imported torch."""
+    watch, process = ProgramWatch(torch, os.environ.get(WANTED, "")), os.getpid()
     watch.begin()
     atexit.register(lambda: _write(watch, process) if watch.measures else _tell(watch, process))
 
@@ -261,10 +267,4 @@ def _write(watch: ProgramWatch, process: int) -> None:
     if os.getpid() != process:  # a fork of the process that is watched
         return
     path = os.path.join(os.environ[FOLDER], f"remedies-{process}.json")  # noqa: PTH118
-    try:
-        data = watch.to_json()
-        with open(f"{path}.part", "w", encoding="utf-8") as file:  # noqa: PTH123
-            json.dump(data, file)
-        os.replace(f"{path}.part", path)  # noqa: PTH105
-    except Exception as error:  # noqa: BLE001 - the program has ended well, whatever is not known of it
-        print(f"nsysprof: what the remedies did is not known: {error}", file=sys.stderr)  # noqa: T201
+    attempt(lambda: write_json(path, watch.to_json()), "what the remedies did is not known")

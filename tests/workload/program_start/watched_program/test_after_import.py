@@ -1,18 +1,18 @@
-"""What acts when torch is imported acts then, and once, whatever the program asked before."""
+"""What waits for the import of a library acts then, and once, whatever the program asked before."""
 
 import os
 import subprocess
 import sys
 from pathlib import Path
 
-HOOK = Path(__file__).parents[3] / "nsysprof" / "workload" / "program_start"
+HOOK = Path(__file__).parents[4] / "nsysprof/workload/program_start/watched_program"
 PROGRAM = """
 import importlib.util, sys
 sys.path.insert(0, {hook!r})
-import policy_start
-policy_start.after_torch("one", lambda torch: print("one", torch.is_ready))
-policy_start.after_torch("two", lambda torch: print("two", torch.is_ready))
-policy_start.after_torch("one", lambda torch: print("never"))
+import after_import
+after_import.after_import("torch", "one", lambda torch: print("one", torch.is_ready))
+after_import.after_import("torch", "two", lambda torch: print("two", torch.is_ready))
+after_import.after_import("torch", "one", lambda torch: print("never"))
 for _ in range(2):  # as transformers asks whether there is a torch
     assert importlib.util.find_spec("torch").loader is not None
 print("asked")
@@ -20,7 +20,7 @@ import torch
 spec = importlib.util.find_spec("torch")
 del sys.modules["torch"]
 import torch
-assert not [each for each in sys.meta_path if hasattr(each, "nsysprof_action")]
+assert not after_import.WATCH.after
 """
 
 
