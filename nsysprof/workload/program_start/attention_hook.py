@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from . import attention_facts, unseen_attention
-from .watched_program.after_import import after_import
 from .attention_calls import compiled_calls, fast_path
 from .attention_calls.attention_calls import AttentionCalls
 from .attention_calls.range_marker import find_marker
+from .watched_program.after_import import after_import
 from .watched_program.process_file import process_path, write_json
 
 FOLDER = "NSYSPROF_ATTENTION_FOLDER"

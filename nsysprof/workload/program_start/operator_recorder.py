@@ -17,12 +17,11 @@ from collections.abc import Iterator
 from itertools import zip_longest
 from typing import Any
 
-from .watched_program.after_import import attempt
 from .attention_facts import shorten_path
-from .watched_program.first_optimizer import FirstOptimizer
-from .watched_program.module_calls import ModuleCalls
+from .watched_program.after_import import attempt
 from .watched_program.module_places import find_place, named_modules
 from .watched_program.process_file import process_path, write_json
+from .watched_program.program_steps import FirstOptimizer, ModuleCalls
 
 FOLDER, SKIP = "NSYSPROF_OPERATORS_FOLDER", "NSYSPROF_OPERATORS_SKIP"
 # The same names as in nsysprof.torchprof.operator_facts.

@@ -14,9 +14,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from .watched_program.first_optimizer import FirstOptimizer
-from .watched_program.module_calls import ModuleCalls
 from .watched_program.process_file import process_path
+from .watched_program.program_steps import FirstOptimizer, ModuleCalls
 
 FOLDER = "NSYSPROF_STEP_ENDS_FOLDER"
 _LOOK_S = 0.2

@@ -18,8 +18,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from .watched_program.first_optimizer import FirstOptimizer
 from .watched_program.process_file import write_json
+from .watched_program.program_steps import FirstOptimizer
 
 STEPS = "NSYSPROF_STEPS_FOLDER"
 RANGE = "NSYSPROF_STEP_RANGE"

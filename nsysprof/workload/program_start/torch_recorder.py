@@ -22,11 +22,10 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from .watched_program.after_import import attempt
-from .watched_program.first_optimizer import FirstOptimizer
-from .watched_program.module_calls import ModuleCalls
-from .watched_program.process_file import process_path
 from .range_times import mark_ranges
+from .watched_program.after_import import attempt
+from .watched_program.process_file import process_path
+from .watched_program.program_steps import FirstOptimizer, ModuleCalls
 
 FOLDER, SCHEDULE = "NSYSPROF_TORCH_FOLDER", "NSYSPROF_TORCH_SCHEDULE"
 _FAULT = "torch's profiler does not record this process"

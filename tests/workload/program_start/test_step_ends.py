@@ -5,8 +5,8 @@ import os
 import pytest
 
 from nsysprof.capture.live.step_sources import STEP_ENDS, TorchSteps
-from nsysprof.workload.program_start.watched_program.module_calls import ModuleCalls
 from nsysprof.workload.program_start.step_ends import StepEnds
+from nsysprof.workload.program_start.watched_program.program_steps import ModuleCalls
 
 torch = pytest.importorskip("torch")
 

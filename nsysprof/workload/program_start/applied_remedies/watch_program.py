@@ -16,10 +16,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from ..step_watch import EndedSteps
 from ..watched_program.after_import import attempt
 from ..watched_program.module_places import find_place
 from ..watched_program.process_file import write_json
-from ..step_watch import EndedSteps
 from .flags import CudnnBenchmark, FlagSettings, Tf32
 from .modules import Autocast, ChannelsLast, Compile, Liger, describe_module
 from .outer_modules import OuterModules
@@ -200,7 +200,7 @@ class ProgramWatch:
         return data
 
     def effects(self) -> list[dict[str, Any]]:
-        """Return of each remedy whether it is in force, and what shows it."""
+        """Return whether each remedy is in force, and what shows it."""
         return [self._effect(name) for name in {**self.remedies, **self.problems} if name]
 
     def tell_lost(self) -> None:

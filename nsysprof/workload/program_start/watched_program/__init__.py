@@ -1,1 +1,1 @@
-"""Follow what a program does that is recorded: its imports, its steps, its modules. The program imports this by its path."""
+"""Follow what a recorded program does: its imports, its steps, its modules. The program imports this by its path."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nsysprof.workload.program_start.watched_program.module_calls import ModuleCalls
+from nsysprof.workload.program_start.watched_program.program_steps import ModuleCalls
 
 torch = pytest.importorskip("torch")
 
