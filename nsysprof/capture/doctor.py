@@ -10,7 +10,7 @@ import shutil
 import sqlite3
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -134,17 +134,12 @@ def _disks() -> Iterator[Check]:
 
 
 def _torch(has_gpu: bool) -> tuple[Check, dict[str, Any]]:
-    try:
-        done = run_tool(_PROBE, timeout_s=_TRY_S)
-        said = _last_line(done.stderr) if done.returncode != 0 else ""
-    except ToolFailedError as error:
-        said = error.text
+    facts, said = _run_probe(_PROBE)
     if said:
         if "No module named 'torch'" in said:
             return Check("torch", State.ABSENT, "not installed; capture, bench and tune need it",
                          "pip install 'nsysprof[torch]'"), {}  # fmt: skip
         return Check("torch", State.PROBLEM, f"cannot be used: {said}", "Install a torch that fits the driver."), {}
-    facts: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     text = f"{facts['torch']}, CUDA {facts['cuda']}" if facts["cuda"] else f"{facts['torch']}, without CUDA"
     if has_gpu and not facts["cuda_available"]:
         why = "is built without CUDA" if not facts["cuda"] else "cannot use this GPU"
@@ -185,14 +180,10 @@ def measure_links(usable: bool) -> list[Check]:
     if not usable:
         fix = "Run it on the machine of the job, with a torch that can use its GPUs."
         return [Check("links", State.ABSENT, "torch can use no GPU here", fix)]
-    try:
-        done = run_tool(_LINK_PROBE, timeout_s=_TRY_S)
-        said = _last_line(done.stderr) if done.returncode != 0 else ""
-    except ToolFailedError as error:
-        said = error.text
+    links, said = _run_probe(_LINK_PROBE)
     if said:
         return [Check("links", State.PROBLEM, f"cannot be measured: {said}", "Look whether the GPUs are free.")]
-    return [judge_link(link) for link in json.loads(done.stdout.splitlines()[-1])]
+    return [judge_link(link) for link in links]
 
 
 def judge_link(link: dict[str, Any]) -> Check:
@@ -207,6 +198,17 @@ def judge_link(link: dict[str, Any]) -> Check:
         return Check(name, State.OK, text)
     fix = "nvidia-smi topo -m and nvidia-smi nvlink --status say which links are up; another job may use them."
     return Check(name, State.WARNING, text, fix)
+
+
+def _run_probe(argv: Sequence[str]) -> tuple[Any, str]:
+    """Run a program that prints JSON; return it, or what the program said where it failed."""
+    try:
+        done = run_tool(argv, timeout_s=_TRY_S)
+    except ToolFailedError as error:
+        return None, error.text
+    if done.returncode != 0:
+        return None, _last_line(done.stderr) or f"it ended with {done.returncode}"
+    return json.loads(done.stdout.splitlines()[-1]), ""
 
 
 def _supports(architectures: list[str], capability: str) -> bool:

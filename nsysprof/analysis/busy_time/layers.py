@@ -10,6 +10,7 @@ from nsysprof.analysis.attribution.graph_work import RESOLVED, find_graph_work
 from nsysprof.analysis.attribution.nesting import parents
 from nsysprof.analysis.busy_time.operators import Operators
 from nsysprof.analysis.overview.memory import DeviceMemory, peak_in_ranges
+from nsysprof.analysis.ranges.open_range import open_ranges
 from nsysprof.results.column_registry.analysis_columns import LAYERS
 from nsysprof.trace.schema import PID_MASK, Floats, Int64s, Tables
 
@@ -67,8 +68,7 @@ def _rows_of_kernels(tables: Tables, ranges: pd.DataFrame, parent: Int64s, way: 
     Threads on which only backward ranges lie are autograd's.
     """
     work, calls = tables.work, tables.calls
-    row = np.full(work.kernels, -1, dtype=np.int64)
-    time, thread = row.copy(), row.copy()
+    time, thread = (np.full(work.kernels, -1, dtype=np.int64) for _ in range(2))
     if calls is not None:
         launched = np.flatnonzero(tables.launch[: work.kernels] >= 0)
         call = tables.launch[launched]
@@ -79,17 +79,11 @@ def _rows_of_kernels(tables: Tables, ranges: pd.DataFrame, parent: Int64s, way: 
         created = graph.created.of(graph.node[kernels])
         time[graph.row[kernels]], thread[graph.row[kernels]] = created.start_ns, created.global_tid
     outside = np.full(work.kernels, "", dtype=object)
-    start, end, of_thread = (ranges[name].to_numpy(np.int64) for name in ("start_ns", "end_ns", "global_tid"))
+    of_thread = ranges["global_tid"].to_numpy(np.int64)
     for number in np.unique(of_thread).tolist():
-        own, kernels = np.flatnonzero(of_thread == number), np.flatnonzero(thread == number)
-        at = np.searchsorted(start[own], time[kernels], side="right") - 1
-        place = np.where(at >= 0, own[np.maximum(at, 0)], -1)
-        while (over := (place >= 0) & (end[place] < time[kernels])).any():
-            place[over] = parent[place[over]]
-        row[kernels] = place
-        if (way[own[parent[own] < 0]] == "backward").all():
-            outside[kernels] = "backward"
-    return row, outside.tolist()
+        if (way[(of_thread == number) & (parent < 0)] == "backward").all():
+            outside[thread == number] = "backward"
+    return open_ranges(ranges, thread, time), outside.tolist()
 
 
 def _peaks(memory: DeviceMemory | None, ranges: pd.DataFrame) -> Floats:

@@ -16,7 +16,7 @@ from nsysprof.capture.live.step_sources import STEP_ENDS, STEP_ENDS_FOLDER
 from nsysprof.capture.manifest import Program, program_manifest, write_manifest
 from nsysprof.capture.measured_process import LOGS
 from nsysprof.capture.self_check.probe import settle_options
-from nsysprof.capture.user_program.program_hook import HOOK_FOLDER
+from nsysprof.capture.user_program.program_hook import hook_path
 from nsysprof.capture.user_program.program_plan import ProgramPlan
 from nsysprof.capture.user_program.record_program import Say, Watchers, program_environment
 from nsysprof.capture.user_program.streamed import Ended, Streams, run_streamed
@@ -95,11 +95,10 @@ def run_held(
 
 def _own_hook(plan: ProgramPlan, folder: Path) -> dict[str, str]:
     """Return the variables that make the program's Python tell its steps, and the times of ranges if that is wanted."""
-    path = [str(HOOK_FOLDER), *filter(None, [os.environ.get("PYTHONPATH", "")])]
     places = {STEP_ENDS_FOLDER: STEP_ENDS, **({FOLDER: RANGE_TIMES} if plan.measure_cost else {})}
     for place in places.values():
         (folder / place).mkdir()
     return {
-        "PYTHONPATH": os.pathsep.join(path),
+        **hook_path(os.environ),
         **{variable: str((folder / place).resolve()) for variable, place in places.items()},
     }

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from msgspec import DecodeError, json
 
-from nsysprof.capture.user_program.program_hook import HOOK_FOLDER
+from nsysprof.capture.user_program.program_hook import hook_path
 from nsysprof.results.policy_use import PolicyUse, add_uses
 
 # The same names as in nsysprof.workload.applied_policy.from_environment, which works inside the program.
@@ -41,8 +41,7 @@ def policy_environment(policy: Path, environment: Mapping[str, str], report: Pat
 
     report: the folder for what happened to their calls; None to write nothing.
     """
-    path = [str(HOOK_FOLDER), *filter(None, [environment.get("PYTHONPATH", "")])]
-    variables = {POLICY: str(policy.resolve()), "PYTHONPATH": os.pathsep.join(path)}
+    variables = {POLICY: str(policy.resolve()), **hook_path(environment)}
     return variables if report is None else {**variables, REPORT: str(report.resolve())}
 
 
@@ -55,9 +54,7 @@ def run_with_policy(
         if policy is not None:
             environment |= policy_environment(policy, os.environ, Path(work))
         elif remedies:
-            environment["PYTHONPATH"] = os.pathsep.join(
-                [str(HOOK_FOLDER), *filter(None, [environment.get("PYTHONPATH", "")])]
-            )
+            environment |= hook_path(environment)
         if remedies:
             environment[REMEDIES] = remedies
         stdout = sys.stderr.fileno() if stdout_to_stderr else None

@@ -40,6 +40,13 @@ _LEAST_CALLS = 10
 _MOST_PLACES = 4
 
 
+def hook_path(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return PYTHONPATH with which Python runs the start code of nsysprof. environment: the one with the old value."""
+    before = environment.get("PYTHONPATH")
+    rest = [part for part in before.split(os.pathsep) if part != str(HOOK_FOLDER)] if before else []
+    return {"PYTHONPATH": os.pathsep.join([str(HOOK_FOLDER), *rest])}
+
+
 def hook_environment(report: Path, environment: Mapping[str, str], kinds: tuple[str, ...]) -> dict[str, str]:
     """Return the environment variables that make Python programs record, and create the folders for it.
 
@@ -52,8 +59,7 @@ def hook_environment(report: Path, environment: Mapping[str, str], kinds: tuple[
     collects = environment.get(_COLLECTIONS) != "0"
     if not collects and not kinds and not any(environment.get(name) for name in _APPLIED):
         return {}
-    path = [str(HOOK_FOLDER), *filter(None, [environment.get("PYTHONPATH", "")])]
-    variables = {"PYTHONPATH": os.pathsep.join(path), **({_COLLECTIONS: "1"} if collects else {})}
+    variables = {**hook_path(environment), **({_COLLECTIONS: "1"} if collects else {})}
     for kind in kinds:
         folder = _work(report, kind)
         folder.mkdir(parents=True, exist_ok=True)

@@ -20,7 +20,7 @@ from typing import IO, Any
 from msgspec import DecodeError, json
 
 from nsysprof.capture.user_program.policy_environment import POLICY, REMEDIES, REPORT, read_uses
-from nsysprof.capture.user_program.program_hook import HOOK_FOLDER
+from nsysprof.capture.user_program.program_hook import hook_path
 from nsysprof.results.policy_use import add_uses
 from nsysprof.results.program_runs import (
     FAILED,
@@ -177,8 +177,7 @@ def _watching(program: TimedProgram, environment: Mapping[str, str], work: Path)
     variables = {REPORT: str(work)}
     if not program.is_watched and not any(environment.get(name) for name in (POLICY, ATTN_IMPLEMENTATION, REMEDIES)):
         return variables
-    rest = [part for part in environment.get("PYTHONPATH", "").split(os.pathsep) if part and part != str(HOOK_FOLDER)]
-    variables["PYTHONPATH"] = os.pathsep.join([str(HOOK_FOLDER), *rest])
+    variables |= hook_path(environment)
     if not program.is_watched:
         return variables
     if program.is_remedied:

@@ -16,7 +16,7 @@ from nsysprof.capture.folder import remove_work
 from nsysprof.capture.manifest import TORCH_TRACE, Manifest, Program, write_manifest
 from nsysprof.capture.measured_process import LOGS, WORK
 from nsysprof.capture.self_check.gpu_watch import GpuWatch
-from nsysprof.capture.user_program.program_hook import HOOK_FOLDER, collect_recorded, hook_environment
+from nsysprof.capture.user_program.program_hook import collect_recorded, hook_environment, hook_path
 from nsysprof.capture.user_program.program_plan import ProgramPlan
 from nsysprof.capture.user_program.program_run import CapturedProgram, Inspect
 from nsysprof.capture.user_program.record_program import Say, Watchers, fork_notes, program_environment
@@ -110,7 +110,6 @@ def _unrecorded(captured: CapturedProgram, watched: WatchedGpu) -> list[Note]:
 def _hook(plan: ProgramPlan, work: Path, folder: Path, recorder: str) -> dict[str, str]:
     """Return the environment variables that make the program's Python record."""
     recorded = hook_environment(folder / _REPORT, os.environ, _kinds(plan))
-    path = [str(HOOK_FOLDER), *filter(None, [os.environ.get("PYTHONPATH", "")])]
     schedule = {
         "delay_s": plan.delay_s,
         "duration_s": plan.duration_s,
@@ -118,7 +117,7 @@ def _hook(plan: ProgramPlan, work: Path, folder: Path, recorder: str) -> dict[st
         "steps": plan.steps,
         "forward_steps": plan.forward_steps,
     }
-    variables = {**recorded, **plan.layer_environment, "PYTHONPATH": os.pathsep.join(path)}
+    variables = {**recorded, **plan.layer_environment, **hook_path(os.environ)}
     if recorder == CUPTI:
         return {**variables, _CUPTI_FOLDER: str(work.resolve())}
     return {**variables, _FOLDER: str(work.resolve()), _SCHEDULE: json.encode(schedule).decode()}

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from nsysprof.capture.user_program.program_hook import HOOK_FOLDER, hook_environment
+from nsysprof.capture.user_program.program_hook import HOOK_FOLDER, hook_environment, hook_path
 
 PROGRAM = """
 import transformers.modeling_utils as models
@@ -49,3 +49,9 @@ def test_an_attn_implementation_is_for_the_programs_of_our_commands_and_their_ch
         [sys.executable, "-c", launcher], env=environment, capture_output=True, text=True, check=True
     )  # fmt: skip
     assert done.stdout.strip() == ("sdpa" if is_hooked else "eager")
+
+
+def test_the_start_code_stands_first_once_and_the_rest_of_the_path_stays():
+    hook = str(HOOK_FOLDER)
+    assert hook_path({}) == hook_path({"PYTHONPATH": ""}) == {"PYTHONPATH": hook}
+    assert hook_path({"PYTHONPATH": f"a:{hook}::b"}) == {"PYTHONPATH": f"{hook}:a::b"}, "an empty part: this folder"
