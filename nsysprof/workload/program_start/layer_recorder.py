@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import os
 import re
 import sys
@@ -220,6 +221,7 @@ class LayerRecorder:
         is_compiling = torch.compiler.is_dynamo_compiling
         has_gradients = torch.is_grad_enabled if self._backward is not None else lambda: False
         original, left_open = kind.__dict__["__call__"], {} if self._backward is None else self._backward.open
+        is_torchs = original is kind.__dict__.get("_wrapped_call_impl")
 
         def call(module: Any, *arguments: Any, **named: Any) -> Any:
             if is_compiling():  # torch.compile reads this function, and only the call of the original is left of it
@@ -227,8 +229,11 @@ class LayerRecorder:
             layer: Any = known(id(module), unknown)
             if layer is unknown:
                 layer = find(module)
-            # The same as the original, which would take another frame.
-            run = module._call_impl if module._compiled_call_impl is None else module._compiled_call_impl
+            # The same as torch's own, which would take another frame.
+            if not is_torchs:
+                run = functools.partial(original, module)
+            else:
+                run = module._call_impl if module._compiled_call_impl is None else module._compiled_call_impl
             if layer is None:
                 return run(*arguments, **named)
             if layer.is_timed or left_open or has_gradients():

@@ -9,6 +9,7 @@ import pytest
 
 from nsysprof.trace.table_readers.layer_ranges import read_layer_range
 from nsysprof.workload.program_start.layer_recorder import Backward, LayerRecorder, Layers
+from nsysprof.workload.program_start.watched_program.program_steps import ModuleCalls
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
@@ -91,6 +92,19 @@ def step(model, rows=4):
     loss = model(torch.ones(rows, 8))["logits"][0].square().sum()
     loss.backward()
     return loss.item(), [parameter.grad.clone() for parameter in model.parameters()]
+
+
+def test_what_counts_calls_of_the_outermost_module_still_sees_them(record):
+    """As the recorder of operators does, which begins before."""
+    steps = []
+    calls = ModuleCalls(torch, steps.append)
+    calls.begin()
+    ranges, model = record(), Model()
+    for _ in range(4):
+        model(torch.ones(4, 8))
+    calls.end()
+    assert steps == [1, 2, 3]
+    assert len(ranges.names("push")) == 4 * 10
 
 
 def test_forward_ranges_nest_and_the_backward_pass_goes_through_the_layers_in_reverse(record):
