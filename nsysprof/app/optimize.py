@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import tempfile
@@ -286,7 +287,12 @@ class _Session:
         self.tried = self.search.try_alone(self._candidates())
         wins = sum(item.wins for item in self.tried)
         text = f"{wins} of {count_of(len(self.tried), 'attempt')} won alone"
-        self._outcome(text if self.tried else "there is nothing to try")
+        lacking = len(self.search.lacking_s)
+        if not self.tried:
+            text = (
+                f"the budget has no time for {count_of(lacking, 'attempt')}" if lacking else "there is nothing to try"
+            )
+        self._outcome(text)
 
     def _prove(self, chosen: Sequence[Trial]) -> None:
         found = self.search.prove(chosen)
@@ -436,8 +442,15 @@ class _Session:
     def _not_tried(self) -> tuple[NotTried, ...]:
         if self.traits is None:
             return ()
-        ended = [NotTried(name, reason) for name, reason in self.search.not_tried.items()]
-        return (*ended, *list_not_tried(self._around()))
+        return (*self._without_time(), *list_not_tried(self._around()))
+
+    def _without_time(self) -> list[NotTried]:
+        """Return the remedies that the budget had no time for, and the budget that has (whole tens of seconds)."""
+        needed = {
+            name: 10 * math.ceil((self.request.budget_s + lacking_s) / 10)
+            for name, lacking_s in self.search.lacking_s.items()
+        }
+        return [NotTried(name, f"--budget {seconds} has time for it", seconds) for name, seconds in needed.items()]
 
     def write(self, found: Optimization) -> None:
 

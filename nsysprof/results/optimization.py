@@ -179,6 +179,8 @@ class NotTried:
 
     name: str
     reason: str
+    # The budget (s) that has the time for it; None where time was not the reason.
+    needs_budget_s: int | None = None
 
 
 class OptimizationAnswer(StrEnum):

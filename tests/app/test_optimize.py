@@ -25,6 +25,7 @@ from nsysprof.results.optimization import (
     UNDECIDED,
     Attempt,
     AttentionUse,
+    NotTried,
     Optimization,
     PredictedGain,
     Suggestion,
@@ -82,6 +83,13 @@ def attempt(found, predicted=None):
         "bench-policy",
         check_prediction(predicted, found.change),
     )
+
+
+def test_remedies_that_the_budget_had_no_time_for_are_said_first():
+    left = (NotTried("TF32", "no fp32"), NotTried("torch.compile", "", 210), NotTried("a larger budget", "", 250))
+    first, second = answer_lines(replace(optimization(), not_tried=left))
+    assert first == "The budget had no time for torch.compile, a larger budget: give --budget 250 to try."
+    assert second.startswith("Your program gains nothing from another backend")
 
 
 def test_the_answer_is_the_gain_or_that_there_is_none():

@@ -102,7 +102,8 @@ class Search:
         self._request, self.left_s = request, left_s
         self.runs: list[TimedRun] = []
         self.lost: dict[str, str] = {}
-        self.not_tried: dict[str, str] = {}
+        # How many seconds more the budget needs for a trial that it had no time for.
+        self.lacking_s: dict[str, float] = {}
         self._next_turn = 0
         # Where compilers keep what they compiled; None: where the user has them keep it.
         self.caches: Path | None = None
@@ -180,7 +181,7 @@ class Search:
                 chosen.append(trial)
                 rest_s -= cost_s
             elif turn == 0:
-                self.not_tried[trial.name] = "the budget ended"
+                self.lacking_s[trial.name] = cost_s - rest_s
         return chosen
 
     def _turn(self, live: Sequence[Trial], turn: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from nsysprof.attention.shape import Shape
 from nsysprof.report.document import (
@@ -229,7 +229,7 @@ def answer_lines(optimization: Optimization) -> tuple[str, ...]:
         return (*memory, *(undecided or (_answer_without_a_gain(optimization),)), *_promising(optimization))
     if optimization.answer is OptimizationAnswer.UNDECIDED_ATTEMPTS:
         return (*undecided, *_promising(optimization))
-    return (_answer_without_a_gain(optimization), *_promising(optimization))
+    return (*_without_time(optimization), _answer_without_a_gain(optimization), *_promising(optimization))
 
 
 def _proven_line(proven: ProvenSet) -> str:
@@ -332,6 +332,13 @@ def _gain_line(attempt: Attempt) -> str:
     change = attempt.comparison.change
     low, high = _shorter(change.high), _shorter(change.low)
     return f"With {attempt.name}, a step is {_shorter(change.ratio)} shorter [{low}, {high}]."
+
+
+def _without_time(optimization: Optimization) -> Iterator[str]:
+    """Yield that some remedies could still help, which the budget had no time for."""
+    budgets = {item.name: item.needs_budget_s for item in optimization.not_tried if item.needs_budget_s is not None}
+    if budgets:
+        yield f"The budget had no time for {', '.join(budgets)}: give --budget {max(budgets.values())} to try."
 
 
 def _answer_without_a_gain(optimization: Optimization) -> str:
