@@ -19,6 +19,12 @@ class ShownAnalysis(Analysis):
     A notebook displays a figure that a cell returns. All need matplotlib (the extra `figures`).
     """
 
+    def plot_step(self) -> Figure | None:
+        """Return the figure of step.png: a usual step as one bar; None where no step is known."""
+        from nsysprof.report.figures.step import draw_step
+
+        return draw_step(self)
+
     def plot_timeline(self) -> Figure | None:
         """Return the figure of timeline.png: a typical step below the whole run; None without anything to draw."""
         from nsysprof.report.figures.timeline import draw_timeline

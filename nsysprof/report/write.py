@@ -19,6 +19,7 @@ from nsysprof.report.figures.kernels import describe_kernels, draw_kernels
 from nsysprof.report.figures.memory import describe_memory, describe_vram, draw_memory, draw_vram
 from nsysprof.report.figures.png import can_draw
 from nsysprof.report.figures.roofline import describe_roofline, describe_traffic, draw_roofline, draw_traffic
+from nsysprof.report.figures.step import describe_step, draw_step
 from nsysprof.report.figures.timeline import describe_timeline, draw_timeline
 from nsysprof.report.formats.data_formats import render_sarif
 from nsysprof.report.formats.speedscope import layers_flame_graph
@@ -246,6 +247,7 @@ def _write_figures(
 
     calls = _traced_calls(record)
     draw: dict[str, Callable[[], Drawn | None]] = {
+        "step": lambda: None if record is not None and record.has_cases else draw_step(analysis),
         "timeline": lambda: draw_timeline(analysis, calls),
         "kernels": lambda: draw_kernels(analysis, calls),
         "vram": lambda: draw_vram(analysis, record),
@@ -254,6 +256,7 @@ def _write_figures(
         "traffic": lambda: None if record is None else draw_traffic(record),
     }
     alts: dict[str, Callable[[], str]] = {
+        "step": lambda: describe_step(analysis),
         "timeline": lambda: describe_timeline(analysis),
         "kernels": lambda: describe_kernels(analysis),
         "vram": lambda: describe_vram(analysis, record),
@@ -261,7 +264,7 @@ def _write_figures(
         "roofline": lambda: "" if record is None else describe_roofline(record),
         "traffic": lambda: "" if record is None else describe_traffic(record),
     }
-    order = ("roofline", "traffic", "timeline", "kernels", "vram", "memory")
+    order = ("step", "roofline", "traffic", "timeline", "kernels", "vram", "memory")
     return write_figures({name: draw[name] for name in order}, alts, out, svg=svg, say=say)
 
 

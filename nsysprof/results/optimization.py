@@ -250,9 +250,7 @@ class Optimization:
     def to_json(self) -> dict[str, Any]:
         """Return the result as it is written to files and printed by --json; unknown is null."""
         best = self.best
-        attempts = [{**json_value(attempt), "comparison": attempt.comparison.to_json()} for attempt in self.attempts]
-        fields = {**json_value(self), "attempts": attempts, "best": None if best is None else best.name}
-        return {"format_version": FORMAT_VERSION, **fields}
+        return {"format_version": FORMAT_VERSION, **json_value(self), "best": None if best is None else best.name}
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,7 @@ def test_the_folder_of_the_contract(tmp_path):
     assert names == FILES | {"timeline.svg", "kernels.svg", "vram.svg"}
     assert {path.name for path in (tmp_path / "out").iterdir()} == names
     assert said == [
+        "draw step",
         "draw roofline",
         "draw traffic",
         "draw timeline",

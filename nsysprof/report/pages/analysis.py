@@ -64,6 +64,8 @@ from nsysprof.units import format_ns, format_percent, format_rate
 
 # How many reasons a terminal shows; the files have all of them.
 _MOST_LIMITS = 12
+# The figure that stands first, before the findings.
+STEP_FIGURE = "step.png"
 
 
 def analysis_report(
@@ -88,8 +90,10 @@ def analysis_report(
         sections = [*first, *findings_sections(analysis), *case_sections(record, words)]
     else:
         sections = [*overview_sections(analysis), *findings_sections(analysis), *step_sections(analysis)]
-    sections = [*_lost_sections(analysis), *sections, *idle_sections(analysis)]
-    sections += figure_sections(figures)
+    step = [figure for figure in figures if figure.file == STEP_FIGURE]
+    first_figures = [Section("", tuple(step), in_terminal=False)] if step else []
+    sections = [*_lost_sections(analysis), *first_figures, *sections, *idle_sections(analysis)]
+    sections += figure_sections([figure for figure in figures if figure.file != STEP_FIGURE])
     sections += [Section("Timeline", (Chart(timeline),), in_terminal=False)] if timeline is not None else []
     sections.append(_trace_section(analysis, tier))
     sections += [Section("Memory", tuple(memory_parts(analysis.allocator)))] if analysis.allocator is not None else []
