@@ -8,10 +8,10 @@ from nsysprof.api.frames import read_kernels as read_kernels
 from nsysprof.api.frames import read_memory as read_memory
 from nsysprof.api.frames import read_ranges as read_ranges
 from nsysprof.api.open import open_trace as open_trace
+from nsysprof.api.open import summarize as summarize
 from nsysprof.api.policy import PolicyWarning as PolicyWarning
 from nsysprof.api.policy import policy as policy
 from nsysprof.api.request_fields import Source
-from nsysprof.api.summary import summarize as summarize
 from nsysprof.app.bundle import BundleResult
 from nsysprof.app.compare import CompareResult
 from nsysprof.app.export import ExportResult

@@ -358,7 +358,7 @@ def compare_table(trace: Trace, table: str) -> str:
     from nsysprof.trace.columns import TableSource, _as_integer, _rowid, page_positions
     from nsysprof.trace.open import quote
     from nsysprof.trace.sqlite.leaf_pages import UnusualLayoutError
-    from nsysprof.trace.sqlite.sqlite_pages import scan_table
+    from nsysprof.trace.sqlite.sqlite_cells import scan_table
 
     names = tuple(name for name in trace.columns[table] if name in READ_COLUMNS) or trace.columns[table]
     try:

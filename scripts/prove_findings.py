@@ -31,7 +31,7 @@ from nsysprof.app.requests.reading import WhatIfRequest
 from nsysprof.app.whatif import what_if
 from nsysprof.ranks.collective_waits.stragglers import judged_collectives
 from nsysprof.ranks.identity import find_sources
-from nsysprof.ranks.read_arrivals import read_arrivals
+from nsysprof.ranks.replay.read_job import read_arrivals
 from nsysprof.results.findings import Finding, Findings
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_tables

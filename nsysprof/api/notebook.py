@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from html import escape
 from typing import TYPE_CHECKING
 
+from nsysprof.app.trace_analysis.analyze_trace import TraceResult
 from nsysprof.results.analysis import Analysis
 
 if TYPE_CHECKING:
@@ -61,3 +63,24 @@ class ShownAnalysis(Analysis):
 def show_analysis(analysis: Analysis) -> ShownAnalysis:
     """Return the same analysis as an object that a notebook can display."""
     return ShownAnalysis(**{field.name: getattr(analysis, field.name) for field in fields(analysis)})
+
+
+class ShownResult(TraceResult):
+    """A TraceResult whose analysis draws its figures, and that a notebook shows with the place of its files."""
+
+    analysis: ShownAnalysis
+
+    def __repr__(self) -> str:
+        """Return what an interpreter shows: the analysis, and where its files are."""
+        return f"{self.analysis!r}\n{self._place()}"
+
+    def _repr_html_(self) -> str:
+        return f"{self.analysis._repr_html_()}<p>{escape(self._place())}</p>"
+
+    def _place(self) -> str:
+        return f"{len(self.files)} files in {self.folder}"
+
+
+def show_result(result: TraceResult) -> ShownResult:
+    """Return the same result with what a notebook wants."""
+    return ShownResult(show_analysis(result.analysis), result.record, result.folder, result.files, result.report)

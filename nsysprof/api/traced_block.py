@@ -10,7 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from nsysprof.app.inputs.size_text import parse_size
+from nsysprof.app.inputs.option import parse_size
 from nsysprof.errors import NsysprofError, UsageError
 from nsysprof.files.scratch_folder import scratch_folder
 from nsysprof.results.column_registry.finding_codes import CODES, MEMORY_CODES
@@ -185,8 +185,7 @@ def _recorder() -> Any:
 
 def _fill(block: TracedBlock, path: Path) -> None:
     """Fill in the block's numbers. What the profiler lost makes them unknown."""
-    from nsysprof.api.open import open_trace
-    from nsysprof.api.summary import summarize
+    from nsysprof.api.open import open_trace, summarize
     from nsysprof.results.column_registry.analysis_columns import RANGES
     from nsysprof.results.column_registry.column import Dtype
 

@@ -35,7 +35,7 @@ def analyze(*inputs: Source, progress: Progress = SILENT, **fields: Any) -> Trac
     The result has `analysis`, `folder` and `files`. To read a trace without writing anything, use open_trace. Several
     inputs are the ranks of one job, and give a RanksResult. A snapshot (.pickle) gives a SnapshotResult.
     """
-    from nsysprof.api.shown_result import show_result
+    from nsysprof.api.notebook import show_result
     from nsysprof.app import analyze as use_case
     from nsysprof.app.trace_analysis.analyze_trace import TraceResult
 

@@ -8,12 +8,16 @@ from __future__ import annotations
 import math
 import sqlite3
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from nsysprof.analysis.sampling.significance import judge_history
+from nsysprof.app.inputs.refuse_url import refuse_url
+from nsysprof.app.progress import SILENT, Progress
+from nsysprof.app.requests.reading import HistoryRequest
 from nsysprof.attention.shape import SHAPE_COLUMNS
-from nsysprof.errors import NsysprofError, TraceError
+from nsysprof.errors import NsysprofError, TraceError, UsageError
 from nsysprof.files.json_file import decode_json
 from nsysprof.report.wording import shape_label
 from nsysprof.results.latency_history import CaseHistory, HistoryPoint
@@ -132,3 +136,33 @@ def _number(value: Any) -> float | None:
     """Return the value as a number that a time can have; None for anything else."""
     is_number = isinstance(value, int | float) and math.isfinite(value) and value >= 0
     return float(value) if is_number else None
+
+
+def history(request: HistoryRequest, progress: Progress = SILENT) -> HistoryResult:
+    """Return the cases of a results database whose names contain a text.
+
+    Raises TraceError for a file that is not a results database, and UsageError where no case matches.
+    """
+    refuse_url(request.database)
+    if not request.database.exists():
+        raise TraceError(f"{request.database} does not exist.", "bench --db FILE and tune --db FILE make one.")
+    if not is_results_database(request.database):
+        raise TraceError(f"{request.database} is not a results database.", "Name the file of bench --db or tune --db.")
+    progress.say("read the database")
+    cases = read_history(request.database)
+    chosen = tuple(case for case in cases if request.case.lower() in case.name.lower())
+    if cases and not chosen:
+        known = ", ".join(case.name for case in cases[:5])
+        raise UsageError(f"No case has {request.case!r} in its name.", f"There are {len(cases)}: {known}.")
+    return HistoryResult(request.database.name, chosen)
+
+
+@dataclass(frozen=True)
+class HistoryResult:
+    """The cases of a database.
+
+    name: the name of its file.
+    """
+
+    name: str
+    cases: tuple[CaseHistory, ...]

@@ -12,9 +12,8 @@ from nsysprof.analysis.sampling.bench import BenchResults
 from nsysprof.analysis.sampling.replayed_calls import use_replays
 from nsysprof.analysis.sampling.tune import cells_to_confirm, cells_to_measure, replace_by_again
 from nsysprof.app.inputs.grid import Grid
-from nsysprof.app.inputs.machine import default_dtype, require_torch, settle_device
-from nsysprof.app.inputs.request_limits import LEAST_TUNING_BLOCKS
-from nsysprof.app.inputs.shared_values import shared_values
+from nsysprof.app.inputs.machine import default_dtype, require_torch, settle_device, shared_values
+from nsysprof.app.inputs.options import LEAST_TUNING_BLOCKS
 from nsysprof.app.measuring.bench import dated_bench_folder, draw_seed, nothing_measured, summarize
 from nsysprof.app.progress import SILENT, Progress
 from nsysprof.app.requests.attention import TuneRequest

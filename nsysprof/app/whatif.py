@@ -21,9 +21,8 @@ from nsysprof.nsight.find_tool import NSYS, find_tool
 from nsysprof.ranks.collective_waits.stragglers import replay_like_peers
 from nsysprof.ranks.identity import find_sources
 from nsysprof.ranks.rank_source import RankSource
-from nsysprof.ranks.read_arrivals import read_arrivals
 from nsysprof.ranks.replay.changes import MIB, CommunicationChange, Saving, replay_change
-from nsysprof.ranks.replay.read_job import read_replayed_job
+from nsysprof.ranks.replay.read_job import read_arrivals, read_replayed_job
 from nsysprof.results.findings import JOB, WhatIf, WhatIfAnswer, WhatIfQuestion
 from nsysprof.trace.inputs.resolve_input import identity_of
 from nsysprof.trace.open import open_trace

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
-from nsysprof.capture.hold_clocks import LOCKED
 from nsysprof.errors import MissingToolError
 
 _STARTUP_S = 60.0
 _RESTORE_S = 30.0
 _ASK_UUID = "import torch; print(torch.cuda.get_device_properties(0).uuid)"
+LOCKED = "locked"
 
 
 @contextmanager
@@ -24,7 +26,7 @@ def locked_clocks(uuid: str, mhz: int) -> Iterator[None]:
 
     uuid: the GPU's UUID, as NVML reports it.
     """
-    argv = [sys.executable, "-m", "nsysprof.capture.hold_clocks", uuid, str(mhz)]
+    argv = [sys.executable, "-m", "nsysprof.capture.locked_clocks", uuid, str(mhz)]
     keeper = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True)
     assert keeper.stdin is not None
     assert keeper.stdout is not None
@@ -69,3 +71,46 @@ def _end_of(keeper: subprocess.Popen[str]) -> int:
             continue
         except subprocess.TimeoutExpired:
             return 1
+
+
+def main(arguments: list[str]) -> int:
+    """Lock the clock, wait until standard input ends, release the clock, and return the exit code."""
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
+    try:
+        import pynvml
+    except ImportError:
+        _say("nvidia-ml-py is not installed")
+        return 1
+    uuid, mhz = arguments[0], int(arguments[1])
+    try:
+        pynvml.nvmlInit()
+        handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
+    except pynvml.NVMLError as error:
+        _say(str(error))
+        return 1
+    return _hold(pynvml, handle, mhz)
+
+
+def _hold(pynvml: Any, handle: Any, mhz: int) -> int:
+    try:
+        pynvml.nvmlDeviceSetGpuLockedClocks(handle, mhz, mhz)
+    except pynvml.NVMLError as error:
+        _say(str(error))
+        return 1
+    try:
+        _say(LOCKED)
+        sys.stdin.buffer.read()
+    finally:
+        pynvml.nvmlDeviceResetGpuLockedClocks(handle)
+    return 0
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

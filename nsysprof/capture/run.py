@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -9,12 +10,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from nsysprof.capture.collect import NOT_RUN, CaseProgress, write_counters
+from nsysprof.capture.collect import NOT_RUN, CaseProgress, result_rows, write_counters
 from nsysprof.capture.environment import clock_notes, merge_environment
 from nsysprof.capture.folder import NSYS_REPORT, remove_work
-from nsysprof.capture.manifest import NSYS_TRACE, TORCH_TRACE, Manifest
-from nsysprof.capture.measured_process import LOGS, supervisor_argv, tail
-from nsysprof.capture.passes import CaptureRun, OnProgress, run_profiled_pass, write_job
+from nsysprof.capture.manifest import NSYS_TRACE, TORCH_TRACE, Manifest, write_manifest, write_results
+from nsysprof.capture.measured_process import LOGS, WORK, run_supervised, supervisor_argv, tail
 from nsysprof.capture.plan import CapturePlan
 from nsysprof.capture.sampling.bench import run_bench_process
 from nsysprof.capture.sampling.bench_run import BenchRun, new_run
@@ -39,7 +39,12 @@ from nsysprof.nsight.nsys import (
 from nsysprof.results.checks import MissingSource, RecordingCheck, comparable_hash
 from nsysprof.results.kernel_counters import CountedKernel, Run
 from nsysprof.results.samples import OK
-from nsysprof.workload.job import COUNTED, TIMED, TRACED
+from nsysprof.workload.job import COUNTED, TIMED, TRACED, Job
+
+# Kernel replay saves the memory that a kernel may write, and needs as much again.
+_LARGEST_SHARE = 0.45
+_PATIENCE = 4.0  # a multiple of the timeout of an untraced case
+OnProgress = Callable[[str, CaseProgress], None]
 
 
 @dataclass(frozen=True)
@@ -302,11 +307,6 @@ def interrupted_error(folder: Path, progress: CaseProgress, *, has_trace: bool) 
     )
 
 
-# Kernel replay saves the memory that a kernel may write, and needs as much again.
-_LARGEST_SHARE = 0.45
-_PATIENCE = 4.0  # a multiple of the timeout of an untraced case
-
-
 @dataclass(frozen=True)
 class _Group:
     """Cases that one run of ncu counts."""
@@ -445,3 +445,86 @@ def _nothing_of(kind: Run, error: TraceError) -> Note:
 def _refused(refused: dict[str, int]) -> Note:
     names = ", ".join(list(refused)[:5])
     return make_note("ambiguous-numbers", names=names)
+
+
+@dataclass
+class CaptureRun:
+    """A capture while it runs."""
+
+    plan: CapturePlan
+    folder: Path
+    nsys: Path | None
+    ncu: Path | None
+    manifest: Manifest
+    progress: CaseProgress
+    # The untraced samples.
+    measured: BenchRun
+    on_progress: OnProgress
+    result_columns: tuple[str, ...]
+    # Returns what a trace lost; None: nothing is checked.
+    inspect: Callable[[Path], RecordingCheck] | None = None
+    interrupted: bool = False
+
+    def save(self) -> None:
+        """Write everything that is known so far."""
+        self.measured.save(self.folder)
+        write_results(self.folder, self.result_columns, result_rows(self.progress))
+        write_manifest(self.folder, self.manifest)
+
+
+def write_job(
+    run: CaptureRun,
+    pass_name: str,
+    profiler: str,
+    skip: tuple[int, ...],
+    *,
+    calls: int | None = None,
+    patience: float = 1.0,
+) -> Path:
+    """Write the job file of a pass, and return its path.
+
+    calls: how many calls each case's range contains; None takes the plan's number.
+    patience: a factor for the plan's timeout.
+    """
+    plan, work = run.plan, run.folder.resolve() / WORK
+    job = Job(
+        cases=plan.cases,
+        range_keys=plan.range_keys,
+        pass_name=pass_name,
+        profiler=profiler,
+        device=plan.device,
+        case_timeout_s=plan.case_timeout_s * patience,
+        events_path=str(work / f"{pass_name}-{profiler}.events"),
+        stop_path=str(work / "stop"),
+        parent_pid=os.getpid(),
+        skip=skip,
+        warmup_calls=plan.warmup,
+        traced_calls=plan.traced_calls if calls is None else calls,
+        traced_seconds=plan.traced_seconds if profiler == "nsys" else 0.0,
+        torch_trace_path=str(run.folder.resolve() / TORCH_TRACE),
+    )
+    path = work / f"{pass_name}-{profiler}.json"
+    job.write(path)
+    return path
+
+
+def run_profiled_pass(run: CaptureRun, pass_name: str, argv: list[str], log: str, title: str = "") -> int | None:
+    """Run one pass to its end and return its exit code. Ctrl-C ends it early and keeps its results.
+
+    argv: the command line, which ends with the job file.
+    title: the name under which progress is shown, where it differs from the name of the pass.
+    """
+    title = title or pass_name
+    run.on_progress(title, run.progress)
+
+    def take(events: list[dict[str, Any]]) -> None:
+        for event in events:
+            run.progress.take(event, pass_name)
+        run.on_progress(title, run.progress)
+        if any(event["event"] == "done" for event in events):
+            run.save()
+
+    ended = run_supervised(title, argv, Job.read(Path(argv[-1])), run.folder / log, take)
+    run.interrupted = run.interrupted or ended.interrupted
+    run.manifest.steps.append(ended.step)
+    return ended.step.exit_code

@@ -10,7 +10,7 @@ from nsysprof.cli.terminal.console import print_json
 from nsysprof.files.json_file import json_value
 
 if TYPE_CHECKING:
-    from nsysprof.app.history import HistoryResult
+    from nsysprof.app.read_history import HistoryResult
 
 EXAMPLES = (
     "nsysprof history results.db",
@@ -23,7 +23,7 @@ def history(request: HistoryRequest, as_json: options.Json = False) -> None:
 
     Changes are shown only between runs under the same conditions. `nsysprof view` shows the same with figures.
     """
-    from nsysprof.app import history as use_case
+    from nsysprof.app import read_history as use_case
     from nsysprof.cli.terminal.progress import show_progress
 
     _print(use_case.history(request, show_progress(quiet=as_json)), as_json)

@@ -6,12 +6,15 @@ import hashlib
 import json
 from dataclasses import fields
 from functools import cache
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from nsysprof.analysis.replay.execution_graph import ExecutionGraph
+from nsysprof.analysis.steps.find_steps import Steps
 from nsysprof.errors import MissingToolError
 from nsysprof.files.json_file import decode_json, encode_json
 from nsysprof.files.output import open_whole
@@ -20,10 +23,9 @@ from nsysprof.ranks.collective_waits.collectives import Collectives
 from nsysprof.ranks.distributions import Distributions, Key
 from nsysprof.ranks.job_facts import JobFacts
 from nsysprof.ranks.partial import RANGE_COLUMNS, Detail, Leaf, Partial
-from nsysprof.ranks.power_file import power_of
-from nsysprof.ranks.rank_energy import COLUMNS
+from nsysprof.ranks.rank_energy import COLUMNS, power_of
 from nsysprof.ranks.rank_source import RankSource
-from nsysprof.ranks.replay.rank_graph_file import decode_rank_graph, encode_rank_graph
+from nsysprof.ranks.replay.rank_graph import RankGraph
 from nsysprof.results.column_registry.csv_table import to_records
 from nsysprof.results.rank_results import Lanes, RankRow
 
@@ -32,6 +34,8 @@ _TEXTS = ("range", "style", "domain")
 _COLLECTIVE = tuple(field.name for field in fields(Collectives))
 _NO_ENERGY = pd.DataFrame(columns=list(COLUMNS))
 _DISTRIBUTION = ("count", "total", "least", "most", "size_bytes", "rounded", "edges", "values", "times")
+_OF_STEPS = ("name", "global_pid", "starts_ns", "bounds_ns", "warmup", "found_share")
+_OF_RANK = tuple(field.name for field in fields(RankGraph) if field.name not in ("graph", "collectives", "steps"))
 
 
 @cache
@@ -183,3 +187,34 @@ def _pyarrow() -> tuple[Any, Any]:
             "Analyzing several traces at once needs pyarrow, which is not installed.", "pip install 'nsysprof[ranks]'"
         ) from None
     return pa, pq
+
+
+def encode_rank_graph(rank: RankGraph) -> bytes:
+    """Return the graph as bytes."""
+    arrays: dict[str, Any] = {
+        f"graph.{field.name}": getattr(rank.graph, field.name) for field in fields(ExecutionGraph)
+    }
+    arrays |= {f"steps.{name}": getattr(rank.steps, name) for name in _OF_STEPS}
+    arrays |= {f"rank.{name}": getattr(rank, name) for name in _OF_RANK}
+    for name, column in rank.collectives.items():
+        values = column.to_numpy()
+        arrays[f"collectives.{name}"] = values.astype(str) if values.dtype == object else values
+    buffer = BytesIO()
+    np.savez(buffer, **arrays)
+    return buffer.getvalue()
+
+
+def decode_rank_graph(data: bytes) -> RankGraph:
+    """Return the graph that encode_rank_graph wrote. Raises ValueError or KeyError for other bytes."""
+    parts: dict[str, dict[str, Any]] = {"graph": {}, "steps": {}, "rank": {}, "collectives": {}}
+    with np.load(BytesIO(data), allow_pickle=False) as stored:
+        for key in stored.files:
+            part, _, name = key.partition(".")
+            value = stored[key]
+            parts[part][name] = value if value.ndim else value.item()
+    return RankGraph(
+        graph=ExecutionGraph(**parts["graph"]),
+        collectives=pd.DataFrame(parts["collectives"]),
+        steps=Steps(**parts["steps"], loop_ns=None),
+        **parts["rank"],
+    )

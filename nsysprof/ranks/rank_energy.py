@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,10 +21,9 @@ from nsysprof.analysis.steps.settle_steps import settle_steps
 from nsysprof.analysis.traffic.energy import by_device
 from nsysprof.errors import TraceError
 from nsysprof.notes import Note, make_note
-from nsysprof.ranks.power_file import parse_power, power_of
 from nsysprof.results.column_registry.csv_table import empty_table
 from nsysprof.results.column_registry.rank_columns import ENERGY_OVER_RANKS, RANK_ENERGY
-from nsysprof.results.power_samples import GpuEnergy
+from nsysprof.results.power_samples import POWER_COLUMNS, POWER_FILE, GpuEnergy, power_beside
 from nsysprof.trace.schema import Tables
 
 # The columns of a rank's own table: its rank is not known before all traces were read.
@@ -31,6 +31,8 @@ COLUMNS = tuple(name for name in RANK_ENERGY.names if name != "rank")
 SHARED = "several ranks used the board"
 UNKNOWN = "it is unknown for a rank"
 _KEYS = ["range", "style", "domain"]
+_LARGEST_BYTES = 512 << 20
+_LARGEST = 2**62
 
 
 def read_samples(source: Path, start_ns: int | None) -> tuple[Sequence[GpuEnergy], tuple[Note, ...]]:
@@ -120,3 +122,40 @@ def _why_unknown(some: pd.DataFrame) -> str:
         return ""
     reasons = set(some["reason"].fillna(""))
     return str(reasons.pop()) if missing.all() and len(reasons) == 1 else UNKNOWN
+
+
+def power_of(source: Path) -> Path:
+    """Return where the energy samples of a capture folder are, or those beside the trace of a rank."""
+    return source / POWER_FILE if source.is_dir() else power_beside(source)
+
+
+def parse_power(path: Path, start_ns: int) -> Sequence[GpuEnergy]:
+    """Return the samples in a file, one entry per GPU. Raises TraceError for a damaged file.
+
+    start_ns: when the clock of the session began (ns since 1970).
+    """
+    damaged = TraceError(f"{path} is damaged: it is not a table of energy.", "Remove it, and analyze again.")
+    samples_of: dict[str, list[tuple[int, int]]] = {}
+    try:
+        if path.stat().st_size > _LARGEST_BYTES:
+            raise damaged
+        with path.open(encoding="ascii", newline="") as file:
+            rows = csv.reader(file)
+            if tuple(next(rows, ())) != POWER_COLUMNS:
+                raise damaged
+            for at, gpu, energy in rows:
+                if not (0 <= int(at) < _LARGEST and 0 <= int(energy) < _LARGEST and len(gpu) < 100):
+                    raise damaged
+                samples_of.setdefault(gpu, []).append((int(at) - start_ns, int(energy)))
+    except (ValueError, csv.Error, UnicodeError) as error:
+        raise damaged from error
+    except OSError as error:
+        raise TraceError(f"{path} cannot be read: {error.strerror}.", "Check its permissions.") from error
+    series = []
+    for index, (gpu, samples) in enumerate(samples_of.items()):
+        table = np.array(samples, dtype=np.int64)
+        if (np.diff(table, axis=0) < 0).any():  # the driver was reloaded, or the clock was set back
+            raise damaged
+        kept = np.concatenate([[True], np.diff(table[:, 0]) > 0])
+        series.append(GpuEnergy(gpu, index, table[kept, 0], table[kept, 1]))
+    return series

@@ -12,8 +12,7 @@ from nsysprof.analysis.attribution.attribute import expand
 from nsysprof.analysis.attribution.attribute import merge as merge_stretches
 from nsysprof.analysis.attribution.attributed_ranges import Attributed, attribute_ranges
 from nsysprof.analysis.attribution.duration_statistics import sum_by
-from nsysprof.analysis.attribution.gpu_time import kernels_and_graphs
-from nsysprof.analysis.attribution.intervals import union_ns
+from nsysprof.analysis.attribution.intervals import kernels_and_graphs, union_ns
 from nsysprof.analysis.attribution.library_ranges import LIBRARY_DOMAINS
 from nsysprof.analysis.kernel_names.variant_names import (
     FILL_NAME,

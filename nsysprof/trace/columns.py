@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import os
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,8 +22,7 @@ from nsysprof.trace.open import Trace, quote
 from nsysprof.trace.schema import NULL
 from nsysprof.trace.sqlite.confine import Confinement
 from nsysprof.trace.sqlite.leaf_pages import UnusualLayoutError
-from nsysprof.trace.sqlite.shared_pages import has_shared_pages
-from nsysprof.trace.sqlite.sqlite_pages import scan_table
+from nsysprof.trace.sqlite.sqlite_cells import scan_table
 
 _ROWS = 20_000
 # The fewest bytes of the file that a row with many columns and times takes.
@@ -29,6 +30,9 @@ _LEAST_ROW_BYTES = 16
 # The key under which a batch holds its texts.
 TEXT = "text"
 Batch = dict[str, npt.NDArray[Any]]
+_INTERIOR = (2, 5)
+_POINTERS = 12
+_MOST_DEPTH = 20  # SQLite's own limit
 
 
 @dataclass(frozen=True)
@@ -333,3 +337,41 @@ def read_with_texts(
 
 def _loss(table: str, what: str) -> Loss:
     return make_loss("table-unreadable", table=table, problem=what)
+
+
+def has_shared_pages(path: Path, root: int) -> bool:
+    """Return whether the table at the page `root` contains a page twice. SQLite reports any other damage."""
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+    try:
+        head = os.pread(descriptor, 20, 0)
+        size = int.from_bytes(head[16:18], "big")
+        size = 65536 if size == 1 else size
+        if size < 512:
+            return False
+        seen = np.zeros(os.fstat(descriptor).st_size // size + 1, dtype=bool)
+        level = [root]
+        for _ in range(_MOST_DEPTH):
+            below: list[int] = []
+            for page in level:
+                if not 0 < page < len(seen):
+                    continue
+                if seen[page]:
+                    return True
+                seen[page] = True
+                if os.pread(descriptor, 1, (page - 1) * size)[0] in _INTERIOR:
+                    below += _children(os.pread(descriptor, size, (page - 1) * size))
+            level = below
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _children(raw: bytes) -> list[int]:
+    """Return the pages that a page refers to, where SQLite would expect its pointers."""
+    page = np.frombuffer(raw, dtype=np.uint8)
+    cells = min((raw[3] << 8) | raw[4], (len(raw) - _POINTERS) // 2)
+    at = page[_POINTERS : _POINTERS + 2 * cells].view(">u2").astype(np.int64) & (len(raw) - 1)
+    at = at[at + 4 <= len(raw)]
+    digits = page[at[:, None] + np.arange(4)].astype(np.int64)
+    left: list[int] = (digits << np.array([24, 16, 8, 0])).sum(axis=1).tolist()
+    return [*left, int.from_bytes(raw[8:12], "big")]

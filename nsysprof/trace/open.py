@@ -8,17 +8,17 @@ import os
 import re
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 
 from nsysprof.errors import TraceDamagedError, TraceEmptyError, TraceError, TraceForeignError
 from nsysprof.native.load import loop
 from nsysprof.notes import Loss, Note, make_loss
-from nsysprof.trace.inline_executor import InlineExecutor
 from nsysprof.trace.sqlite.confine import ConfinedConnections, Confinement
 
 _MAGIC = b"SQLite format 3\0"
@@ -33,6 +33,8 @@ _CHUNK = 1 << 22
 _SPARSE_BYTES, _SPARSE_SHARE = 16 << 20, 4
 # A file of this size (bytes) is worth a second thread, and what it took is worth returning to the system.
 LARGE_BYTES = 16 << 20
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @dataclass
@@ -286,3 +288,15 @@ def _sidecar_losses(path: Path) -> list[Loss]:
     if not beside:
         return []
     return [make_loss("being-written", file=f"{path.name}{beside[0]}")]
+
+
+class InlineExecutor(Executor):
+    """Runs each task within `submit`."""
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        future: Future[T] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except Exception as error:  # noqa: BLE001 - it is raised where the result is asked for
+            future.set_exception(error)
+        return future

@@ -14,8 +14,7 @@ from nsysprof.native.load import native_problem
 from nsysprof.notes import make_note
 from nsysprof.torchprof.operator_facts import MARK
 from nsysprof.trace.columns import read_integers, read_rows, read_with_texts
-from nsysprof.trace.inline_executor import InlineExecutor
-from nsysprof.trace.open import Trace
+from nsysprof.trace.open import InlineExecutor, Trace
 from nsysprof.trace.schema import KERNEL, NULL, PID_MASK, Calls, Int64s, Tables, Work
 from nsysprof.trace.table_readers.calls import (
     match_launches,
@@ -26,10 +25,9 @@ from nsysprof.trace.table_readers.calls import (
     read_syncs,
 )
 from nsysprof.trace.table_readers.collective_payloads import read_collective_payloads
-from nsysprof.trace.table_readers.devices import Gpus, read_gpus
+from nsysprof.trace.table_readers.devices import LONGEST_RANGE_NAME, Gpus, cut_name, read_gpus
 from nsysprof.trace.table_readers.gpu_metrics import read_gpu_metrics
 from nsysprof.trace.table_readers.layer_ranges import split_collections, split_layers
-from nsysprof.trace.table_readers.long_names import LONGEST_RANGE_NAME, cut_name
 from nsysprof.trace.table_readers.work import read_work
 
 # NVIDIA's largest machine that shares one memory has 576.

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import nsysprof.cli
 from nsysprof.capture.sampling import bench
-from nsysprof.capture import measured_process, passes
+from nsysprof.capture import measured_process
+from nsysprof.capture import run
 
 TAPES = Path(sys.argv[1])
 measured = 0
@@ -40,7 +41,7 @@ def replay(name, argv, job, log, take, **limits):
     return measured_process.ProcessEnd(measured_process.Step(name, tuple(argv), 0, 1), interrupted=False)
 
 
-bench.run_supervised = passes.run_supervised = replay
+bench.run_supervised = run.run_supervised = replay
 for line in sys.stdin:
     arguments, log, kill_after_s, environment = json.loads(line)
     child = os.fork()

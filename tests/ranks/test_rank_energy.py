@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from nsysprof.analysis.overview.summarize import summarize
-from nsysprof.app.trace_analysis.read_power import read_power
+from nsysprof.app.trace_analysis.assemble import read_power
 from nsysprof.ranks.partial_files import part_path
 from nsysprof.ranks.rank_energy import SHARED, UNKNOWN, energy_over_ranks
 from nsysprof.ranks.rank_source import RankSource

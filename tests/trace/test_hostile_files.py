@@ -31,9 +31,7 @@ from nsysprof.native import load
 from nsysprof.results.analysis import Analysis
 from nsysprof.trace import columns
 from nsysprof.trace.columns import read_rows
-from nsysprof.trace.inputs import unpack
-from nsysprof.trace.inputs.resolve_input import resolve_input
-from nsysprof.trace.inputs.unpack import zstd
+from nsysprof.trace.inputs.resolve_input import _READERS, resolve_input, zstd
 from nsysprof.trace.open import Trace, open_trace
 from nsysprof.trace.tables import read_strings
 from tests.builders.build_trace import TraceBuilder
@@ -292,7 +290,7 @@ PACKERS = {".xz": partial(lzma.compress, preset=0), ".gz": gzip.compress, ".zst"
 def test_a_packed_bomb_is_refused_before_it_fills_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
 ) -> None:
-    monkeypatch.setattr(unpack, "MAX_FREE_BYTES", 1 << 20)
+    monkeypatch.setattr("nsysprof.trace.inputs.resolve_input.MAX_FREE_BYTES", 1 << 20)
     source = tmp_path / f"t.sqlite{suffix}"
     source.write_bytes(PACKERS[suffix](bytes(16 << 20)))
     work = tmp_path / "work"
@@ -306,7 +304,7 @@ def test_a_packed_bomb_is_refused_before_it_fills_the_disk(
 def test_no_step_of_unpacking_takes_much_memory(suffix: str) -> None:
     """98 KB of .zst took 3.2 GB: all that one megabyte unpacked to."""
     packed = PACKERS[suffix](bytes(150 << 20) if suffix == ".zst" else bytes(8 << 20))
-    pieces = [len(piece) for piece in unpack._READERS[suffix](io.BytesIO(packed), len(packed))]
+    pieces = [len(piece) for piece in _READERS[suffix](io.BytesIO(packed), len(packed))]
     assert sum(pieces) == (150 << 20 if suffix == ".zst" else 8 << 20)
     assert max(pieces) <= 64 << 20
 

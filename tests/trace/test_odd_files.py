@@ -18,7 +18,7 @@ from nsysprof.errors import TraceError
 from nsysprof.native import load
 from nsysprof.notes import Severity
 from nsysprof.results.analysis import Analysis
-from nsysprof.trace.table_readers.long_names import LONGEST_RANGE_NAME, cut_name
+from nsysprof.trace.table_readers.devices import LONGEST_RANGE_NAME, cut_name
 from tests.builders.build_trace import TID, TraceBuilder
 from tests.trace.numbers import numbers
 

@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 
-from nsysprof.trace.schema import Int64s, Ints
+from nsysprof.trace.schema import GRAPH, Int64s, Ints, Work
 
 _BLOCK = 1 << 20
 # Keys count as nearly sorted where fewer than one in this many is smaller than the key before it.
@@ -113,3 +113,13 @@ def _union_of_one(start_ns: Int64s, end_ns: Int64s) -> int:
     start, end = np.sort(start_ns), np.sort(end_ns)
     gaps = np.maximum(start[1:] - end[:-1], 0).sum()
     return int(end[-1]) - int(start[0]) - int(gaps)
+
+
+def kernels_and_graphs(work: Work) -> tuple[Ints, Ints]:
+    """Return the duration (ns) and the variant of every kernel and of every graph that was recorded as a whole."""
+    kernels = slice(0, work.kernels)
+    graphs = work.kernels + np.flatnonzero(work.kinds(slice(work.kernels, None)) == GRAPH)
+    if len(graphs) == 0:
+        return work.duration_ns[kernels], work.variant[kernels]
+    rows = np.concatenate((np.arange(work.kernels), graphs))
+    return work.duration_ns[rows], work.variant[rows]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nsysprof.analysis.attribution.gpu_time import kernels_and_graphs
+from nsysprof.analysis.attribution.intervals import kernels_and_graphs
 from nsysprof.analysis.findings.recorded_calls import list_calls
 from nsysprof.analysis.findings.unfused_attention import BETWEEN, GEMM, NameKinds, find_pieces, kinds_of
 from nsysprof.analysis.kernel_names.variant_names import Names, kernel_names

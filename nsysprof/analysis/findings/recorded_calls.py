@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nsysprof.analysis.attribution.gpu_time import kernels_and_graphs
 from nsysprof.analysis.attribution.graph_work import RESOLVED, find_graph_work
+from nsysprof.analysis.attribution.intervals import kernels_and_graphs
 from nsysprof.analysis.kernel_names.variant_names import kernel_names
 from nsysprof.analysis.ranges.open_range import open_ranges
 from nsysprof.attention.kernel_family import kernel_family, operator_family

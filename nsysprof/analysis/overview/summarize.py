@@ -12,7 +12,7 @@ import pandas as pd
 from nsysprof.analysis.attribution.attribute import attribute_work, covered, order_work
 from nsysprof.analysis.attribution.caused_work import CausedWork, find_caused
 from nsysprof.analysis.attribution.duration_statistics import summarize_durations
-from nsysprof.analysis.attribution.gpu_time import kernels_and_graphs
+from nsysprof.analysis.attribution.intervals import kernels_and_graphs
 from nsysprof.analysis.busy_time.layers import tabulate_layers
 from nsysprof.analysis.busy_time.operators import Facts, Operators, find_operators
 from nsysprof.analysis.busy_time.work_ledger import tabulate_work

@@ -8,34 +8,50 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
+from nsysprof.analysis.attribution.attribute import SCOPES, attribute_work, merge, order_work
 from nsysprof.analysis.attribution.caused_work import captured_of_places
 from nsysprof.analysis.attribution.duration_statistics import sum_by
 from nsysprof.analysis.attribution.nesting import describe_places
+from nsysprof.analysis.attribution.range_structure import RangeStructure
 from nsysprof.analysis.attribution.warm_up import steady_medians
-from nsysprof.analysis.attribution.work_stretches import OrderedWork
+from nsysprof.analysis.attribution.work_stretches import OrderedWork, running_sum
 from nsysprof.analysis.overview.memory import DeviceMemory, peak_in_ranges
 from nsysprof.analysis.ranges.counted_calls import CalledFunctions, CountedCalls, count_calls, find_functions
 from nsysprof.analysis.ranges.instances import InstanceWork, measure_instances, tabulate_instances
-from nsysprof.analysis.ranges.range_api import range_api_table
 from nsysprof.analysis.ranges.range_energy import energy_table
 from nsysprof.analysis.ranges.range_evidence import RangeEvidence
 from nsysprof.analysis.ranges.range_launches import RangeLaunches, count_launches, judge_launches
 from nsysprof.analysis.ranges.range_traffic import add_traffic, gpu_use_table, number_families
-from nsysprof.analysis.ranges.range_tree import tabulate_tree
 from nsysprof.analysis.ranges.range_work.all_work import AllWork, add_all_work, sum_adopted, sum_all_work
-from nsysprof.analysis.ranges.range_work.caused_kernels import add_adopted, add_caused
-from nsysprof.analysis.ranges.range_work.exclusive_kernels import count_exclusive
-from nsysprof.analysis.ranges.range_work.launched_work import list_kernels, sum_launched
+from nsysprof.analysis.ranges.range_work.launched_work import (
+    add_adopted,
+    add_caused,
+    blank_instances,
+    blank_unknown,
+    count_exclusive,
+    find_opaque,
+    list_kernels,
+    sum_launched,
+)
 from nsysprof.analysis.ranges.range_work.measured_work import MeasuredWork, measure_work
-from nsysprof.analysis.ranges.range_work.unknown_work import blank_instances, blank_unknown, find_opaque
 from nsysprof.analysis.ranges.slow_instances import mark_slow_instances
 from nsysprof.analysis.traffic.dram import DramTraffic
+from nsysprof.arrays import find_places
 from nsysprof.native.load import loop
 from nsysprof.notes import Note
 from nsysprof.results.analysis import RANGE_COLUMNS, RANGE_INSTANCE_COLUMNS, RANGE_TREE_COLUMNS
-from nsysprof.trace.schema import Bools, Int64s
+from nsysprof.results.column_registry.analysis_columns import RANGE_API
+from nsysprof.results.column_registry.csv_table import empty_table
+from nsysprof.trace.schema import PID_MASK, Bools, Calls, Int64s, Ints, Rows
 
 _THREADS = 2
+_SUMS = (
+    "wall_ns", "kernel_count", "kernel_total_ns", "adopted_kernel_count", "adopted_kernel_total_ns", "warmup_instances",
+)  # fmt: skip
+_CALLS_AT_ONCE = 1 << 22
+_FEW_OWNERS = 8
+# The family, and from which place up to which other one it has the calls of an order.
+Stretches = tuple[Int64s, Int64s, Int64s]
 
 
 @dataclass(frozen=True)
@@ -253,3 +269,149 @@ def _peaks(evidence: RangeEvidence) -> pd.Series:
     peaks = np.zeros(evidence.groups, dtype=np.int64)
     np.maximum.at(peaks, evidence.group, peak_in_ranges(memory, evidence.attributed.ranges))
     return pd.Series(peaks).astype("Int64")
+
+
+def tabulate_tree(
+    ranges: pd.DataFrame,
+    structure: RangeStructure,
+    instances: dict[str, Int64s | None],
+    captured: pd.DataFrame | None,
+    unknown: Bools,
+) -> pd.DataFrame:
+    """Return one row for each place in the tree, parents before their children.
+
+    Siblings with GPU work come first, then those with the most wall time.
+
+    instances: for each range instance, the values that its place sums up; None is unknown.
+    captured: group (of the place), instances and total_ns of captured kernels; None is unknown.
+    unknown: for each place, whether its kernels are unknown.
+    """
+    paths, places = structure.folded, len(structure.folded.texts)
+    place = paths.of_instance
+    wall = (ranges["end_ns"] - ranges["start_ns"]).to_numpy(dtype=np.int64)
+    values = {**instances, "wall_ns": wall, "warmup_instances": structure.warm_up.astype(np.int64)}
+    table = pd.DataFrame({"path": pd.Series(paths.texts, dtype=object), "parent": paths.parent})
+    first = np.full(places, len(ranges), dtype=np.int64)
+    np.minimum.at(first, place, np.arange(len(ranges)))
+    for column in ("style", "domain"):
+        table[column] = ranges[column].to_numpy(dtype=object)[first]
+    group = ranges["group"].to_numpy(dtype=np.int64)
+    table["range"] = np.array(structure.families, dtype=object)[group[first]] if places else []
+    table["instances"] = np.bincount(place, minlength=places)
+    for column in _SUMS:
+        of_instance = values[column]
+        sums = None if of_instance is None else sum_by(place, of_instance, places)
+        table[column] = pd.array([pd.NA] * places if sums is None else sums, dtype="Int64")
+    for column, source in (("captured_kernel_count", "instances"), ("captured_kernel_total_ns", "total_ns")):
+        table[column] = pd.array([pd.NA] * places, dtype="Int64")
+        if captured is not None:
+            owners, amounts = (captured[name].to_numpy(dtype=np.int64) for name in ("group", source))
+            table[column] = pd.array(sum_by(owners, amounts, places), dtype="Int64")
+    median, known = steady_medians(place, wall, structure.warm_up, places)
+    table["steady_wall_med_ns"] = pd.arrays.IntegerArray(median, ~known)
+    kernels = sum(table[f"{kind}kernel_count"].fillna(0) for kind in ("", "adopted_", "captured_"))
+    works = (np.asarray(kernels, dtype=np.int64) > 0) | unknown if places else unknown
+    table.loc[unknown, ["kernel_count", "kernel_total_ns"]] = pd.NA
+    order, depth = _walk(paths.parent, works, table["wall_ns"].to_numpy(dtype=np.int64))
+    return table.assign(depth=depth).iloc[order].reset_index(drop=True)
+
+
+def _walk(parent: Int64s, works: Bools, wall_ns: Int64s) -> tuple[list[int], Int64s]:
+    """Return the places in the order of a walk from the roots, and the depth of each place.
+
+    Siblings with GPU work come first, then those with the most wall time.
+    """
+    children: dict[int, list[int]] = {}
+    for row in np.lexsort((-wall_ns, ~works)).tolist():
+        children.setdefault(int(parent[row]), []).append(row)
+    depth = np.zeros(len(parent), dtype=np.int64)
+    order: list[int] = []
+    left = [(row, 0) for row in reversed(children.get(-1, []))]
+    while left:
+        row, level = left.pop()
+        order.append(row)
+        depth[row] = level
+        left += [(child, level + 1) for child in reversed(children.get(row, []))]
+    return order, depth
+
+
+def range_api_table(
+    evidence: RangeEvidence,
+    families: tuple[pd.DataFrame, Int64s],
+    functions: CalledFunctions,
+    counted: CountedCalls | None = None,
+) -> pd.DataFrame:
+    """Return the rows of range_api.csv, the longest total first.
+
+    A call inside nested ranges of one name counts once.
+
+    families: the names of ranges with their counters folded, and the position of each group's name among them.
+    functions: the functions to list.
+    counted: the result of count_calls.
+    """
+    calls, ranges = evidence.tables.calls, evidence.attributed.ranges
+    if calls is None or len(calls) == 0 or len(ranges) == 0:
+        return empty_table(RANGE_API)
+    keys, family = families
+    of_instance = family[evidence.group]
+    if counted is None:
+        count, total = _sum_by_family(calls, functions.of_variant, functions.chosen, ranges, of_instance, len(keys))
+    else:
+        count, total = counted.calls, counted.total_ns
+    parts = []
+    for function, name in enumerate(functions.chosen):
+        owner = np.flatnonzero(count[function])
+        sums = {"calls": count[function][owner], "total_ns": total[function][owner]}
+        parts.append(pd.DataFrame({"family": owner, "name": functions.texts[name], **sums}))
+    table = pd.concat(parts, ignore_index=True)
+    wall = np.bincount(of_instance, (ranges["end_ns"] - ranges["start_ns"]).to_numpy(dtype=np.float64), len(keys))
+    place = table["family"].to_numpy(dtype=np.int64)
+    for column in ("range", "style", "domain"):
+        table[column] = keys[column].to_numpy(dtype=object)[place]
+    share = 100 * table["total_ns"].to_numpy(dtype=np.float64) / np.where(wall > 0, wall, np.nan)[place]
+    # Calls of several threads may add up to more than the range.
+    table["wall_pct"] = np.where((table["style"] == "PushPop").to_numpy(dtype=bool), share, np.nan)
+    table = table.sort_values("total_ns", ascending=False, kind="stable").reset_index(drop=True)
+    return table[list(RANGE_API.names)]
+
+
+def _sum_by_family(
+    calls: Calls, number: Ints, functions: list[int], ranges: pd.DataFrame, of_instance: Int64s, families: int
+) -> tuple[Int64s, Int64s]:
+    """Return how many calls of each function each family encloses, and their total time (ns): (functions, families).
+
+    Unless there are many threads, their calls are looked at one thread after the other, and not all at once: that takes
+    less memory. Each call is within the same ranges whichever others are looked at.
+    """
+    count, total = np.zeros((2, len(functions), families), np.int64)
+    for style, scope in SCOPES.items():
+        mask = -1 if scope == "thread" else PID_MASK
+        chosen = (ranges["style"] == style).to_numpy(dtype=bool)
+        owners = np.unique(ranges["global_tid"].to_numpy(dtype=np.int64)[chosen] & mask)
+        for some in np.split(owners, len(owners)) if 0 < len(owners) <= _FEW_OWNERS else [owners]:
+            its = np.isin(calls.tid_of & mask, some)
+            for low in range(0, len(calls), _CALLS_AT_ONCE):
+                part = slice(low, low + _CALLS_AT_ONCE)
+                rows = np.flatnonzero(its[calls.variant[part]]).astype(np.int32) + np.int32(low)
+                if len(rows) == 0:
+                    continue
+                found = attribute_work(order_work(rows, calls, [scope])[scope], ranges, style)
+                stretches = merge(of_instance[found.instance], found.low, found.high)
+                _add_functions(count, total, rows[found.order], calls, number, functions, stretches)
+    return count, total
+
+
+def _add_functions(
+    count: Int64s, total: Int64s, rows: Rows, calls: Calls, number: Ints, functions: list[int], stretches: Stretches
+) -> None:
+    """Add what the calls of each function within the stretches are to both sums."""
+    of_row, owner = number[calls.variant[rows]], stretches[0]
+    low, high = (place.astype(np.int32) for place in stretches[1:])
+    for place, function in enumerate(functions):
+        mine = np.flatnonzero(of_row == function).astype(np.int32)
+        if len(mine) == 0:
+            continue
+        sums = running_sum(calls.duration_ns[rows[mine]])
+        first, last = find_places(mine, low), find_places(mine, high)
+        np.add.at(count[place], owner, last - first)
+        np.add.at(total[place], owner, sums[last] - sums[first])

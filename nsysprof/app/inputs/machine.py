@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+from dataclasses import fields
+from typing import Any
 
 from nsysprof.attention.case import check_names
 from nsysprof.capture.environment import has_usable_gpu
@@ -40,3 +42,8 @@ def settle_device(device: str, profiler: str = "none") -> str:
 def default_dtype(device: str) -> str:
     """Return the dtype of a grid that names none."""
     return "fp16" if device == "cuda" else "fp32"
+
+
+def shared_values(request: object, plan: type) -> dict[str, Any]:
+    """Return what a request says about those fields of a plan that it has too."""
+    return {field.name: getattr(request, field.name) for field in fields(plan) if hasattr(request, field.name)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, Field, dataclass
 from pathlib import Path
@@ -9,6 +10,10 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from nsysprof.attention.mask import parse_window
 from nsysprof.errors import UsageError
+
+_MASKS = {"yes": (True,), "no": (False,), "both": (True, False)}
+_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(B|KB|MB|GB|KiB|MiB|GiB)")
+_SIZES = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
 
 @dataclass(frozen=True)
@@ -128,7 +133,6 @@ def _join(values: Sequence[object]) -> str:
     return ",".join(map(str, values))
 
 
-_MASKS = {"yes": (True,), "no": (False,), "both": (True, False)}
 # Lists that are separated by commas: `math, flash`, `1024,2048`, and ranks with spans: `0,8-11`.
 NAMES = TypedForm(str, lambda text, _: _split(text), _join)
 SIZES = TypedForm(str, _read_sizes, _join)
@@ -151,3 +155,11 @@ OR_ZERO = TypedForm(int | None, lambda number, _: number or 0, lambda number: nu
 REPEATED = TypedForm(list[str] | None, lambda texts, _: tuple(texts or ()), lambda texts: list(texts) or None)
 WORDS = TypedForm(list[str], lambda words, _: tuple(words or ()), list)
 PATHS = TypedForm(list[Path], lambda paths, _: tuple(paths), list)
+
+
+def parse_size(text: str) -> int:
+    """Return the bytes of a text such as "64MiB". Raises UsageError for any other text."""
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise UsageError(f"'{text}' is not a valid size.", f"Give a number with one of {', '.join(_SIZES)}.")
+    return int(float(match[1]) * _SIZES[match[2]])

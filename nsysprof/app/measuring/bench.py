@@ -12,8 +12,7 @@ from typing import Any
 from nsysprof.analysis.sampling import latency, significance
 from nsysprof.analysis.sampling.bench import BenchResults, SelfCheck, check_self, summarize_bench
 from nsysprof.analysis.sampling.tune import NOT_RUN
-from nsysprof.app.inputs.machine import default_dtype, require_torch, settle_device
-from nsysprof.app.inputs.shared_values import shared_values
+from nsysprof.app.inputs.machine import default_dtype, require_torch, settle_device, shared_values
 from nsysprof.app.progress import SILENT, Progress
 from nsysprof.app.requests.attention import BenchRequest
 from nsysprof.app.results_database import append_results, check_database

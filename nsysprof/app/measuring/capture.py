@@ -12,8 +12,7 @@ import pandas as pd
 from nsysprof.analysis.overview.recording_cost import cost_of
 from nsysprof.analysis.sampling.bench import hidden_keys
 from nsysprof.analysis.sampling.latency import noise_notes
-from nsysprof.app.inputs.machine import default_dtype, require_torch, settle_device
-from nsysprof.app.inputs.shared_values import shared_values
+from nsysprof.app.inputs.machine import default_dtype, require_torch, settle_device, shared_values
 from nsysprof.app.progress import SILENT, Progress
 from nsysprof.app.requests.attention import CaptureRequest
 from nsysprof.app.trace_analysis.assemble import COUNTERS, AnalysisOptions, assemble

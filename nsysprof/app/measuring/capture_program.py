@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from nsysprof.app.inputs.shared_values import shared_values
+from nsysprof.app.inputs.machine import shared_values
 from nsysprof.app.measuring.capture_torch import (
     TorchChoice,
     capture_with_torch,

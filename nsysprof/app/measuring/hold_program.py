@@ -8,7 +8,7 @@ import threading
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from nsysprof.app.inputs.request_limits import MOST_KEPT_PARTS
+from nsysprof.app.inputs.options import MOST_KEPT_PARTS
 from nsysprof.app.measuring.capture_program import plan_program_capture
 from nsysprof.app.measuring.program_request import ProgramRequest, RecordRequest
 from nsysprof.app.measuring.record import record_held

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from nsysprof.app.inputs import options
 from nsysprof.app.inputs.option import OR_ZERO, RANKS, Option
-from nsysprof.app.inputs.request_limits import LEAST_SECONDS, LONGEST_RECORDING_S, MOST_WATCHED_S
+from nsysprof.app.inputs.options import LEAST_SECONDS, LONGEST_RECORDING_S, MOST_WATCHED_S
 
 
 @dataclass(frozen=True)

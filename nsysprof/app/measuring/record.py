@@ -11,7 +11,7 @@ from pathlib import Path
 from nsysprof.analysis.overview.recording import inspect_recording
 from nsysprof.analysis.overview.recording_cost import compare_walls, cost_of
 from nsysprof.analysis.sampling.latency import compare_windows, summarize_window
-from nsysprof.app.inputs.request_limits import LONGEST_RECORDING_S, MOST_WATCHED_S
+from nsysprof.app.inputs.options import LONGEST_RECORDING_S, MOST_WATCHED_S
 from nsysprof.app.measuring.process_traces import split_trace
 from nsysprof.app.measuring.program_request import RecordRequest
 from nsysprof.app.progress import SILENT, Progress

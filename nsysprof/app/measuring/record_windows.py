@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from nsysprof.app.inputs.request_limits import MOST_KEPT_PARTS
+from nsysprof.app.inputs.options import MOST_KEPT_PARTS
 from nsysprof.app.measuring.program_request import RecordRequest
 from nsysprof.app.measuring.record import record
 from nsysprof.app.progress import SILENT, Progress

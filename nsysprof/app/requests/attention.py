@@ -27,8 +27,7 @@ from nsysprof.app.inputs.grid import (
     WindowSize,
 )
 from nsysprof.app.inputs.option import NAMES, Option, TypedForm
-from nsysprof.app.inputs.options import GRID, CaseTimeout, Device
-from nsysprof.app.inputs.request_limits import LEAST_TUNING_BLOCKS
+from nsysprof.app.inputs.options import GRID, LEAST_TUNING_BLOCKS, CaseTimeout, Device
 from nsysprof.capture.measured_process import HERE, Setting
 from nsysprof.errors import UsageError
 from nsysprof.files.written_by import VERSION

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nsysprof.app.inputs.size_text import parse_size
+from nsysprof.app.inputs.option import parse_size
 from nsysprof.app.progress import Progress
 from nsysprof.errors import InterruptedCaptureError, MissingToolError, OutputError, TraceError, UsageError
 from nsysprof.files.folder_kinds import RANKS
@@ -79,7 +79,7 @@ def _analyze_into(
     )
     with _keep_going(folder, len(sources)), _processes(sources, request) as processes:
         from nsysprof.ranks.engine import plan_tasks, prepare_parts  # while the workers start
-        from nsysprof.ranks.unrelated_traces import refuse_unrelated
+        from nsysprof.ranks.identity import refuse_unrelated
         from nsysprof.report.pages.ranks import write_ranks
 
         tasks = plan_tasks(sources, folder)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,15 +13,13 @@ from nsysprof.app.trace_analysis.join_attention import join_attention
 from nsysprof.app.trace_analysis.join_counters import complete_analysis
 from nsysprof.app.trace_analysis.join_memory import join_memory
 from nsysprof.app.trace_analysis.join_recording_cost import join_recording_cost
-from nsysprof.app.trace_analysis.read_operators import read_operators
-from nsysprof.app.trace_analysis.read_power import read_power
 from nsysprof.app.trace_analysis.read_stacks import read_stacks
+from nsysprof.files.json_file import FileHeader, read_json
+from nsysprof.torchprof.operator_facts import OperatorFacts
 from nsysprof.trace.inputs.resolve_input import identity_of
 from nsysprof.trace.open import Trace, open_trace
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import pandas as pd
 
     from nsysprof.analysis.busy_time.operators import Facts
@@ -42,6 +40,7 @@ JOINS: Mapping[str, Callable[[Analysis, Path, Path], Analysis]] = {
 COUNTERS = "counters"
 # What the capture recorded of the program as a whole, and what is therefore not joined with a part of it.
 _OF_WHOLE = ("memory", "attention")
+_LARGEST_BYTES = 256 << 20
 
 
 @dataclass(frozen=True)
@@ -159,3 +158,43 @@ def summarize_opened(
         attributed=(summary.attribution, summary.caused),
     )
     return summary.analysis, facts
+
+
+class _Operators(FileHeader, kw_only=True):
+    """The file that the recorder writes; see nsysprof.workload.program_start.operator_recorder."""
+
+    operators: list[OperatorFacts]
+
+
+def read_operators(source: Path) -> dict[int, dict[int, OperatorFacts]]:
+    """Return the operators in a capture folder by process and by their number. Raises TraceError for a damaged file."""
+    if not source.is_dir():
+        return {}
+    from nsysprof.capture.user_program.program_hook import find_recorded
+
+    paths = find_recorded(source, "operators")
+    return {process: _read(path) for process, path in paths.items()}
+
+
+def _read(path: Path) -> dict[int, OperatorFacts]:
+    advice = "Remove it, and analyze again."
+    kind = "a file of operators"
+    data = read_json(path, _Operators, kind=kind, advice=advice, newest=1, largest_bytes=_LARGEST_BYTES)
+    return {operator.op_id: operator for operator in data.operators if operator.op_id}
+
+
+def read_power(source: Path, trace: Path) -> Sequence[GpuEnergy]:
+    """Return the energy samples in a capture folder, or beside the trace of a rank: one entry per GPU.
+
+    There are none without samples, or without a clock to place them. Raises TraceError for a damaged file.
+
+    trace: the SQLite file of the capture.
+    """
+    from nsysprof.app.trace_analysis.join_memory import session_start_ns
+    from nsysprof.ranks.rank_energy import parse_power, power_of
+
+    path = power_of(source)
+    if not path.is_file():
+        return ()
+    start_ns = session_start_ns(trace)
+    return () if start_ns is None else parse_power(path, start_ns)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from msgspec.structs import asdict
 
 from nsysprof.analysis.attention_tuning.program_gain import compute_gain
 from nsysprof.analysis.attention_tuning.winning_rules import fill_groups, settle_own_choices
@@ -19,6 +20,7 @@ from nsysprof.analysis.sampling.successive_halving import METHOD
 from nsysprof.analysis.sampling.tune import (
     OPEN,
     UNKNOWN,
+    Choice,
     choose_backends,
     decides_something,
     failed_shapes,
@@ -26,8 +28,8 @@ from nsysprof.analysis.sampling.tune import (
     insights,
 )
 from nsysprof.app.measuring.bench import method_lines
-from nsysprof.app.tuning.find_policy import write_choices
 from nsysprof.app.tuning.from_program import ProgramShapes
+from nsysprof.attention.policy_file import AUTO, SDPA_BACKENDS, PolicyFile, PolicyRule, write_policy
 from nsysprof.attention.shape import Shape
 from nsysprof.capture.sampling.bench_run import BenchRun
 from nsysprof.files.json_file import json_value
@@ -147,3 +149,36 @@ class Tuning:
     data: dict[str, Any]
     program: ProgramGain | None = None
     replayed: frozenset[Shape] = frozenset()
+
+
+def write_choices(path: Path, run: BenchRun, choices: Sequence[Choice]) -> None:
+    """Write the policy, without the shapes whose best backend is not part of torch, because a policy imports nothing.
+
+    Shapes with a window are left out too: calls of torch have no window, but a mask whose content nobody reads.
+
+    Raises OutputError.
+    """
+    rules = []
+    for choice in choices:
+        if choice.backend in (*SDPA_BACKENDS, AUTO) and choice.shape.window is None:
+            rules.append(
+                PolicyRule(
+                    choice.backend,
+                    **asdict(choice.shape),
+                    why=choice.why,
+                    median_ns=None if choice.median_ns is None else float(choice.median_ns),
+                    over_auto=choice.over_auto,
+                )
+            )
+    environment = run.environment
+    write_policy(
+        path,
+        PolicyFile(
+            tuple(rules),
+            device=run.plan.device,
+            gpu_name=environment.get("gpu_name"),
+            torch_version=environment.get("torch_version"),
+            cudnn_version=environment.get("cudnn_loaded_version") if run.plan.device == "cuda" else None,
+            created_utc=run.created_utc,
+        ),
+    )

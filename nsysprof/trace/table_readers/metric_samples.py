@@ -11,8 +11,7 @@ from nsysprof.trace.columns import read_integers, read_rows, table_sql
 from nsysprof.trace.gpu_metrics_schema import Int64s, MetricSeries
 from nsysprof.trace.open import Trace, quote
 from nsysprof.trace.schema import NULL
-from nsysprof.trace.table_readers.devices import Gpus
-from nsysprof.trace.table_readers.long_names import LONGEST_METRIC_NAME, cut_name
+from nsysprof.trace.table_readers.devices import LONGEST_METRIC_NAME, Gpus, cut_name
 
 # The low byte of a typeId numbers the GPU.
 _GPU_BITS = 0xFF

@@ -8,7 +8,7 @@ from pathlib import Path
 from nsysprof.errors import TraceError
 from nsysprof.trace.columns import table_sql
 from nsysprof.trace.open import open_trace, quote
-from nsysprof.trace.table_readers.long_names import cut_name
+from nsysprof.trace.table_readers.devices import cut_name
 
 _TABLE = "CUPTI_ACTIVITY_KIND_KERNEL"
 

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from nsysprof.analysis.attribution import adoption
-from nsysprof.analysis.attribution.adoption import Points
-from nsysprof.analysis.attribution.thread_calls import ThreadCalls
+from nsysprof.analysis.attribution.adoption import Points, ThreadCalls
 from nsysprof.analysis.overview.summarize import summarize
 from nsysprof.native import load
 from nsysprof.trace.open import open_trace

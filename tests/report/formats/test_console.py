@@ -11,7 +11,7 @@ from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
 from nsysprof.report.document import Column, Table, Unit, make_table
 from nsysprof.report.formats.console import lay_out, render_table, table_texts
 from nsysprof.report.pages.analysis import analysis_report
-from nsysprof.trace.inputs.unpack import unpack
+from nsysprof.trace.inputs.resolve_input import unpack
 from tests.conftest import REPOSITORY
 
 TRACES = sorted((REPOSITORY / "traces").rglob("*.sqlite.xz"))

@@ -5,7 +5,7 @@ import pandas as pd
 from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
 from nsysprof.report.formats.console import lay_out
 from nsysprof.report.pages.trace_tables import range_api_table, range_table
-from nsysprof.trace.inputs.unpack import unpack
+from nsysprof.trace.inputs.resolve_input import unpack
 from tests.conftest import REPOSITORY
 from tests.report import samples
 

@@ -4,8 +4,7 @@ import lzma
 import pytest
 
 from nsysprof.errors import MissingToolError, ToolFailedError, TraceDamagedError, TraceError, TraceForeignError
-from nsysprof.trace.inputs.resolve_input import resolve_input
-from nsysprof.trace.inputs.unpack import zstd
+from nsysprof.trace.inputs.resolve_input import resolve_input, zstd
 from nsysprof.trace.open import open_trace
 from tests.builders.build_trace import TraceBuilder
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
 
@@ -10,19 +10,30 @@ import numpy as np
 import pandas as pd
 
 from nsysprof.analysis.attribution.attribute import expand, merge
-from nsysprof.analysis.attribution.duration_statistics import OwnedDurations, summarize_durations
+from nsysprof.analysis.attribution.attributed_ranges import instances_of_calls
+from nsysprof.analysis.attribution.calls import capture_windows
+from nsysprof.analysis.attribution.caused_work import tabulate_caused
+from nsysprof.analysis.attribution.duration_statistics import OwnedDurations, sum_by, summarize_durations
+from nsysprof.analysis.attribution.nesting import nesting_levels
 from nsysprof.analysis.attribution.work_stretches import OrderedWork, add_up, parts_of_owners
 from nsysprof.analysis.kernel_names.variant_names import Names
 from nsysprof.analysis.ranges.range_evidence import RangeEvidence
-from nsysprof.analysis.ranges.range_work.name_kernels import name_kernels
+from nsysprof.analysis.ranges.range_launches import RangeLaunches
 from nsysprof.errors import TraceForeignError
-from nsysprof.results.analysis import RANGE_KERNEL_COLUMNS
-from nsysprof.trace.schema import COPY, FILL, KERNEL, Int64s, Ints
+from nsysprof.results.analysis import CAUSED_KERNEL_COLUMNS, RANGE_KERNEL_COLUMNS
+from nsysprof.trace.schema import COPY, FILL, KERNEL, PID_MASK, Bools, Int64s, Ints
 
 _COLUMNS = ("gpu_busy_ns", "kernel_total_ns", "kernel_count", "memcpy_bytes", "memset_bytes")
 # The most pairs of a range's name and a kernel's name: this many for each piece of work, plus a constant. A program in
 # which every step has its own name has about one pair per launch.
 _MOST_PAIRS, _FREE_PAIRS = 16, 1 << 18
+_OF_INSTANCES = ("adopted_kernel_count", "adopted_kernel_total_ns")
+_SOURCES = {"kernel_count": "instances", "kernel_total_ns": "total_ns"}
+_ROWS_AT_ONCE = 1 << 21
+_NO_KERNELS = ["kernel_count", "kernel_total_ns", "exclusive_kernel_count", "exclusive_kernel_total_ns"]
+_NO_WORK = [*_NO_KERNELS, "gpu_busy_ns", "all_busy_ns", "projected_ns"]
+_ALL = ["all_busy_ns", "caused_memcpy_bytes", "caused_memset_bytes"]
+_CAPTURED = ["captured_kernel_count", "captured_kernel_total_ns"]
 
 
 def sum_launched(evidence: RangeEvidence, ordered: dict[str, OrderedWork]) -> dict[str, Int64s]:
@@ -138,3 +149,129 @@ def _parts(work: OrderedWork, names: Names, group: Int64s, low: Int64s, high: In
     duration, number = work.work.duration_ns[rows], names.numbers(work.work.variant[rows])
     for part in parts_of_owners(group, low, high):
         yield _Kernels(duration, number, max(1, len(names.texts)), group[part], low[part], high[part])
+
+
+def add_caused(table: pd.DataFrame, evidence: RangeEvidence) -> pd.DataFrame:
+    """Write the columns of adopted and captured kernels into the table of ranges; return these kernels by name.
+
+    The columns are unknown where only launches are wanted.
+    """
+    groups, caused, attributed = evidence.groups, evidence.caused, evidence.attributed
+    if caused is None:
+        for kind in ("adopted", "captured"):
+            for column in _SOURCES:
+                table[f"{kind}_{column}"] = pd.array([pd.NA] * groups, dtype="Int64")
+        return pd.DataFrame(columns=list(CAUSED_KERNEL_COLUMNS))
+    found = tabulate_caused(
+        evidence.work, caused, evidence.group, attributed.structure, attributed.segments, evidence.names
+    )
+    for kind in ("adopted", "captured"):
+        mine = found[found["kind"] == kind]
+        for column, source in _SOURCES.items():
+            sums = sum_by(mine["group"].to_numpy(dtype=np.int64), mine[source].to_numpy(dtype=np.int64), groups)
+            table[f"{kind}_{column}"] = pd.array(sums, dtype="Int64")
+    found = found.rename(columns={"kind": "attribution"}).sort_values(
+        ["group", "attribution", "total_ns"], ascending=[True, True, False], kind="stable"
+    )
+    return name_kernels(found, evidence, CAUSED_KERNEL_COLUMNS)
+
+
+def add_adopted(instances: pd.DataFrame, evidence: RangeEvidence) -> None:
+    """Write the columns of adopted kernels into the table of instances; unknown where only launches are wanted."""
+    unknown = [pd.NA] * len(instances)
+    adopted = evidence.adopted or (None, None)
+    for column, values in zip(_OF_INSTANCES, adopted, strict=True):
+        instances[column] = pd.array(unknown if values is None else values[evidence.listed], dtype="Int64")
+
+
+def count_exclusive(evidence: RangeEvidence, inclusive: Mapping[str, Int64s]) -> dict[str, Int64s]:
+    """Return by group the number and total time (ns) of kernels whose innermost push/pop range is of the group.
+
+    inclusive: the same numbers for all kernels that the group launched.
+    """
+    segments, groups, work = evidence.attributed.segments["PushPop"], evidence.groups, evidence.work
+    level = nesting_levels(evidence.attributed.ranges)[segments.instance]
+    if not level.any():
+        return {f"exclusive_{column}": inclusive[column] for column in ("kernel_count", "kernel_total_ns")}
+    innermost = np.full(len(segments.order), -1, dtype=np.int32)
+    # Levels are written from the outermost to the innermost, so that inner ranges overwrite outer ones. Ranges of one
+    # level of a thread do not overlap.
+    for depth in range(int(level.max()) + 1 if len(level) else 0):
+        chosen = level == depth
+        which, position = expand(segments.low[chosen], segments.high[chosen])
+        innermost[position] = segments.instance[chosen].astype(np.int32)[which]
+    group_of = evidence.group.astype(np.int32)
+    count, total = np.zeros(groups, np.int64), np.zeros(groups, np.int64)
+    for begin in range(0, len(innermost), _ROWS_AT_ONCE):
+        some = innermost[begin : begin + _ROWS_AT_ONCE]
+        row = segments.order[begin : begin + _ROWS_AT_ONCE]
+        kernel = (some >= 0) & (row < work.kernels)
+        group, row = group_of[some[kernel]], row[kernel]
+        count += np.bincount(group, minlength=groups)
+        total += sum_by(group, work.duration_ns[row], groups)
+    return {"exclusive_kernel_count": count, "exclusive_kernel_total_ns": total}
+
+
+def name_kernels(table: pd.DataFrame, evidence: RangeEvidence, columns: tuple[str, ...]) -> pd.DataFrame:
+    """Return these columns of the table, with names instead of its `group` and its kernel `number`."""
+    keys, names = evidence.attributed.keys, evidence.names
+    table = table.reset_index(drop=True)
+    group, number = table["group"].to_numpy(dtype=np.int64), table["number"].to_numpy(dtype=np.int64)
+    for column, key in (("range", "name"), ("style", "style"), ("domain", "domain")):
+        table[column] = keys[key].to_numpy(dtype=object)[group]
+    table["name"], table["short_name"] = names.texts[number], names.short[number]
+    table["category"], table["label"] = names.category[number], names.label[number]
+    return table[list(columns)]
+
+
+def find_opaque(evidence: RangeEvidence) -> tuple[Bools, Bools]:
+    """Return for each instance whether replayed graphs make its kernels unknown, and whether all its GPU work."""
+    found = np.zeros((2, len(evidence.group)), dtype=bool)
+    for mask, calls in zip(found, evidence.replays, strict=True):
+        mask[instances_of_calls(evidence.tables, evidence.attributed, calls)] = True
+    return found[0], found[1]
+
+
+def blank_unknown(
+    table: pd.DataFrame, evidence: RangeEvidence, opaque: tuple[Bools, Bools], launches: RangeLaunches
+) -> None:
+    """Blank the columns of the table of ranges that cannot be known, as far as it has them.
+
+    These are kernels of graphs that were recorded as wholes, and work that left no record.
+    """
+    kernels, work = (np.bincount(evidence.group[mask], minlength=len(table)) > 0 for mask in opaque)
+    table.loc[kernels, _present(_NO_KERNELS, table)] = pd.NA
+    table.loc[work | launches.is_lost, _present(_NO_WORK, table)] = pd.NA
+    if _hides_kernels(evidence):
+        table.loc[_capturing_groups(evidence), _present([*_CAPTURED, *_ALL], table)] = pd.NA
+
+
+def blank_instances(
+    instances: pd.DataFrame, evidence: RangeEvidence, opaque: tuple[Bools, Bools], launches: RangeLaunches
+) -> None:
+    """Blank in the table of instances what blank_unknown blanks in the table of ranges."""
+    order = evidence.listed
+    instances.loc[opaque[0][order], _present(_NO_KERNELS, instances)] = pd.NA
+    lost = (opaque[1] | launches.is_lost_instance)[order]
+    instances.loc[lost, [*_present(_NO_WORK, instances), "gpu_idle_ns"]] = pd.NA
+    if _hides_kernels(evidence):
+        instances.loc[np.isin(evidence.group[order], _capturing_groups(evidence)), _CAPTURED] = pd.NA
+
+
+def _present(columns: list[str], table: pd.DataFrame) -> list[str]:
+    return [column for column in columns if column in table]
+
+
+def _hides_kernels(evidence: RangeEvidence) -> bool:
+    """Return whether any graph was replayed whose kernels are unknown."""
+    return any(len(calls) for calls in evidence.replays)
+
+
+def _capturing_groups(evidence: RangeEvidence) -> Int64s:
+    """Return the groups of ranges during which their process captured a stream. They may have created nodes."""
+    tables, ranges = evidence.tables, evidence.attributed.ranges
+    begin, end, pid = (ranges[column].to_numpy(dtype=np.int64) for column in ("start_ns", "end_ns", "global_pid"))
+    found = np.zeros(len(ranges), dtype=bool)
+    for start, stop, tid in capture_windows(tables, tables.calls) if tables.calls is not None else ():
+        found |= (begin < stop) & (end > start) & (pid == tid & PID_MASK)
+    return np.unique(evidence.group[found])

@@ -14,7 +14,7 @@ from nsysprof.trace.growing_column import GrowingColumn
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.schema import NULL
 from nsysprof.trace.sqlite.leaf_pages import UnusualLayoutError
-from nsysprof.trace.sqlite.sqlite_pages import scan_table
+from nsysprof.trace.sqlite.sqlite_cells import scan_table
 from nsysprof.trace.tuple_encoder import TupleEncoder
 
 WANTED = {"start": "a", "end": "b", "bytes": "c"}

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsysprof.analysis.attribution import thread_calls
-from nsysprof.analysis.attribution.thread_calls import order_calls
+from nsysprof.analysis.attribution import adoption
+from nsysprof.analysis.attribution.adoption import order_calls
 from nsysprof.native import load
 from nsysprof.trace.schema import Calls
 
@@ -24,7 +24,7 @@ def calls_of(rows: list[tuple[int, int, int]]) -> Calls:
 def test_calls_in_order_with_their_ends_and_pauses(rows, block, both, worth) -> None:
     """worth: with 0, compiled code does it."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(thread_calls, "_BLOCK", block)
+        patch.setattr(adoption, "_BLOCK", block)
         patch.setattr(load, "is_wanted", lambda _unit, worth=worth: worth == 0)
         rows = sorted(rows) if worth == 0 else rows
         found = order_calls(calls_of(rows), np.array([True, both]))

@@ -7,7 +7,7 @@ import pytest
 
 from nsysprof.app.analyze import AnalyzeRequest, analyze
 from nsysprof.errors import NotComparableError
-from nsysprof.ranks.unrelated_traces import why_unrelated
+from nsysprof.ranks.identity import why_unrelated
 from nsysprof.results.rank_results import RankRow
 
 SHARED = pd.DataFrame({"total_ns": [900, 100], "ranks": [2, 1]})

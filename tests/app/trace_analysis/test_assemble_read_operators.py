@@ -2,7 +2,7 @@
 
 import pytest
 
-from nsysprof.app.trace_analysis.read_operators import read_operators
+from nsysprof.app.trace_analysis.assemble import read_operators
 from nsysprof.errors import TraceError
 
 

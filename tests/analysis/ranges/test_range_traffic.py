@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from nsysprof.analysis.overview.summarize import summarize
-from nsysprof.analysis.traffic.gpu_use import unit_use_in_groups
+from nsysprof.analysis.ranges.range_traffic import unit_use_in_groups
 from nsysprof.trace.gpu_metrics_schema import GpuMetrics, UseSeries
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_tables

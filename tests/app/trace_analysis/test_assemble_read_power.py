@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from nsysprof.app.trace_analysis.read_power import read_power
+from nsysprof.app.trace_analysis.assemble import read_power
 from tests.conftest import REPOSITORY
 
 SAMPLES = REPOSITORY / "traces" / "h200-ranges" / "power.csv"

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from nsysprof.app.history import history
+from nsysprof.app.read_history import history
 from nsysprof.app.requests.reading import HistoryRequest
 from nsysprof.errors import TraceError, UsageError
 from nsysprof.report.pages.history import draw_history, history_report

@@ -5,8 +5,8 @@ import time
 import pytest
 
 from nsysprof.errors import OutputError, TraceDamagedError, TraceForeignError
-from nsysprof.trace.inputs import unpack as unpacking
-from nsysprof.trace.inputs.unpack import unpack, zstd
+from nsysprof.trace.inputs import resolve_input as unpacking
+from nsysprof.trace.inputs.resolve_input import unpack, zstd
 
 PACKERS = {".xz": lzma.compress, ".gz": gzip.compress, ".zst": zstd.compress}
 DATA = b"SQLite format 3\0" * 1000

@@ -3,7 +3,7 @@
 import pandas as pd
 
 from nsysprof.analysis.overview.summarize import summarize
-from nsysprof.analysis.ranges import range_api
+from nsysprof.analysis.ranges import summarize_ranges
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_tables
 from tests.builders.build_trace import OTHER_TID, TID, TraceBuilder
@@ -68,7 +68,7 @@ def test_calls_looked_at_a_few_at_a_time_give_the_same_table(tmp_path, monkeypat
             builder.call(step * 100 + at, step * 100 + at + 4, 900 + 8 * step + at, "cudaFree", tid=OTHER_TID)
     builder.range(0, 400, "whole", kind=60)
     _, at_once = rows_of(tmp_path, builder)
-    monkeypatch.setattr(range_api, "_CALLS_AT_ONCE", 3)
+    monkeypatch.setattr(summarize_ranges, "_CALLS_AT_ONCE", 3)
     (tmp_path / "t.sqlite").unlink()
     found, table = rows_of(tmp_path, builder)
     pd.testing.assert_frame_equal(table, at_once)

@@ -17,7 +17,7 @@ from nsysprof.attention.kernel_family import kernel_family
 from nsysprof.kernels.labels import label_kernel
 from nsysprof.kernels.names import categorize
 from nsysprof.report.write import write_analysis
-from nsysprof.trace.table_readers.long_names import LONGEST_NAME, LONGEST_RANGE_NAME, cut_name
+from nsysprof.trace.table_readers.devices import LONGEST_NAME, LONGEST_RANGE_NAME, cut_name
 from tests.builders.build_trace import TID, TraceBuilder
 
 MEGABYTE = "x" * 1_000_000
