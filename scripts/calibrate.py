@@ -34,11 +34,11 @@ from nsysprof.analysis.comparison.compare_ranges import compare_ranges
 from nsysprof.analysis.comparison.compare_turns import EARLY_ALPHA, LAST_ALPHA, compare_in_turn
 from nsysprof.analysis.comparison.gate.gate import GateRule, judge, parse_gate
 from nsysprof.analysis.comparison.judge_walls import judge_walls
-from nsysprof.analysis.comparison.median_ratio import ratio_of_medians
 from nsysprof.analysis.overview.recording_cost import cost_of
 from nsysprof.analysis.sampling.bench import summarize_bench
 from nsysprof.analysis.sampling.latency import summarize_latency
 from nsysprof.analysis.sampling.process_model import Turns, estimate, fit, process_levels, turns_of
+from nsysprof.analysis.sampling.series_ratio import ratio_of_medians
 from nsysprof.analysis.sampling.significance import MARGIN_PCT, CaseVerdict, compare_shape, fit_differences
 from nsysprof.analysis.sampling.tune import (
     WINNER,

@@ -7,6 +7,12 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from nsysprof.app.trace_analysis.analyze_trace import TraceResult
+from nsysprof.report.figures.kernels import draw_kernels
+from nsysprof.report.figures.memory import draw_vram
+from nsysprof.report.figures.timeline import draw_timeline
+from nsysprof.report.formats.console import render_console
+from nsysprof.report.formats.html import render_fragment
+from nsysprof.report.pages.analysis import first_report
 from nsysprof.results.analysis import Analysis
 
 if TYPE_CHECKING:
@@ -29,34 +35,22 @@ class ShownAnalysis(Analysis):
 
     def plot_timeline(self) -> Figure | None:
         """Return the figure of timeline.png: a typical step below the whole run; None without anything to draw."""
-        from nsysprof.report.figures.timeline import draw_timeline
-
         return draw_timeline(self)
 
     def plot_kernels(self) -> Figure | None:
         """Return the figure of kernels.png: the kernels with the most time; None without kernels."""
-        from nsysprof.report.figures.kernels import draw_kernels
-
         return draw_kernels(self)
 
     def plot_memory(self) -> Figure | None:
         """Return the figure of vram.png: device memory over time; None without memory events."""
-        from nsysprof.report.figures.memory import draw_vram
-
         return draw_vram(self, None)
 
     def __repr__(self) -> str:
         """Return what an interpreter shows: the same as text."""
-        from nsysprof.report.formats.console import render_console
-        from nsysprof.report.pages.analysis import first_report
-
         return render_console(first_report(self), _REPR_WIDTH) or f"Analysis of {self.trace.path_name}"
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: what the program does with the GPU, and the findings."""
-        from nsysprof.report.formats.html import render_fragment
-        from nsysprof.report.pages.analysis import first_report
-
         return render_fragment(first_report(self))
 
 

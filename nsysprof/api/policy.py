@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 
 from nsysprof.attention.policy_file import read_policy
+from nsysprof.errors import PolicyError
 from nsysprof.workload.applied_policy.apply_policy import (
     AppliedPolicy,
     begin_policy,
@@ -80,8 +81,6 @@ class policy:
             return True
         text = f"The policy does not hold here: {'; '.join(differences)}. Every call is left to torch."
         if self._strict:
-            from nsysprof.errors import PolicyError
-
             raise PolicyError(text, "Tune again on this machine.")
         self._applied.say(text)
         return False

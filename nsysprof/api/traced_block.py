@@ -8,15 +8,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from nsysprof.api.open import open_trace, summarize
 from nsysprof.app.inputs.option import parse_size
 from nsysprof.errors import NsysprofError, UsageError
 from nsysprof.files.scratch_folder import scratch_folder
+from nsysprof.results.analysis import Analysis
+from nsysprof.results.column_registry.analysis_columns import RANGES
+from nsysprof.results.column_registry.column import Dtype
 from nsysprof.results.column_registry.finding_codes import CODES, MEMORY_CODES
-
-if TYPE_CHECKING:
-    from nsysprof.results.analysis import Analysis
 
 _WAIT = re.compile(r"(cuda|cu)(Device|Stream|Event|Ctx|Thread)Synchronize")
 
@@ -185,10 +186,6 @@ def _recorder() -> Any:
 
 def _fill(block: TracedBlock, path: Path) -> None:
     """Fill in the block's numbers. What the profiler lost makes them unknown."""
-    from nsysprof.api.open import open_trace, summarize
-    from nsysprof.results.column_registry.analysis_columns import RANGES
-    from nsysprof.results.column_registry.column import Dtype
-
     try:
         with open_trace(path) as trace:
             analysis = summarize(trace)

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nsysprof.app.inputs.refuse_url import refuse_url
 from nsysprof.app.progress import SILENT, Progress
-from nsysprof.app.trace_analysis.analyze_request import AnalyzeRequest
-from nsysprof.app.trace_analysis.analyze_trace import TraceResult, analyze_one
+from nsysprof.app.trace_analysis.analyze_request import AnalyzeRequest, is_snapshot
 from nsysprof.errors import UsageError
 from nsysprof.files.folder_name import name_after
 from nsysprof.files.scratch_folder import scratch_folder
 from nsysprof.kernels.names import use_names
+from nsysprof.ranks.identity import read_manifest_ranks
+from nsysprof.trace.inputs.bundle_file import is_bundle, unpack_bundle
+from nsysprof.trace.inputs.resolve_input import FILES, TRACES
 
 if TYPE_CHECKING:
     from nsysprof.app.trace_analysis.analyze_ranks import RanksResult
     from nsysprof.app.trace_analysis.analyze_snapshot import SnapshotResult
+    from nsysprof.app.trace_analysis.analyze_trace import TraceResult
 
 __all__ = ["AnalyzeRequest", "analyze"]
 
@@ -29,10 +33,6 @@ def analyze(request: AnalyzeRequest, progress: Progress = SILENT) -> TraceResult
 
 
 def _analyze(request: AnalyzeRequest, progress: Progress) -> TraceResult | RanksResult | SnapshotResult:
-    from nsysprof.app.trace_analysis.analyze_ranks import analyze_ranks, is_many
-    from nsysprof.app.trace_analysis.analyze_snapshot import SnapshotRequest, analyze_snapshot, is_snapshot
-    from nsysprof.trace.inputs.bundle_file import is_bundle, unpack_bundle
-
     inputs, out = request.inputs, request.out
     if not inputs:
         raise UsageError("There is nothing to analyze.", "Name a trace or a capture folder.")
@@ -46,6 +46,8 @@ def _analyze(request: AnalyzeRequest, progress: Progress) -> TraceResult | Ranks
             )
         if request.range is not None or request.step is not None:
             raise UsageError("--range and --step need a trace, and this is a memory snapshot.", "Leave them out.")
+        from nsysprof.app.trace_analysis.analyze_snapshot import SnapshotRequest, analyze_snapshot
+
         snapshot = SnapshotRequest(inputs[0], out or Path("analysis") / name, request.force, request.figures)
         return analyze_snapshot(snapshot, progress)
     with scratch_folder() as scratch:
@@ -55,6 +57,8 @@ def _analyze(request: AnalyzeRequest, progress: Progress) -> TraceResult | Ranks
             inputs = (unpack_bundle(inputs[0], scratch),)
             ranks_out = out or Path("analysis") / f"{name}-ranks"
         if not is_many(inputs):
+            from nsysprof.app.trace_analysis.analyze_trace import analyze_one
+
             return analyze_one(replace(request, inputs=inputs, out=out or Path("analysis") / name), progress)
         of_one = (request.counters, request.ncu, request.policy, request.range, request.step)
         if any(value is not None for value in of_one):
@@ -62,4 +66,23 @@ def _analyze(request: AnalyzeRequest, progress: Progress) -> TraceResult | Ranks
                 "--counters, --ncu, --policy, --range and --step need a single trace, and several were given.",
                 "Give only the trace that they belong to.",
             )
+        from nsysprof.app.trace_analysis.analyze_ranks import analyze_ranks
+
         return analyze_ranks(replace(request, inputs=inputs, out=ranks_out), progress)
+
+
+def is_many(inputs: Sequence[Path]) -> bool:
+    """Return whether there are several traces: several inputs, or a folder of several."""
+    if len(inputs) > 1:
+        return True
+    if not inputs[0].is_dir():
+        return False
+    if read_manifest_ranks(inputs[0]):
+        return True
+    try:
+        names = [path.name for path in inputs[0].iterdir()]
+    except OSError:
+        return False
+    if any(name.startswith(TRACES) for name in names):
+        return False
+    return sum(name.endswith((*FILES, ".nsys-rep")) for name in names) > 1

@@ -14,11 +14,11 @@ from nsysprof.analysis.sampling.significance import ALPHA
 from nsysprof.app.inputs.compare_inputs import case_names, find_inputs, read_input
 from nsysprof.app.progress import SILENT, Progress, Say
 from nsysprof.app.requests.reading import CompareRequest
+from nsysprof.app.trace_analysis.analyze_request import is_snapshot
 from nsysprof.app.trace_analysis.analyze_snapshot import (
     CompareSnapshotsRequest,
     CompareSnapshotsResult,
     compare_snapshots,
-    is_snapshot,
 )
 from nsysprof.errors import NotComparableError, UsageError
 from nsysprof.files.folder_kinds import COMPARISON

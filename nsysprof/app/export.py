@@ -7,23 +7,28 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from nsysprof.analysis.overview.summarize import list_rows
 from nsysprof.app.inputs.refuse_url import refuse_url
 from nsysprof.app.progress import SILENT, Progress, Say
 from nsysprof.app.requests.reading import ExportRequest
 from nsysprof.app.trace_analysis.analyze_trace import resolve
 from nsysprof.errors import OutputError, UsageError
+from nsysprof.export.chrome import write_chrome
+from nsysprof.export.content import Advance, Content, Counts
+from nsysprof.export.parquet import check_folder, write_parquet
+from nsysprof.export.perfetto import write_perfetto
 from nsysprof.files.folder_lock import claim_file
 from nsysprof.files.memory_reuse import return_freed_memory
 from nsysprof.files.scratch_folder import scratch_folder
+from nsysprof.notes import Note
+from nsysprof.trace.inputs.resolve_input import identity_of
+from nsysprof.trace.open import open_trace
+from nsysprof.trace.table_readers.devices import read_gpus
+from nsysprof.trace.table_readers.metric_samples import read_metric_samples
+from nsysprof.trace.tables import read_tables
 
-if TYPE_CHECKING:
-    from nsysprof.export.content import Advance, Content, Counts
-    from nsysprof.notes import Note
-
-    Write = Callable[[Content, Path, Advance], Counts]
-
+Write = Callable[[Content, Path, Advance], Counts]
 _FORMATS = ("perfetto", "chrome", "parquet")
 _SUFFIXES = {"perfetto": ".pftrace", "chrome": ".json"}
 
@@ -55,16 +60,7 @@ def read_content(source: Path, trace_path: Path, say: Say, *, launched_only: boo
     trace_path: the SQLite file, which is the source or was made from it.
     launched_only: see list_rows.
     """
-    from nsysprof.trace.inputs.resolve_input import identity_of
-    from nsysprof.trace.open import open_trace
-
     with open_trace(trace_path, identity_of(source, trace_path)) as trace:
-        from nsysprof.analysis.overview.summarize import list_rows
-        from nsysprof.export.content import Content
-        from nsysprof.trace.table_readers.devices import read_gpus
-        from nsysprof.trace.table_readers.metric_samples import read_metric_samples
-        from nsysprof.trace.tables import read_tables
-
         rows = list_rows(read_tables(trace, progress=say), launched_only=launched_only)
         return Content(rows, tuple(read_metric_samples(trace, read_gpus(trace))))
 
@@ -76,15 +72,9 @@ def _write(name: str, content: Content, path: Path, progress: Progress, *, force
 
 def _writer(name: str, *, force: bool) -> Write:
     if name == "perfetto":
-        from nsysprof.export.perfetto import write_perfetto
-
         return write_perfetto
     if name == "chrome":
-        from nsysprof.export.chrome import write_chrome
-
         return write_chrome
-    from nsysprof.export.parquet import write_parquet
-
     return partial(write_parquet, force=force)
 
 
@@ -99,8 +89,6 @@ def _check_targets(targets: dict[str, Path], source: Path, *, force: bool) -> No
         if path.resolve() == source.resolve():
             raise OutputError(f"{path} is the input, which is never replaced.", "Choose another path.")
         if name == "parquet":
-            from nsysprof.export.parquet import check_folder
-
             check_folder(path, force=force)
         elif path.is_dir():
             raise OutputError(f"{path} is a folder.", f"Name a file: --{name} {path / 'trace'}{_SUFFIXES[name]}.")

@@ -10,9 +10,9 @@ from nsysprof.analysis.attribution.range_names import name_families
 from nsysprof.analysis.findings.what_if import ask
 from nsysprof.analysis.overview.summarize import why_not_explained
 from nsysprof.analysis.overview.trace_overview import attribute
+from nsysprof.app.analyze import is_many
 from nsysprof.app.progress import SILENT, Progress
 from nsysprof.app.requests.reading import MOST_FACTOR, Change, WhatIfRequest
-from nsysprof.app.trace_analysis.analyze_ranks import is_many
 from nsysprof.app.trace_analysis.analyze_trace import resolve
 from nsysprof.attention.policy_file import read_policy
 from nsysprof.errors import UsageError

@@ -9,6 +9,8 @@ import typer
 from nsysprof.app.requests.reading import BundleRequest
 from nsysprof.cli import options
 from nsysprof.cli.terminal.console import print_json
+from nsysprof.cli.terminal.progress import show_progress
+from nsysprof.cli.terminal.standard_streams import mark_saved
 
 if TYPE_CHECKING:
     from nsysprof.app.bundle import BundleContents, BundleResult
@@ -28,8 +30,6 @@ def bundle(request: BundleRequest, as_json: options.Json = False) -> None:
     you attach it.
     """
     from nsysprof.app import bundle as use_case
-    from nsysprof.cli.terminal.progress import show_progress
-    from nsysprof.cli.terminal.standard_streams import mark_saved
 
     result = use_case.bundle(request, show_progress())
     if not request.show:

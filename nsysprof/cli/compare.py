@@ -12,7 +12,9 @@ import typer
 from nsysprof.app.inputs.option import Option
 from nsysprof.app.requests.reading import CompareRequest
 from nsysprof.cli import options
-from nsysprof.cli.terminal.console import GATE_EXIT_CODES, print_json, say_missing_figures
+from nsysprof.cli.terminal.console import GATE_EXIT_CODES, print_json, print_report, say_missing_figures
+from nsysprof.cli.terminal.progress import show_progress
+from nsysprof.cli.terminal.standard_streams import mark_saved
 from nsysprof.errors import UsageError
 
 if TYPE_CHECKING:
@@ -44,8 +46,6 @@ def compare(sources: Sources, request: CompareRequest, as_json: options.Json = F
     Sides that were measured under different conditions are refused. With --fail-on, the exit code is the gate's result.
     """
     from nsysprof.app import compare as use_case
-    from nsysprof.cli.terminal.progress import show_progress
-    from nsysprof.cli.terminal.standard_streams import mark_saved
 
     baseline, candidate = split_sides(sources)
     request = replace(request, baseline=baseline, candidate=candidate)
@@ -80,7 +80,6 @@ def split_sides(sources: Sequence[str]) -> tuple[tuple[Path, ...], tuple[Path, .
 
 
 def _print_snapshots(result: CompareSnapshotsResult, as_json: bool) -> None:
-    from nsysprof.cli.terminal.console import print_report
     from nsysprof.report.pages.memory import memory_comparison_report
 
     if as_json:
@@ -96,7 +95,6 @@ def _print(result: CompareResult, as_json: bool) -> None:
 
         print_json({**comparison_json(found), "folder": None if out is None else str(out)})
         return
-    from nsysprof.cli.terminal.console import print_report
     from nsysprof.report.pages.compare import compare_report
 
     print_report(compare_report(found))

@@ -11,7 +11,9 @@ import typer
 from nsysprof.app.inputs.option import Option
 from nsysprof.app.requests.reading import DemoRequest
 from nsysprof.cli import options
-from nsysprof.cli.terminal.console import print_json, say_missing_figures
+from nsysprof.cli.terminal.console import print_json, print_report, say_missing_figures
+from nsysprof.cli.terminal.progress import show_progress
+from nsysprof.cli.terminal.standard_streams import mark_saved
 
 if TYPE_CHECKING:
     from nsysprof.app.trace_analysis.analyze_trace import TraceResult
@@ -26,16 +28,12 @@ def demo(
 ) -> None:
     """Analyze a real training on an H200, whose trace comes with nsysprof: no GPU and no torch needed."""
     from nsysprof.app import demo as use_case
-    from nsysprof.cli.terminal.progress import show_progress
-    from nsysprof.cli.terminal.standard_streams import mark_saved
 
     result = use_case.demo(request, show_progress(quiet=as_json))
     mark_saved()
     page = (result.folder / "report.html").resolve()
     if as_json:
-        from nsysprof.report.write import analysis_json
-
-        print_json({**analysis_json(result.analysis, result.record), "folder": str(result.folder)})
+        print_json({**result.to_json(), "folder": str(result.folder)})
     else:
         _print(result, use_case.ABOUT, page)
         say_missing_figures(request.figures)
@@ -44,7 +42,6 @@ def demo(
 
 
 def _print(result: TraceResult, about: str, page: Path) -> None:
-    from nsysprof.cli.terminal.console import print_report
     from nsysprof.report.pages.analysis import demo_report
 
     print_report(demo_report(result.analysis, about))

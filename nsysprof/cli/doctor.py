@@ -5,7 +5,8 @@ from __future__ import annotations
 import typer
 
 from nsysprof.cli import options
-from nsysprof.cli.terminal.console import print_json
+from nsysprof.cli.terminal.console import print_json, print_report
+from nsysprof.cli.terminal.progress import show_progress
 from nsysprof.files.json_file import json_value
 
 EXAMPLES = (
@@ -21,14 +22,12 @@ def doctor(links: options.Links = False, as_json: options.Json = False) -> None:
     The exit code is 1 when something that is installed does not work. What is not installed is not a problem.
     """
     from nsysprof.app import doctor as use_case
-    from nsysprof.cli.terminal.progress import show_progress
 
     result = use_case.doctor(show_progress(quiet=as_json), links=links)
     if as_json:
         data = {"ok": not result.problems, "checks": json_value(result.checks)}
         print_json(data)
     else:
-        from nsysprof.cli.terminal.console import print_report
         from nsysprof.report.pages.machine import doctor_report
 
         print_report(doctor_report(result.checks))

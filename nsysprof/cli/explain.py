@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from nsysprof.app.requests.attention import ExplainRequest
+from nsysprof.attention.nearest_supported_shape import changes
 from nsysprof.cli import options
-from nsysprof.cli.terminal.console import print_json
+from nsysprof.cli.terminal.console import print_json, print_report
 from nsysprof.files.json_file import json_value
 
 if TYPE_CHECKING:
@@ -44,14 +45,12 @@ def _print(result: ExplainResult, as_json: bool) -> None:
         data = {"environment": result.facts, "shapes": shapes}
         print_json(data)
         return
-    from nsysprof.cli.terminal.console import print_report
     from nsysprof.report.pages.machine import explain_report
 
     print_report(explain_report(result.blocks, result.facts))
 
 
 def _to_json(call: AttentionCall, answer: EligibilityAnswer) -> dict[str, Any]:
-    from nsysprof.attention.nearest_supported_shape import changes
 
     nearest = [{"changes": changes(call, each), "call": json_value(each)} for each in answer.nearest]
     return {**json_value(answer), "nearest": nearest}

@@ -7,6 +7,9 @@ import typer
 from nsysprof.app.requests.reading import ExportRequest
 from nsysprof.cli import options
 from nsysprof.cli.terminal.console import print_json
+from nsysprof.cli.terminal.progress import show_progress
+from nsysprof.cli.terminal.standard_streams import mark_saved
+from nsysprof.files.memory_reuse import return_large_memory
 
 EXAMPLES = (
     "nsysprof export trace.sqlite --perfetto trace.pftrace",
@@ -17,9 +20,6 @@ EXAMPLES = (
 def export(request: ExportRequest, as_json: options.Json = False) -> None:
     """Write the ranges, API calls, kernels, copies, memory and GPU metrics of a trace for other tools."""
     from nsysprof.app import export as use_case
-    from nsysprof.cli.terminal.progress import show_progress
-    from nsysprof.cli.terminal.standard_streams import mark_saved
-    from nsysprof.files.memory_reuse import return_large_memory
     from nsysprof.report.formats.console import note_line
 
     if request.perfetto or request.chrome:  # one piece of a file after another; a table of Parquet has whole columns

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from nsysprof.app.requests.reading import HistoryRequest
 from nsysprof.cli import options
-from nsysprof.cli.terminal.console import print_json
+from nsysprof.cli.terminal.console import print_json, print_report
+from nsysprof.cli.terminal.progress import show_progress
 from nsysprof.files.json_file import json_value
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ def history(request: HistoryRequest, as_json: options.Json = False) -> None:
     Changes are shown only between runs under the same conditions. `nsysprof view` shows the same with figures.
     """
     from nsysprof.app import read_history as use_case
-    from nsysprof.cli.terminal.progress import show_progress
 
     _print(use_case.history(request, show_progress(quiet=as_json)), as_json)
 
@@ -33,7 +33,6 @@ def _print(result: HistoryResult, as_json: bool) -> None:
     if as_json:
         print_json({"database": result.name, "cases": json_value(result.cases)})
         return
-    from nsysprof.cli.terminal.console import print_report
     from nsysprof.report.pages.history import history_report
 
     print_report(history_report(result.name, result.cases, {}))

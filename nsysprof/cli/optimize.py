@@ -11,7 +11,7 @@ import typer
 from nsysprof.app.measuring.program_timing import OptimizeRequest
 from nsysprof.cli import options
 from nsysprof.cli.measuring.measurement import run_measurement
-from nsysprof.cli.terminal.console import print_json
+from nsysprof.cli.terminal.console import print_json, print_report
 
 if TYPE_CHECKING:
     from nsysprof.app.optimize import OptimizeResult
@@ -59,7 +59,6 @@ def _print(result: OptimizeResult, as_json: bool) -> None:
     if as_json:
         print_json({**result.optimization.to_json(), "folder": str(result.folder)})
         return
-    from nsysprof.cli.terminal.console import print_report
     from nsysprof.report.pages.program import optimize_report
 
     print_report(optimize_report(result.optimization))

@@ -12,6 +12,7 @@ from nsysprof.app.inputs.option import Option
 from nsysprof.app.requests.reading import ViewRequest
 from nsysprof.cli import options
 from nsysprof.cli.terminal.console import print_json, say_missing_figures
+from nsysprof.cli.terminal.progress import show_progress
 
 if TYPE_CHECKING:
     from nsysprof.app.view import View
@@ -34,7 +35,6 @@ def view(
     With --json, the address is printed as JSON and no browser is opened.
     """
     from nsysprof.app.view import open_view
-    from nsysprof.cli.terminal.progress import show_progress
 
     say_missing_figures(request.figures and not as_json)
     with open_view(request, show_progress(quiet=as_json)) as opened:

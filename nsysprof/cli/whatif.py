@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from nsysprof.app.requests.reading import WhatIfRequest
 from nsysprof.cli import options
-from nsysprof.cli.terminal.console import print_json
+from nsysprof.cli.terminal.console import print_json, print_report
+from nsysprof.cli.terminal.progress import show_progress
 
 if TYPE_CHECKING:
     from nsysprof.app.whatif import WhatIfResult
@@ -28,7 +29,6 @@ def whatif(request: WhatIfRequest, as_json: options.Json = False) -> None:
     Each change is replayed alone and all of them together; `nsysprof help causes` explains each change.
     """
     from nsysprof.app import whatif as use_case
-    from nsysprof.cli.terminal.progress import show_progress
 
     _print(use_case.what_if(request, show_progress(quiet=as_json)), as_json)
 
@@ -38,7 +38,6 @@ def _print(result: WhatIfResult, as_json: bool) -> None:
     if as_json:
         print_json(found.to_json())
         return
-    from nsysprof.cli.terminal.console import print_report
     from nsysprof.report.pages.whatif import whatif_report
 
     print_report(whatif_report(found))

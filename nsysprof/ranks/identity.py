@@ -7,18 +7,20 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from nsysprof.errors import NotComparableError, TraceError, UsageError
 from nsysprof.files.folder_state import require_whole
 from nsysprof.files.output import read_plain_text
 from nsysprof.notes import Note, make_note
 from nsysprof.ranks.rank_source import RankSource
-from nsysprof.results.rank_results import RankRow
 from nsysprof.trace.inputs.bundle_format import CONTENTS
 from nsysprof.trace.inputs.resolve_input import FILES, PACKED, REPORTS, own_trace
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from nsysprof.results.rank_results import RankRow
 
 _MANIFEST = "manifest.json"
 _RANK_NAME = re.compile(r"(?<![a-zA-Z])rank[ _.=-]*(\d{1,7})", re.IGNORECASE)

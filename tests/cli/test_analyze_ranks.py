@@ -14,7 +14,8 @@ import pytest
 from typer.testing import CliRunner
 
 import nsysprof
-from nsysprof.app.trace_analysis.analyze_ranks import is_many, worthwhile_workers
+from nsysprof.app.analyze import is_many
+from nsysprof.app.trace_analysis.analyze_ranks import worthwhile_workers
 from nsysprof.cli import app
 from nsysprof.errors import OutputError, TraceError, UsageError
 from nsysprof.files.output import write_whole

@@ -10,7 +10,7 @@ from difflib import SequenceMatcher
 from typing import Any
 
 from nsysprof.analysis.attribution.library_ranges import is_of_library
-from nsysprof.analysis.comparison.median_ratio import LEAST_INSTANCES, ratio_of_medians
+from nsysprof.analysis.sampling.series_ratio import LEAST_INSTANCES, ratio_of_medians
 from nsysprof.results.comparison import (
     METRICS,
     PARTS,

@@ -9,8 +9,7 @@ from statistics import median
 import pandas as pd
 
 from nsysprof.analysis.attribution.range_names import name_families
-from nsysprof.analysis.comparison.median_ratio import LEAST_INSTANCES, ratio_of_medians
-from nsysprof.analysis.sampling.series_ratio import ratio_within_run
+from nsysprof.analysis.sampling.series_ratio import LEAST_INSTANCES, ratio_of_medians, ratio_within_run
 from nsysprof.results.analysis import HOST_FINDINGS, MOST_COST, STEPS, RangeCost
 from nsysprof.results.findings import Findings
 from nsysprof.trace.schema import Int64s

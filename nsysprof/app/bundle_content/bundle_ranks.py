@@ -6,8 +6,9 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from nsysprof.app.analyze import is_many
 from nsysprof.app.progress import Say
-from nsysprof.app.trace_analysis.analyze_ranks import analyze_folder, is_many
+from nsysprof.app.trace_analysis.analyze_ranks import analyze_folder
 from nsysprof.bundle.source import BundledRank
 from nsysprof.errors import NsysprofError, TraceError
 from nsysprof.ranks.identity import drop_copies, find_sources, rank_in_name

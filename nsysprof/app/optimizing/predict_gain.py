@@ -9,16 +9,19 @@ from pathlib import Path
 import msgspec
 
 from nsysprof.analysis.attention_tuning.choose_shapes import known_shape
+from nsysprof.analysis.findings.what_if import ask
+from nsysprof.analysis.overview.trace_overview import attribute
 from nsysprof.app.progress import Progress
 from nsysprof.app.trace_analysis.analyze_trace import resolve
 from nsysprof.attention.range_name import parse_attention_range
 from nsysprof.attention.shape import Shape
 from nsysprof.errors import NsysprofError
 from nsysprof.files.scratch_folder import scratch_folder
-from nsysprof.results.findings import TRACE, WhatIf
+from nsysprof.results.findings import TRACE, WhatIf, WhatIfQuestion
 from nsysprof.results.optimization import PredictedGain, ShapeRatio
 from nsysprof.trace.inputs.resolve_input import identity_of
 from nsysprof.trace.open import open_trace
+from nsysprof.trace.tables import read_tables
 
 _Factors = tuple[float, float, float]
 _BY = "a replay of the trace with the times that tuning measured"
@@ -43,11 +46,6 @@ def predict_gain(
         with scratch_folder() as scratch:
             path = resolve(source, nsys, scratch, progress.say)
             with open_trace(path, identity_of(source, path)) as trace:
-                from nsysprof.analysis.findings.what_if import ask
-                from nsysprof.analysis.overview.trace_overview import attribute
-                from nsysprof.results.findings import WhatIfQuestion
-                from nsysprof.trace.tables import read_tables
-
                 tables = read_tables(trace, progress=progress.say)
                 ranges = attribute(tables).attributed.ranges
                 factors = range_factors((str(name) for name in ranges["name"].unique()), ratios, strided_masks)

@@ -17,6 +17,9 @@ from nsysprof.errors import InterruptedCaptureError, MissingToolError, OutputErr
 from nsysprof.files.folder_kinds import RANKS
 from nsysprof.files.folder_name import name_after
 from nsysprof.files.result_folder import ClaimedFolder, claim_folder
+from nsysprof.nsight.find_tool import NSYS, find_tool
+from nsysprof.ranks.identity import drop_copies, find_sources, number_ranks, refuse_unrelated
+from nsysprof.trace.inputs.resolve_input import FILES, PACKED
 
 if TYPE_CHECKING:
     from nsysprof.app.trace_analysis.analyze_request import AnalyzeRequest
@@ -27,32 +30,13 @@ if TYPE_CHECKING:
     from nsysprof.ranks.partial import Detail
     from nsysprof.ranks.rank_source import RankSource
     from nsysprof.ranks.workers.pool import LocalWorkers
+    from nsysprof.report.document import Report
     from nsysprof.results.rank_results import RankRow, RanksAnalysis
 
 # Starting workers takes a processor a second. In that time, one process reads most of this many bytes of traces.
 _SMALL_BYTES = 192 << 20
 _WORTH_A_WORKER = 64 << 20
 _PACKED_TIMES = 8  # how many times larger a trace is than its archive, at least
-
-
-def is_many(inputs: Sequence[Path]) -> bool:
-    """Return whether there are several traces: several inputs, or a folder of several."""
-    if len(inputs) > 1:
-        return True
-    if not inputs[0].is_dir():
-        return False
-    from nsysprof.ranks.identity import read_manifest_ranks
-    from nsysprof.trace.inputs.resolve_input import FILES, TRACES
-
-    if read_manifest_ranks(inputs[0]):
-        return True
-    try:
-        names = [path.name for path in inputs[0].iterdir()]
-    except OSError:
-        return False
-    if any(name.startswith(TRACES) for name in names):
-        return False
-    return sum(name.endswith((*FILES, ".nsys-rep")) for name in names) > 1
 
 
 def analyze_ranks(request: AnalyzeRequest, progress: Progress) -> RanksResult:
@@ -69,9 +53,6 @@ def analyze_ranks(request: AnalyzeRequest, progress: Progress) -> RanksResult:
 def _analyze_into(
     claimed: ClaimedFolder, request: AnalyzeRequest, progress: Progress
 ) -> tuple[RanksAnalysis, Sequence[Path]]:
-    from nsysprof.nsight.find_tool import NSYS, find_tool
-    from nsysprof.ranks.identity import drop_copies, find_sources
-
     folder = claimed.path
     is_report = any(path.suffix in (".nsys-rep", ".qdrep") or path.is_dir() for path in request.inputs)
     sources, copies = drop_copies(
@@ -79,7 +60,6 @@ def _analyze_into(
     )
     with _keep_going(folder, len(sources)), _processes(sources, request) as processes:
         from nsysprof.ranks.engine import plan_tasks, prepare_parts  # while the workers start
-        from nsysprof.ranks.identity import refuse_unrelated
         from nsysprof.report.pages.ranks import write_ranks
 
         tasks = plan_tasks(sources, folder)
@@ -106,7 +86,6 @@ def analyze_folder(folder: Path, work: Path, advance: Advance) -> RanksAnalysis:
     work: a folder for the partial result of each trace.
     """
     from nsysprof.ranks.engine import plan_tasks, prepare_parts, run_serially
-    from nsysprof.ranks.identity import drop_copies, find_sources
 
     sources, copies = drop_copies(find_sources([folder], None), by_order=False)
     tasks = plan_tasks(sources, work)
@@ -119,7 +98,6 @@ def _conclude(
 ) -> RanksAnalysis:
     """Return the analysis of all ranks from their partial results. Raises TraceError where there are none."""
     from nsysprof.ranks.engine import renumber
-    from nsysprof.ranks.identity import number_ranks
     from nsysprof.ranks.overview import overview
 
     rows = done.merged.rows
@@ -133,8 +111,6 @@ def worthwhile_workers(traces: Sequence[Path], processors: int) -> int:
 
     A report that nsys must export, and a folder, each occupy one worker.
     """
-    from nsysprof.trace.inputs.resolve_input import FILES, PACKED
-
     work = 0
     for path in traces:
         size = path.stat().st_size if path.is_file() else 0
@@ -226,3 +202,16 @@ class RanksResult:
     analysis: RanksAnalysis
     folder: Path
     files: tuple[Path, ...]
+
+    @property
+    def report(self) -> Report:
+        """Return what `analyze` prints."""
+        from nsysprof.report.pages.ranks import ranks_report
+
+        return ranks_report(self.analysis)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `--json` prints, without the folder."""
+        from nsysprof.report.pages.ranks import whole_ranks_json
+
+        return whole_ranks_json(self.analysis)

@@ -10,6 +10,12 @@ from nsysprof.app.inputs import options
 from nsysprof.app.inputs.option import PATHS, Option
 
 _RANKS = "Several traces"
+_SNAPSHOTS = (".pickle", ".pkl")
+
+
+def is_snapshot(path: Path) -> bool:
+    """Return whether a path is a snapshot of torch's allocator, judged by its suffix."""
+    return path.suffix in _SNAPSHOTS
 
 
 @dataclass(frozen=True)

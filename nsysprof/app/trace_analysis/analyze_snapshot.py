@@ -6,24 +6,20 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
+from nsysprof.analysis.overview.allocator_owners import find_fragmentation, list_allocator_owners
 from nsysprof.app.progress import SILENT, Progress
 from nsysprof.files.folder_kinds import ANALYSIS, COMPARISON
 from nsysprof.files.result_folder import claim_folder
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    from nsysprof.results.allocator_memory import AllocatorMemory, MemoryComparison
-
-_SUFFIXES = (".pickle", ".pkl")
-
-
-def is_snapshot(path: Path) -> bool:
-    """Return whether a path is a snapshot, judged by its suffix."""
-    return path.suffix in _SUFFIXES
+from nsysprof.notes import make_note
+from nsysprof.report.document import Report
+from nsysprof.report.pages.memory import memory_report, write_memory, write_memory_comparison
+from nsysprof.results.allocator_memory import AllocatorMemory, MemoryComparison
+from nsysprof.torchprof.allocator_history import read_allocator_history
 
 
 def read_memory(
@@ -33,11 +29,6 @@ def read_memory(
 
     range_at: returns the range that was open at a time (us since 1970).
     """
-    from nsysprof.analysis.overview.allocator_owners import find_fragmentation, list_allocator_owners
-    from nsysprof.notes import make_note
-    from nsysprof.results.allocator_memory import AllocatorMemory
-    from nsysprof.torchprof.allocator_history import read_allocator_history
-
     history = read_allocator_history(path)
     used, device, owners, over_time = list_allocator_owners(history, range_at)
     notes = []
@@ -58,8 +49,6 @@ def read_memory(
 
 def analyze_snapshot(request: SnapshotRequest, progress: Progress = SILENT) -> SnapshotResult:
     """Read one snapshot, and write its tables, its figure and a report."""
-    from nsysprof.report.pages.memory import write_memory
-
     with claim_folder(request.out, ANALYSIS, force=request.force) as claimed:
         progress.say(f"read {request.source.name}")
         memory = read_memory(request.source)
@@ -71,7 +60,6 @@ def analyze_snapshot(request: SnapshotRequest, progress: Progress = SILENT) -> S
 def compare_snapshots(request: CompareSnapshotsRequest, progress: Progress = SILENT) -> CompareSnapshotsResult:
     """Compare the owners of two peaks, and write the folder if the request names one."""
     from nsysprof.analysis.comparison.compare_owners import compare_owners
-    from nsysprof.report.pages.memory import write_memory_comparison
 
     sides = []
     for path in (request.baseline, request.candidate):
@@ -102,6 +90,15 @@ class SnapshotResult:
     memory: AllocatorMemory
     folder: Path
     files: tuple[Path, ...]
+
+    @property
+    def report(self) -> Report:
+        """Return what `analyze` prints."""
+        return memory_report(self.memory)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `--json` prints, without the folder."""
+        return self.memory.to_json()
 
 
 @dataclass(frozen=True)

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nsysprof.app.progress import Progress, Say
+from nsysprof.app.trace_analysis.analyze_request import AnalyzeRequest
 from nsysprof.app.trace_analysis.assemble import AnalysisOptions, Beside, assemble, summarize_opened
 from nsysprof.attention.policy_file import read_policy
 from nsysprof.errors import UsageError
 from nsysprof.files.folder_kinds import ANALYSIS
 from nsysprof.files.folder_name import name_after
+from nsysprof.files.memory_reuse import return_freed_memory
 from nsysprof.files.result_folder import claim_folder
 from nsysprof.files.scratch_folder import scratch_folder
+from nsysprof.report.document import Report
+from nsysprof.report.write import analysis_json, write_analysis
+from nsysprof.results.analysis import Analysis, CaptureRecord
+from nsysprof.trace.inputs.resolve_input import resolve_input
 from nsysprof.trace.open import open_trace
-
-if TYPE_CHECKING:
-    from nsysprof.app.trace_analysis.analyze_request import AnalyzeRequest
-    from nsysprof.report.document import Report
-    from nsysprof.results.analysis import Analysis, CaptureRecord
 
 
 def analyze_one(request: AnalyzeRequest, progress: Progress) -> TraceResult:
@@ -38,8 +39,6 @@ def analyze_one(request: AnalyzeRequest, progress: Progress) -> TraceResult:
             )  # fmt: skip
             assembled = assemble(source, trace, options, progress.say)
             analysis, record = assembled.analysis, assembled.record
-        from nsysprof.files.memory_reuse import return_freed_memory
-        from nsysprof.report.write import write_analysis
 
         return_freed_memory()
         files, report = write_analysis(
@@ -74,8 +73,6 @@ def resolve(source: Path, nsys: Path | None, scratch: Path, say: Say) -> Path:
     nsys: the nsys that the user named, if any.
     scratch: a folder for what must be unpacked, exported or converted.
     """
-    from nsysprof.trace.inputs.resolve_input import resolve_input
-
     if source.suffix != ".sqlite":
         say(f"read {source.name}")
     return resolve_input(source, nsys, scratch)
@@ -90,3 +87,7 @@ class TraceResult:
     folder: Path
     files: tuple[Path, ...]
     report: Report
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `--json` prints, without the folder."""
+        return analysis_json(self.analysis, self.record)

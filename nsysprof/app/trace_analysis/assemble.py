@@ -7,28 +7,32 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pandas as pd
+
+from nsysprof.analysis.busy_time.operators import Facts
+from nsysprof.analysis.overview.summarize import SummaryOptions, run_summary
+from nsysprof.analysis.parts.find_part import wanted_part
 from nsysprof.app.progress import Say
 from nsysprof.app.trace_analysis.capture_record import read_record
 from nsysprof.app.trace_analysis.join_attention import join_attention
-from nsysprof.app.trace_analysis.join_counters import complete_analysis
-from nsysprof.app.trace_analysis.join_memory import join_memory
+from nsysprof.app.trace_analysis.join_memory import join_memory, session_start_ns
 from nsysprof.app.trace_analysis.join_recording_cost import join_recording_cost
 from nsysprof.app.trace_analysis.read_stacks import read_stacks
+from nsysprof.attention.policy_file import PolicyFile
 from nsysprof.files.json_file import FileHeader, read_json
+from nsysprof.files.memory_reuse import reuse_in_pyarrow
+from nsysprof.notes import Note
+from nsysprof.ranks.rank_energy import parse_power, power_of
+from nsysprof.results.analysis import Analysis, CaptureRecord
+from nsysprof.results.findings import StackSamples
+from nsysprof.results.power_samples import GpuEnergy
 from nsysprof.torchprof.operator_facts import OperatorFacts
 from nsysprof.trace.inputs.resolve_input import identity_of
 from nsysprof.trace.open import Trace, open_trace
+from nsysprof.trace.tables import read_tables
 
 if TYPE_CHECKING:
-    import pandas as pd
-
-    from nsysprof.analysis.busy_time.operators import Facts
-    from nsysprof.attention.policy_file import PolicyFile
-    from nsysprof.notes import Note
-    from nsysprof.results.analysis import Analysis, CaptureRecord
     from nsysprof.results.comparison import RangeFacts
-    from nsysprof.results.findings import StackSamples
-    from nsysprof.results.power_samples import GpuEnergy
 
 # What lies beside a trace in a capture folder and is joined with its analysis, in this order: the name, and what joins
 # it, given the analysis, the input and its SQLite file. A join without its file changes nothing.
@@ -100,13 +104,15 @@ def assemble(source: Path, trace: Path, options: AnalysisOptions = DEFAULT, say:
     """
     record = read_record(source) if COUNTERS in options.parts and source.is_dir() else None
     with open_trace(trace, identity_of(source, trace)) as opened:
-        opened.begin()  # while pandas loads
+        opened.begin()
         beside = Beside(read_stacks(source, trace), read_power(source, trace), read_operators(source))
         analysis, facts = summarize_opened(opened, options, say, beside=beside)
     trace_notes = len(analysis.notes)
     if record is not None and analysis.part is not None:
         record = replace(record, results=_cases_in(record.results, analysis))
-    if COUNTERS in options.parts:
+    if COUNTERS in options.parts and (record is not None or options.counters is not None):
+        from nsysprof.app.trace_analysis.join_counters import complete_analysis
+
         analysis, record = complete_analysis(
             analysis, record, trace, folder=source, report=options.counters, ncu=options.ncu
         )
@@ -133,11 +139,6 @@ def summarize_opened(
 
     beside: what was read beside the trace.
     """
-    from nsysprof.analysis.overview.summarize import SummaryOptions, run_summary
-    from nsysprof.analysis.parts.find_part import wanted_part
-    from nsysprof.files.memory_reuse import reuse_in_pyarrow
-    from nsysprof.trace.tables import read_tables
-
     reuse_in_pyarrow()
     tables = read_tables(trace, progress=say)
     read = beside or Beside()
@@ -190,9 +191,6 @@ def read_power(source: Path, trace: Path) -> Sequence[GpuEnergy]:
 
     trace: the SQLite file of the capture.
     """
-    from nsysprof.app.trace_analysis.join_memory import session_start_ns
-    from nsysprof.ranks.rank_energy import parse_power, power_of
-
     path = power_of(source)
     if not path.is_file():
         return ()

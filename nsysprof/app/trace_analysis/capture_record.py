@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import pandas as pd
+
+from nsysprof.attention.case import check_case_row
+from nsysprof.attention.shape import SHAPE_COLUMNS
 from nsysprof.errors import TraceError
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from nsysprof.results.analysis import CaptureRecord
+from nsysprof.results.analysis import CaptureRecord
+from nsysprof.results.column_registry.case_columns import CAPTURE_RESULTS, FIRST_CAPTURE_RESULTS
+from nsysprof.results.column_registry.csv_table import set_dtypes
 
 
 def read_results(folder: Path) -> pd.DataFrame:
@@ -18,11 +19,6 @@ def read_results(folder: Path) -> pd.DataFrame:
 
     A capture of a program has no cases, so it has no rows. Raises TraceError.
     """
-    import pandas as pd
-
-    from nsysprof.results.column_registry.case_columns import CAPTURE_RESULTS, FIRST_CAPTURE_RESULTS
-    from nsysprof.results.column_registry.csv_table import set_dtypes
-
     path = folder / "results.csv"
     try:
         if path.exists() and not path.is_file():
@@ -50,9 +46,6 @@ def read_results(folder: Path) -> pd.DataFrame:
 
 def _check_cases(table: pd.DataFrame) -> None:
     """Raise ValueError, with row and column, where a row does not identify its case."""
-    from nsysprof.attention.case import check_case_row
-    from nsysprof.attention.shape import SHAPE_COLUMNS
-
     rows = table[["backend", *SHAPE_COLUMNS]].astype(object)
     for number, row in enumerate(rows.where(rows.notna(), None).to_dict("records"), start=1):
         try:
@@ -70,7 +63,6 @@ def _is_of_program(folder: Path) -> bool:
 def read_record(folder: Path) -> CaptureRecord | None:
     """Return the capture's manifest and results; None for a folder without a manifest."""
     from nsysprof.capture.manifest import MANIFEST, read_manifest
-    from nsysprof.results.analysis import CaptureRecord
 
     if not (folder / MANIFEST).exists():
         return None

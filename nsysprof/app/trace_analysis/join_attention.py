@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import msgspec
+import pandas as pd
 from msgspec import Meta
 
 from nsysprof.files.json_file import FileHeader, read_json
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from nsysprof.results.analysis import Analysis
+from nsysprof.results.analysis import Analysis
+from nsysprof.results.column_registry.analysis_columns import ATTENTION
+from nsysprof.results.column_registry.csv_table import set_dtypes
 
 _LARGEST_BYTES = 512 << 20
 _Text = Annotated[str, Meta(max_length=4096)]
@@ -45,10 +44,6 @@ def join_attention(analysis: Analysis, source: Path) -> Analysis:
     rows = recorded_rows(source)
     if not rows:
         return analysis
-    import pandas as pd
-
-    from nsysprof.results.column_registry.analysis_columns import ATTENTION
-    from nsysprof.results.column_registry.csv_table import set_dtypes
 
     counted = pd.DataFrame(rows, columns=list(ATTENTION.names))
     keys = [name for name in ATTENTION.names if name != "calls"]
@@ -62,8 +57,6 @@ def join_attention(analysis: Analysis, source: Path) -> Analysis:
 
 def _with_strides(table: pd.DataFrame, source: Path) -> pd.DataFrame:
     """Return the table with the stride of each mask on a GPU. Of several for one line and shape, it is not 1."""
-    import pandas as pd
-
     strides: dict[tuple[str, ...], int] = {}
     for row in recorded_rows(source):
         if row["mask_stride"] is not None:

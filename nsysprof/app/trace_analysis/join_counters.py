@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from nsysprof.analysis.traffic.join_counters import counted_table, fill_counters, of_this_gpu, with_kernel_counters
+from nsysprof.analysis.traffic.roofline import fill_roofline
 from nsysprof.errors import MissingToolError, TraceError
-
-if TYPE_CHECKING:
-    from nsysprof.results.analysis import Analysis, CaptureRecord
-    from nsysprof.results.kernel_counters import CountedKernel
+from nsysprof.notes import make_note
+from nsysprof.nsight.counters import count_kernels
+from nsysprof.nsight.find_tool import NCU, find_tool
+from nsysprof.nsight.ncu import read_report
+from nsysprof.nsight.ncu_csv import parse_ncu_csv
+from nsysprof.results.analysis import Analysis, CaptureRecord
+from nsysprof.results.checks import MissingSource
+from nsysprof.results.kernel_counters import CountedKernel, Run
+from nsysprof.results.roof import roof_of
+from nsysprof.trace.table_readers.symbols import read_symbols
 
 
 def complete_analysis(
@@ -54,12 +61,6 @@ def read_counted(folder: Path | None, report: Path | None, ranges: list[str], nc
 
 def _read_report(report: Path, ranges: list[str], ncu: Path | None) -> list[CountedKernel]:
     """Return the launches of the user's own report for both runs, since it does not say in which state caches were."""
-    from nsysprof.nsight.counters import count_kernels
-    from nsysprof.nsight.find_tool import NCU, find_tool
-    from nsysprof.nsight.ncu import read_report
-    from nsysprof.nsight.ncu_csv import parse_ncu_csv
-    from nsysprof.results.kernel_counters import Run
-
     if report.suffix == ".csv":
         try:
             named = symbols = parse_ncu_csv(report.read_text(encoding="utf-8", errors="replace"))
@@ -92,7 +93,6 @@ def _read_report(report: Path, ranges: list[str], ncu: Path | None) -> list[Coun
 def name_kernels(folder: Path, trace: Path) -> None:
     """Write the trace's name of each kernel into a capture's counters.csv, so that they stay joined when shared."""
     from nsysprof.capture.collect import COUNTERS, read_counters, write_counters
-    from nsysprof.trace.table_readers.symbols import read_symbols
 
     if not (folder / COUNTERS).is_file():
         return
@@ -109,12 +109,6 @@ def join_counters(
     trace: the SQLite file; None where there is none.
     """
     from nsysprof.analysis.comparison.rank_cases import rank_cases
-    from nsysprof.analysis.traffic.join_counters import counted_table, fill_counters, of_this_gpu, with_kernel_counters
-    from nsysprof.analysis.traffic.roofline import fill_roofline
-    from nsysprof.notes import make_note
-    from nsysprof.results.checks import MissingSource
-    from nsysprof.results.roof import roof_of
-    from nsysprof.trace.table_readers.symbols import read_symbols
 
     environment = record.environment if record is not None else {}
     known = environment.get("gpu_name") or (analysis.devices[0].name if len(analysis.devices) == 1 else None)

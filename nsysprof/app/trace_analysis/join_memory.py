@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-    import pandas as pd
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
 
-    from nsysprof.results.allocator_memory import AllocatorMemory
-    from nsysprof.results.analysis import Analysis
+from nsysprof.analysis.ranges.open_range import innermost_ranges
+from nsysprof.ranks.session import read_session
+from nsysprof.results.allocator_memory import AllocatorMemory
+from nsysprof.results.analysis import Analysis
+from nsysprof.trace.open import open_trace
 
-    RangeAt = Callable[[npt.NDArray[np.int64]], Sequence[str]]
+RangeAt = Callable[[npt.NDArray[np.int64]], Sequence[str]]
 
 
 def join_memory(analysis: Analysis, source: Path, trace: Path) -> Analysis:
@@ -56,10 +57,6 @@ def _ranges_of(ranges: pd.DataFrame, process: int, start_ns: int) -> RangeAt:
     """Return a function that gives the range of a process that was open at a time (us since 1970)."""
 
     def range_at(time_us: npt.NDArray[np.int64]) -> Sequence[str]:
-        import numpy as np
-
-        from nsysprof.analysis.ranges.open_range import innermost_ranges
-
         own = ranges[((ranges["global_tid"].to_numpy(np.int64) >> 24) & 0xFFFFFF) == process]
         owner = own["global_tid"].to_numpy(np.int64)
         # The snapshot does not name a thread, so a range of any thread counts.
@@ -71,8 +68,5 @@ def _ranges_of(ranges: pd.DataFrame, process: int, start_ns: int) -> RangeAt:
 
 def session_start_ns(trace: Path) -> int | None:
     """Return when the clock of a trace began (ns since 1970)."""
-    from nsysprof.ranks.session import read_session
-    from nsysprof.trace.open import open_trace
-
     with open_trace(trace) as opened:
         return read_session(opened).start_utc_ns

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from nsysprof.notes import Note
-    from nsysprof.results.analysis import Analysis, RangeCost, RecordingCosts
+from nsysprof.analysis.overview.recording_cost import compare_with_plain, judge_cost, name_of, without_distorted
+from nsysprof.files.json_file import read_json
+from nsysprof.notes import Note, make_note
+from nsysprof.results.analysis import COSTS, Analysis, RangeCost, RecordingCosts
+from nsysprof.trace.open import open_trace
+from nsysprof.trace.tables import read_ranges, read_strings
 
 
 def join_recording_cost(analysis: Analysis, source: Path, trace: Path) -> Analysis:
     """Return the analysis with what recording cost each range, without findings that this makes unreliable."""
     if not source.is_dir():  # only a capture folder has measured it
         return analysis
-    from nsysprof.analysis.overview.recording_cost import without_distorted
-
     measured = read_measured_costs(source, trace)
     if measured is None:
         return analysis
@@ -35,10 +35,7 @@ def join_recording_cost(analysis: Analysis, source: Path, trace: Path) -> Analys
 
 def read_measured_costs(source: Path, trace: Path) -> RecordingCosts | None:
     """Return what recording cost, as the capture folder says; None where it was not measured."""
-    from nsysprof.analysis.overview.recording_cost import judge_cost
     from nsysprof.capture.self_check.record_again import RANGES_ALONE
-    from nsysprof.files.json_file import read_json
-    from nsysprof.results.analysis import COSTS, RecordingCosts
 
     if (source / RANGES_ALONE).is_file():
         return RecordingCosts(1, read_costs(trace, source / RANGES_ALONE), in_one_run=False)
@@ -55,10 +52,6 @@ def costs_to_share(source: Path, trace: Path, is_public: Callable[[str], bool]) 
     is_public: whether a range keeps its name when it is shared. Other names become tokens that do not tell to which
     family (train#) they belong, so that each range of such a family is listed with the family's cost.
     """
-    from nsysprof.analysis.overview.recording_cost import name_of
-    from nsysprof.trace.open import open_trace
-    from nsysprof.trace.tables import read_ranges, read_strings
-
     measured = read_measured_costs(source, trace) if source.is_dir() else None
     if measured is None:
         return None
@@ -84,10 +77,6 @@ def read_costs(trace: Path, plain: Path) -> tuple[RangeCost, ...]:
 
     plain: the trace of the program with only NVTX recorded.
     """
-    from nsysprof.analysis.overview.recording_cost import compare_with_plain
-    from nsysprof.trace.open import open_trace
-    from nsysprof.trace.tables import read_ranges, read_strings
-
     tables = []
     for path in (trace, plain):
         with open_trace(path) as opened:
@@ -102,8 +91,6 @@ def cost_notes(costs: tuple[RangeCost, ...], *, left_out: tuple[str, ...] = (), 
     left_out: the codes of findings that are unreliable because of it.
     in_one_run: whether the program was compared with itself while it was not recorded.
     """
-    from nsysprof.notes import make_note
-
     if not costs:
         return [make_note("recording-cost", "unknown")]
     first = costs[0]

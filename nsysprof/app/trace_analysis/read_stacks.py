@@ -6,14 +6,15 @@ import os
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
+import numpy as np
 from msgspec import Meta, field
 
+from nsysprof.app.trace_analysis.join_memory import session_start_ns
 from nsysprof.files.json_file import FileHeader, read_json
-
-if TYPE_CHECKING:
-    from nsysprof.results.findings import StackSamples
+from nsysprof.results.findings import StackSamples
+from nsysprof.trace.table_readers.native_stacks import read_native_stacks
 
 _LARGEST_BYTES = 512 << 20
 _LONGEST_FUNCTION = 160
@@ -57,14 +58,9 @@ def read_stacks(source: Path, trace: Path) -> StackSamples | None:
 
 def _read_native(trace: Path) -> StackSamples | None:
     """Return the native stacks of slow calls as samples in the middle of each call; None where there are none."""
-    from nsysprof.trace.table_readers.native_stacks import read_native_stacks
-
     found = read_native_stacks(trace)
     if found is None:
         return None
-    import numpy as np
-
-    from nsysprof.results.findings import StackSamples
 
     lines: dict[str, int] = {}
     of_stack = [_function_of(stack.frames) for stack in found.stacks]
@@ -97,10 +93,6 @@ def _read_samples(source: Path, trace: Path) -> StackSamples | None:
     paths = find_recorded(source, "stacks")
     if not paths:
         return None
-    import numpy as np
-
-    from nsysprof.app.trace_analysis.join_memory import session_start_ns
-    from nsysprof.results.findings import StackSamples
 
     start_ns = session_start_ns(trace)
     if start_ns is None:

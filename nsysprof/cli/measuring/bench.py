@@ -13,7 +13,7 @@ from nsysprof.app.requests.attention import SidesRequest
 from nsysprof.cli import options
 from nsysprof.cli.measuring.measurement import run_measurement
 from nsysprof.cli.request_options import is_given
-from nsysprof.cli.terminal.console import GATE_EXIT_CODES, print_json
+from nsysprof.cli.terminal.console import GATE_EXIT_CODES, print_json, print_report
 from nsysprof.errors import UsageError
 from nsysprof.files.json_file import json_value
 
@@ -91,7 +91,6 @@ def _print_program(result: ProgramBenchResult, as_json: bool) -> None:
     if as_json:
         print_json({**found.to_json(), "folder": str(result.folder)})
     else:
-        from nsysprof.cli.terminal.console import print_report
         from nsysprof.report.pages.program import program_report
 
         print_report(program_report(found))
@@ -121,7 +120,6 @@ def _print_sides(result: SidesResult, as_json: bool) -> None:
 
         print_json({**comparison_json(found), "folder": str(result.folder), "seed": result.seed})
     else:
-        from nsysprof.cli.terminal.console import print_report
         from nsysprof.report.pages.compare import compare_report
 
         print_report(compare_report(found))
@@ -152,7 +150,6 @@ def _print(result: BenchResult, as_json: bool) -> None:
         print_json(result.to_json())
         return
     from nsysprof.app.measuring.bench import report_of
-    from nsysprof.cli.terminal.console import print_report
     from nsysprof.report.pages.bench import bench_report
 
     report = bench_report(report_of(result.run, results, result.folder, command=""))

@@ -11,7 +11,8 @@ from nsysprof.app.measuring.program_request import ProgramRequest
 from nsysprof.app.requests.attention import CaptureRequest
 from nsysprof.cli import options
 from nsysprof.cli.measuring.measurement import run_measurement
-from nsysprof.cli.terminal.console import print_json
+from nsysprof.cli.terminal.console import print_json, print_report
+from nsysprof.cli.terminal.progress import show_progress
 from nsysprof.files.json_file import json_value
 
 if TYPE_CHECKING:
@@ -65,7 +66,6 @@ def _capture_program(request: ProgramRequest, *, dry_run: bool, as_json: bool) -
         return
     from nsysprof.app.measuring.capture_program import capture_program, plan_program_capture
     from nsysprof.cli.terminal.program_output import end_with_program, print_program_plan, print_program_result
-    from nsysprof.cli.terminal.progress import show_progress
 
     if dry_run:
         print_program_plan(plan_program_capture(request), as_json=as_json)
@@ -78,7 +78,6 @@ def _capture_program(request: ProgramRequest, *, dry_run: bool, as_json: bool) -
 def _hold_program(request: ProgramRequest, *, dry_run: bool, as_json: bool) -> None:
     from nsysprof.app.measuring.hold_program import hold_program, plan_hold
     from nsysprof.cli.terminal.program_output import end_with_held_program, print_hold_plan
-    from nsysprof.cli.terminal.progress import show_progress
 
     if dry_run:
         print_hold_plan(plan_hold(request), as_json=as_json)
@@ -130,7 +129,6 @@ def _print_result(result: CaptureResult, as_json: bool) -> None:
     if as_json:
         print_json(result.to_json())
         return
-    from nsysprof.cli.terminal.console import print_report
     from nsysprof.report.pages.analysis import capture_report
 
     report = capture_report(result.results, manifest.environment, manifest.notes)

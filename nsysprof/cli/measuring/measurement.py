@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from nsysprof.cli.terminal.progress import show_progress
+from nsysprof.cli.terminal.standard_streams import mark_saved
+
 if TYPE_CHECKING:
     from nsysprof.app.progress import Progress
     from nsysprof.errors import NsysprofError
@@ -35,9 +38,6 @@ def run_measurement(
 
     Raises the failure of the result.
     """
-    from nsysprof.cli.terminal.progress import show_progress
-    from nsysprof.cli.terminal.standard_streams import mark_saved
-
     if dry_run:
         print_plan(request, as_json)
         return

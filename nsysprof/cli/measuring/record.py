@@ -10,6 +10,8 @@ from nsysprof.app.inputs.options import KEEP
 from nsysprof.app.measuring.program_request import RecordRequest
 from nsysprof.cli import options
 from nsysprof.cli.terminal.console import print_json, print_report
+from nsysprof.cli.terminal.progress import show_progress
+from nsysprof.cli.terminal.standard_streams import mark_saved
 
 if TYPE_CHECKING:
     from nsysprof.app.measuring.record import RecordResult
@@ -29,8 +31,6 @@ def record(request: RecordRequest, keep: Annotated[int | None, KEEP] = None, as_
     """
     from nsysprof.app.measuring import record as use_case
     from nsysprof.app.measuring.record_windows import record_windows
-    from nsysprof.cli.terminal.progress import show_progress
-    from nsysprof.cli.terminal.standard_streams import mark_saved
 
     progress = show_progress(quiet=as_json)
     if keep is not None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from nsysprof.cli.terminal.standard_streams import mark_saved
+from nsysprof.files.json_file import encode_json
 
 if TYPE_CHECKING:
     from nsysprof.report.document import Report
@@ -29,8 +30,6 @@ def print_json(data: Mapping[str, object]) -> None:
 
     The version of its format comes first. A result that has a version of its own keeps that.
     """
-    from nsysprof.files.json_file import encode_json
-
     mark_saved(saved=False)  # no file has this text
     typer.echo(encode_json({"format_version": _JSON_VERSION, **data}).decode(), nl=False)
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from nsysprof.plain_text import plain_cell, plain_line
 from nsysprof.results.column_registry.column import Dtype, FileColumn, TableFile
@@ -58,8 +59,6 @@ def _render_lines(lines: Iterable[Iterable[Any]]) -> bytes:
 
 def empty_table(file: TableFile) -> pd.DataFrame:
     """Return a table without rows that has the columns of a file."""
-    import pandas as pd
-
     return pd.DataFrame(columns=list(file.names))
 
 
@@ -75,8 +74,6 @@ def set_dtypes(table: pd.DataFrame, file: TableFile) -> pd.DataFrame:
 
     An empty text in a nullable column stays an empty text. Raises ValueError for a fraction in a column of integers.
     """
-    import pandas as pd
-
     typed = table.copy()
     for name in table.columns:
         column = file.by_name.get(str(name))
@@ -110,8 +107,6 @@ def _few_cells(cells: pd.Series, column: FileColumn) -> list[Any]:
 
 def _many_cells(cells: pd.Series, column: FileColumn) -> Cells:
     """Return the cells of a long column for render_blocks."""
-    import pandas as pd
-
     if column.dtype is not Dtype.TEXT:
         return _plain_numbers(cells, column)
     # A name occurs in many rows, and is made plain once.
@@ -122,15 +117,11 @@ def _many_cells(cells: pd.Series, column: FileColumn) -> Cells:
 
 def _known(cell: Any) -> Any:
     """Return what is not a text in a column of texts as one: None where it is unknown."""
-    import pandas as pd
-
     return None if pd.isna(cell) else plain_line(str(cell))
 
 
 def _plain_numbers(cells: pd.Series, column: FileColumn) -> NumberCells:
     """Return numbers or flags without pandas. Raises ValueError for a fraction in a column of integers."""
-    import numpy as np
-
     kind = cells.dtype.kind if isinstance(cells.dtype, np.dtype) else ""
     if kind and kind in {Dtype.INTEGER: "iu", Dtype.NUMBER: "f", Dtype.FLAG: "b"}[column.dtype]:
         values = cells.to_numpy()
@@ -144,8 +135,6 @@ def _plain_numbers(cells: pd.Series, column: FileColumn) -> NumberCells:
 
 def _numbers(cells: pd.Series, column: FileColumn) -> pd.Series:
     """Raise ValueError for a fraction in a column of integers: pandas would cut it off silently."""
-    import pandas as pd
-
     if column.dtype is Dtype.INTEGER and not pd.api.types.is_integer_dtype(cells):
         values = cells.astype("Float64")
         if (values % 1 != 0).any():
@@ -312,8 +301,6 @@ def to_records(table: pd.DataFrame) -> list[dict[str, Any]]:
 
 def _plain(cell: Any) -> Any:
     """Return a cell as a value that JSON can hold. NA and NaN differ from themselves, or cannot be compared."""
-    import pandas as pd
-
     if cell is None or cell is pd.NA or cell != cell:  # noqa: PLR0124 - NaN
         return None
     return cell.item() if hasattr(cell, "item") else cell

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from nsysprof.analysis.comparison.median_ratio import ratio_of_medians
-from nsysprof.analysis.sampling.series_ratio import ratio_within_run
+from nsysprof.analysis.sampling.series_ratio import ratio_of_medians, ratio_within_run
 
 
 def series(seed, rho, counts=(20, 20, 20), slower=1.0):

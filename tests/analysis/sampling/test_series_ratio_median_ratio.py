@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from nsysprof.analysis.comparison.median_ratio import LEAST_INSTANCES, ratio_of_medians
+from nsysprof.analysis.sampling.series_ratio import LEAST_INSTANCES, ratio_of_medians
 from tests.analysis.noise import autocorrelated
 
 
