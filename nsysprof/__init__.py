@@ -17,7 +17,7 @@ _HOMES = {
     "analyze": "nsysprof.api.use_cases",
     "compare": "nsysprof.api.use_cases",
     "bench": "nsysprof.api.use_cases",
-    "bench_sides": "nsysprof.api.sides",
+    "bench_sides": "nsysprof.api.use_cases",
     "tune": "nsysprof.api.use_cases",
     "export_trace": "nsysprof.api.use_cases",
     "write_bundle": "nsysprof.api.use_cases",

@@ -65,7 +65,7 @@ from nsysprof.results.comparison import (
 )
 from nsysprof.results.program_runs import TimedRun
 from nsysprof.results.samples import Block, median_interval
-from nsysprof.trace.gpu_metrics_schema import DramSeries, GpuMetrics, Int64s
+from nsysprof.trace.schema import DramSeries, GpuMetrics, Int64s
 from scripts.busy_noise import BUSY_FAMILIES
 from scripts.calibration_rows import ALARMS, COVERS, FINDS, HOLDS, NEVER, PASSES, Row
 from tests.builders.simulated_job import SimulatedJob

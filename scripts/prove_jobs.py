@@ -16,8 +16,8 @@ from pathlib import Path
 import pandas as pd
 
 from nsysprof.files.json_file import decode_json, encode_json
+from nsysprof.ranks.identity import RankSource
 from nsysprof.ranks.job_findings import find_in_job
-from nsysprof.ranks.rank_source import RankSource
 from nsysprof.ranks.summarize import summarize_rank
 from nsysprof.results.column_registry.rank_columns import STRAGGLERS
 from nsysprof.results.findings import JobFinding

@@ -249,7 +249,7 @@ def test_the_program_names_a_topic_and_never_a_file_that_an_installation_lacks()
 
 
 def test_how_to_get_nsys_is_in_the_readme_on_its_page_and_in_the_error():
-    from nsysprof.nsight.find_tool import GET_NSYS
+    from nsysprof.nsight.run_tool import GET_NSYS
 
     page, readme = ((ROOT / name).read_text(encoding="utf-8") for name in ("docs/nsys.md", "README.md"))
     blocks = re.findall(r"^\*\*(\w+)[^`]*?```\n(.*?)^```", page, re.M | re.S)

@@ -31,14 +31,14 @@ ALLOWED: dict[str, set[str]] = {
     "trace": {"nsysprof.nsight", "nsysprof.torchprof"},
     "analysis": {
         "nsysprof.attention", "nsysprof.kernels", "nsysprof.results", "nsysprof.trace.schema",
-        "nsysprof.trace.growing_column",
-        "nsysprof.trace.gpu_metrics_schema", "nsysprof.trace.inputs.bundle_format",
+        "nsysprof.arrays",
+        "nsysprof.trace.inputs.bundle_format",
         "nsysprof.torchprof.allocator_history", "nsysprof.torchprof.operator_facts",
     },
     "report": {"nsysprof.attention", "nsysprof.results"},
     "ranks": {"nsysprof.kernels", "nsysprof.trace", "nsysprof.analysis", "nsysprof.results"},
     "bundle": {"nsysprof.attention", "nsysprof.trace"},
-    "export": {"nsysprof.results", "nsysprof.trace.gpu_metrics_schema"},
+    "export": {"nsysprof.results", "nsysprof.trace.schema"},
     "app": {
         "nsysprof.attention", "nsysprof.kernels", "nsysprof.nsight", "nsysprof.results", "nsysprof.capture",
         "nsysprof.trace", "nsysprof.analysis", "nsysprof.ranks", "nsysprof.report", "nsysprof.export",

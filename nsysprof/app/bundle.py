@@ -26,7 +26,7 @@ from nsysprof.files.json_file import encode_json
 from nsysprof.files.output import output_error, write_whole
 from nsysprof.files.scratch_folder import scratch_folder
 from nsysprof.kernels.names import categorize
-from nsysprof.nsight.find_tool import NSYS, find_tool
+from nsysprof.nsight.run_tool import NSYS, find_tool
 from nsysprof.report.formats.markdown import render_markdown
 from nsysprof.report.pages.bundle import Shared, bundle_report
 from nsysprof.results.analysis import COSTS

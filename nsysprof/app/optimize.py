@@ -44,7 +44,7 @@ from nsysprof.app.tuning.write_tuning import POLICY
 from nsysprof.capture.manifest import NSYS_TRACE, TORCH_TRACE
 from nsysprof.capture.user_program.time_program import END_STEPS
 from nsysprof.errors import CaptureFailedError, InterruptedCaptureError, NsysprofError, UsageError
-from nsysprof.files.folder_kinds import OPTIMIZATION
+from nsysprof.files.folder_state import OPTIMIZATION
 from nsysprof.files.json_file import encode_json
 from nsysprof.files.output import read_plain_text, write_whole
 from nsysprof.files.result_folder import claim_folder

@@ -16,8 +16,8 @@ from nsysprof.app.inputs.machine import default_dtype, require_torch, settle_dev
 from nsysprof.app.inputs.options import LEAST_TUNING_BLOCKS
 from nsysprof.app.measuring.bench import dated_bench_folder, draw_seed, nothing_measured, summarize
 from nsysprof.app.progress import SILENT, Progress
+from nsysprof.app.read_history import append_results, check_database
 from nsysprof.app.requests.attention import TuneRequest
-from nsysprof.app.results_database import append_results, check_database
 from nsysprof.app.tuning.from_program import ProgramShapes, cases_of, read_program_shapes
 from nsysprof.app.tuning.write_tuning import Tuning, write_tuning
 from nsysprof.attention.case import Case, check_names
@@ -27,8 +27,7 @@ from nsysprof.capture.sampling.bench import prepare_bench_folder
 from nsysprof.capture.sampling.bench_run import SAMPLES, BenchPlan, BenchRun, check_plan, new_run, read_run
 from nsysprof.capture.sampling.tune import axes_grid, measure_again, run_tuning
 from nsysprof.errors import InterruptedCaptureError, NsysprofError, OutputError, UsageError
-from nsysprof.files.folder_kinds import BENCH
-from nsysprof.files.folder_state import find_leftovers
+from nsysprof.files.folder_state import BENCH, find_leftovers
 from nsysprof.files.result_folder import claim_folder
 from nsysprof.results.optimization import ProgramGain
 

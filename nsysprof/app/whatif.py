@@ -17,10 +17,9 @@ from nsysprof.app.trace_analysis.analyze_trace import resolve
 from nsysprof.attention.policy_file import read_policy
 from nsysprof.errors import UsageError
 from nsysprof.files.scratch_folder import scratch_folder
-from nsysprof.nsight.find_tool import NSYS, find_tool
+from nsysprof.nsight.run_tool import NSYS, find_tool
 from nsysprof.ranks.collective_waits.stragglers import replay_like_peers
-from nsysprof.ranks.identity import find_sources
-from nsysprof.ranks.rank_source import RankSource
+from nsysprof.ranks.identity import RankSource, find_sources
 from nsysprof.ranks.replay.changes import MIB, CommunicationChange, Saving, replay_change
 from nsysprof.ranks.replay.read_job import read_arrivals, read_replayed_job
 from nsysprof.results.findings import JOB, WhatIf, WhatIfAnswer, WhatIfQuestion

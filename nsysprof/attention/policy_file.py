@@ -19,9 +19,8 @@ from msgspec import Meta
 from nsysprof.attention.case import Case
 from nsysprof.attention.shape import Shape
 from nsysprof.errors import PolicyError
-from nsysprof.files.json_file import FileHeader, encode_json, read_json
+from nsysprof.files.json_file import VERSION, FileHeader, encode_json, read_json
 from nsysprof.files.output import write_whole
-from nsysprof.files.written_by import VERSION
 from nsysprof.plain_text import plain_line
 
 # The version of the format. 1: the first.

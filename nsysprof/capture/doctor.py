@@ -19,12 +19,11 @@ from nsysprof.capture.self_check.probe import has_driver, probe_key, run_probe, 
 from nsysprof.environment import collect_gpus, driver_cuda_version, read_clocks
 from nsysprof.errors import MissingToolError, ToolFailedError
 from nsysprof.native.load import native_problem
-from nsysprof.nsight.find_tool import GET_NSYS, NCU, NSYS, find_tool, tool_version
 from nsysprof.nsight.ncu import probe_counters
 from nsysprof.nsight.nsys import explain_profile_failure, profile_argv, run_export
-from nsysprof.nsight.run_tool import run_tool
+from nsysprof.nsight.run_tool import GET_NSYS, NCU, NSYS, find_tool, run_tool, tool_version
 from nsysprof.results.checks import Check, ProbeResult, ProbeVerdict, State
-from nsysprof.results.device_limits import link_bytes_per_s
+from nsysprof.results.roof import link_bytes_per_s
 from nsysprof.units import format_bytes, format_percent, format_rate
 
 _TRY_S = 180.0

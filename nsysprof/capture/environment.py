@@ -13,7 +13,7 @@ from msgspec import Struct
 from nsysprof.environment import collect_gpus, collect_host
 from nsysprof.files.json_file import explain_decoding
 from nsysprof.notes import Note, make_note
-from nsysprof.nsight.find_tool import tool_version
+from nsysprof.nsight.run_tool import tool_version
 from nsysprof.results.checks import comparable_hash
 
 # Throttle reasons that NVML also gives for a GPU that is not throttled.

@@ -16,9 +16,8 @@ from nsysprof.attention.range_name import RangeKey
 from nsysprof.capture.environment import check_environment
 from nsysprof.capture.rank import rank_name
 from nsysprof.errors import TraceError
-from nsysprof.files.json_file import FileHeader, encode_json, json_value, read_json
+from nsysprof.files.json_file import VERSION, FileHeader, encode_json, json_value, read_json
 from nsysprof.files.output import write_whole
-from nsysprof.files.written_by import VERSION
 from nsysprof.notes import Note
 from nsysprof.nsight.run_tool import Step
 from nsysprof.results.checks import MissingSource

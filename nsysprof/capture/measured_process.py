@@ -45,7 +45,7 @@ class Setting:
         return {**os.environ, **dict(self.variables)}
 
 
-HERE = Setting()
+HERE: Setting = Setting()
 
 
 def supervisor_argv(job: Path, python: str = sys.executable) -> list[str]:

@@ -24,7 +24,6 @@ from nsysprof.environment import collect_gpus, collect_host
 from nsysprof.errors import CaptureFailedError, InterruptedCaptureError, NsysprofError, ToolFailedError, TraceError
 from nsysprof.notes import Note, make_note
 from nsysprof.nsight.counters import count_kernels
-from nsysprof.nsight.find_tool import tool_version
 from nsysprof.nsight.ncu import count_argv, explain_counters, probe_counters, read_report
 from nsysprof.nsight.nsys import (
     explain_profile_failure,
@@ -36,6 +35,7 @@ from nsysprof.nsight.nsys import (
     recording_of,
     run_export,
 )
+from nsysprof.nsight.run_tool import tool_version
 from nsysprof.results.checks import MissingSource, RecordingCheck, comparable_hash
 from nsysprof.results.kernel_counters import CountedKernel, Run
 from nsysprof.results.samples import OK

@@ -22,8 +22,8 @@ import typer
 from nsysprof.cli.request_options import bare_class, old_words, with_options
 from nsysprof.cli.terminal.standard_streams import ForgivingStream, forgive_streams, show_status
 from nsysprof.errors import InterruptedCaptureError, NsysprofError, OutputError, TraceError
+from nsysprof.files.json_file import VERSION
 from nsysprof.files.memory_reuse import reuse_freed_memory
-from nsysprof.files.written_by import VERSION
 
 # The base class of typer's own errors, which typer does not make public.
 _BAD_COMMAND_LINE = next(each for each in typer.BadParameter.__mro__ if each.__name__ == "ClickException")

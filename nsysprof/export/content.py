@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from nsysprof.files.json_file import json_value
-from nsysprof.files.written_by import VERSION
+from nsysprof.files.json_file import VERSION, json_value
 from nsysprof.results.analysis import Analysis, TraceRows
 from nsysprof.results.event_rows import CallRows, WorkRows
-from nsysprof.trace.gpu_metrics_schema import MetricSeries
+from nsysprof.trace.schema import MetricSeries
 
 # A function that is called with the number of further rows that have been written.
 Advance = Callable[[int], None]

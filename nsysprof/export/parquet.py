@@ -13,8 +13,7 @@ import pandas as pd
 
 from nsysprof.errors import MissingToolError, OutputError
 from nsysprof.export.content import Advance, Content, Counts
-from nsysprof.files.folder_kinds import EXPORT
-from nsysprof.files.folder_state import STATE
+from nsysprof.files.folder_state import EXPORT, STATE
 from nsysprof.files.output import output_error
 from nsysprof.files.result_folder import claim_folder
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from nsysprof.export.content import Content
 from nsysprof.results.analysis import Analysis, TraceRows
-from nsysprof.trace.gpu_metrics_schema import MetricSeries
+from nsysprof.trace.schema import MetricSeries
 
 _ID_BITS = 0xFFFFFF
 _PID_MASK = ~_ID_BITS

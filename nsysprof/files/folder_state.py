@@ -9,14 +9,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nsysprof.errors import OutputError, TraceError
+from nsysprof.files.json_file import VERSION
 from nsysprof.files.output import output_error, read_plain_text, write_whole
-from nsysprof.files.written_by import VERSION
 
 FORMAT_VERSION = 1
 STATE = "folder.json"
 PART, OLD = "nsysprof-part", "nsysprof-old"
 # The suffix of a file in a folder that a job has begun and not completed; joint_folder makes it.
 MARK = "nsysprof-job"
+_TABLES = ("kernels.csv", "ranges.csv", "range_kernels.csv", "api.csv", "memops.csv", "results.csv")
+_PICTURES = ("roofline", "traffic", "timeline", "kernels", "vram", "heatmap", "memory")
+_REPORT = ("report.md", "report.html", "report.json")
+_REPORTS = (*_REPORT, *(f"{name}.{suffix}" for name in _PICTURES for suffix in ("png", "svg")))
+_OF_COMPARISON = ("compare.json", *_REPORT, "ratios.png", "parts.png")
+_OF_BENCH = "samples.json results.csv latency.png throughput.png scaling.png winners.png winners.csv"
+_OF_CAPTURE = "manifest.json samples.json results.csv nsys.sqlite nsys.nsys-rep torch.sqlite counters.csv logs .work"
 
 
 @dataclass(frozen=True)
@@ -136,3 +143,76 @@ def real_folder(folder: Path) -> Path:
     if folder.is_symlink() or ".." in folder.parts:
         return Path(os.path.realpath(folder))
     return folder.absolute()
+
+
+ANALYSIS = FolderKind("analysis", "an", "summary.json", ("summary.json", *_TABLES, *_REPORTS))
+RANKS = FolderKind(
+    "analysis of several traces",
+    "an",
+    "ranks.json",
+    ("ranks.json", "ranks-in-progress", "parts", "*_over_ranks.csv", "*rank*.csv", "stragglers.csv", *_REPORTS),
+    is_slow=True,
+    goes_on=True,
+)
+COMPARISON = FolderKind("comparison", "a", "compare.json", _OF_COMPARISON)
+BENCH = FolderKind(
+    "bench",
+    "a",
+    "samples.json",
+    (*_OF_BENCH.split(), *_REPORT, "results.json", "policy.json", "logs", ".work"),
+    unless="manifest.json",
+    is_slow=True,
+)
+SIDES = FolderKind(
+    "bench of two sides",
+    "a",
+    "baseline",
+    ("baseline", "candidate", *COMPARISON.files),
+    unless="manifest.json",
+    is_slow=True,
+)
+PROGRAM_BENCH = FolderKind(
+    "bench of a program",
+    "a",
+    "runs.json",
+    ("runs.json", "comparison.json", *_REPORT, "logs"),
+    unless="manifest.json",
+    is_slow=True,
+)
+OPTIMIZATION = FolderKind(
+    "optimization",
+    "an",
+    "optimize.json",
+    ("optimize.json", *_REPORT, "capture", "analysis", "tune", "bench-*"),
+    is_slow=True,
+    goes_on=True,
+)
+CAPTURE = FolderKind(
+    "capture",
+    "a",
+    "manifest.json",
+    (
+        *_OF_CAPTURE.split(),
+        "ranks",
+        "ncu*.ncu-rep",
+        "nsys.memory-*.pickle",
+        "nsys.stacks-*.json",
+        "nsys.attention-*.json",
+        "recording-*",
+        "processes",
+        "held.json",
+        "first_recording.sqlite",
+        "ranges_alone.sqlite",
+        "recording_cost.json",
+        "power.csv",
+        "nsys.qdstrm",
+    ),
+    is_slow=True,
+    with_paths=("manifest.json",),
+)
+EXPORT = FolderKind(
+    "export",
+    "an",
+    "gpu.parquet",
+    tuple(f"{name}.parquet" for name in ("gpu", "api", "ranges", "memory", "gpu_metrics")),
+)

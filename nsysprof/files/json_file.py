@@ -13,11 +13,13 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from nsysprof import __version__
 from nsysprof.errors import NsysprofError, TraceError
 from nsysprof.plain_text import CONTROL_IN_LINES
 
 T = TypeVar("T")
-
+# The field with which each file names the version that wrote it.
+VERSION = __version__
 _LARGEST_BYTES = 1 << 30
 _LONGEST_FIELD = 120
 

@@ -19,9 +19,17 @@ from typing import Protocol
 from nsysprof.errors import NsysprofError, OutputError, SchedulerError
 from nsysprof.files.output import output_error
 from nsysprof.ranks.distributions import empty
-from nsysprof.ranks.partial import Partial, failed, merge_partials
-from nsysprof.ranks.partial_files import PARTS, code_version, part_path, read_part, write_part
-from nsysprof.ranks.rank_source import RankSource
+from nsysprof.ranks.identity import RankSource
+from nsysprof.ranks.partial import (
+    PARTS,
+    Partial,
+    code_version,
+    failed,
+    merge_partials,
+    part_path,
+    read_part,
+    write_part,
+)
 from nsysprof.ranks.summarize import summarize_rank
 from nsysprof.results.rank_results import RankRow
 

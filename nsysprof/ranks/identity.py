@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,6 @@ from nsysprof.errors import NotComparableError, TraceError, UsageError
 from nsysprof.files.folder_state import require_whole
 from nsysprof.files.output import read_plain_text
 from nsysprof.notes import Note, make_note
-from nsysprof.ranks.rank_source import RankSource
 from nsysprof.trace.inputs.bundle_format import CONTENTS
 from nsysprof.trace.inputs.resolve_input import FILES, PACKED, REPORTS, own_trace
 
@@ -246,3 +246,19 @@ def _follow_each_other(rows: Sequence[RankRow]) -> bool:
     if len(spans) < len(rows) or len(hosts) != 1:
         return False
     return max(start for start, _ in spans) > min(end for _, end in spans)
+
+
+@dataclass(frozen=True)
+class RankSource:
+    """One input of an analysis of many traces."""
+
+    position: int
+    path: Path
+    # The rank in the capture's manifest; None where there is none.
+    rank: int | None = None
+    world_size: int | None = None
+    host: str | None = None
+    # The nsys that turns a .nsys-rep into SQLite.
+    nsys: Path | None = None
+    # See open_trace. With one worker per processor, workers are a sixth faster without further threads.
+    one_thread: bool = False

@@ -21,8 +21,8 @@ from nsysprof.ranks.job_facts import CommunicationRow, JobFacts
 from nsysprof.ranks.replay.changes import CommunicationChange, ReplayedJob, replay_change
 from nsysprof.ranks.replay.joined_graph import share_collectives
 from nsysprof.ranks.replay.rank_graph import RankGraph
-from nsysprof.results.device_limits import link_bytes_per_s
 from nsysprof.results.findings import LEAST_SHARE, Finding, JobFinding
+from nsysprof.results.roof import link_bytes_per_s
 from nsysprof.units import format_bytes, format_ns
 
 # So many ranks, in the order of the inputs, keep their last steps for a replay.

@@ -14,8 +14,8 @@ from nsysprof.analysis.attribution.work_stretches import OrderedWork
 from nsysprof.analysis.kernel_names.variant_names import Names
 from nsysprof.analysis.overview.trace_overview import Attribution
 from nsysprof.analysis.ranges.instances import measure_instances
-from nsysprof.analysis.ranges.range_energy import energy_table
 from nsysprof.analysis.ranges.range_evidence import RangeEvidence
+from nsysprof.analysis.ranges.range_traffic import energy_table
 from nsysprof.analysis.steps.find_steps import find_steps
 from nsysprof.analysis.steps.settle_steps import settle_steps
 from nsysprof.analysis.traffic.energy import by_device

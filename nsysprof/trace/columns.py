@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from nsysprof.arrays import GrowingColumn
 from nsysprof.errors import TraceDamagedError
 from nsysprof.notes import Loss, make_loss
-from nsysprof.trace.growing_column import GrowingColumn
 from nsysprof.trace.open import Trace, quote
 from nsysprof.trace.schema import NULL
 from nsysprof.trace.sqlite.confine import Confinement

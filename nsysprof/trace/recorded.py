@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import shutil
 import sqlite3
+from dataclasses import dataclass
+from pathlib import Path
 
 from nsysprof.trace.columns import table_sql
 from nsysprof.trace.open import Trace, quote
@@ -18,6 +22,19 @@ _GPU_WORK = (
 _LAUNCHES = "%LaunchKernel%"
 # ENUM_DIAGNOSTIC_SEVERITY_LEVEL: 1 is information.
 _WARNING = 2
+_TABLES = {
+    "kernels": ("CUPTI_ACTIVITY_KIND_KERNEL", "globalPid"),
+    "graphs": ("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", "globalPid"),
+    "copies": ("CUPTI_ACTIVITY_KIND_MEMCPY", "globalPid"),
+    "fills": ("CUPTI_ACTIVITY_KIND_MEMSET", "globalPid"),
+    "calls": ("CUPTI_ACTIVITY_KIND_RUNTIME", "globalTid"),
+    "ranges": ("NVTX_EVENTS", "globalTid"),
+}
+# <HW:8><VM:8><PID:24><TID:24>
+_PID = "(({column} >> 24) & 16777215)"
+_GLOBAL = ("globaltid", "globalpid")
+# This table describes processes; the trace of each process keeps the whole table.
+_KEPT = ("processes", "target_info_session_start_time")
 
 
 def read_recorded(trace: Trace) -> RecordedKinds:
@@ -75,3 +92,66 @@ def _has_launch(trace: Trace) -> bool:
         return False
     named = f"nameId IN (SELECT id FROM {quote(strings)} NOT INDEXED WHERE value LIKE '{_LAUNCHES}')"
     return _has_row(trace, "CUPTI_ACTIVITY_KIND_RUNTIME", named)
+
+
+@dataclass(frozen=True)
+class ProcessEvents:
+    """How many events of each kind a process has in a trace."""
+
+    kernels: int = 0
+    # Replays of CUDA graphs that were recorded as a whole.
+    graphs: int = 0
+    copies: int = 0
+    fills: int = 0
+    calls: int = 0
+    ranges: int = 0
+
+    @property
+    def has_gpu_work(self) -> bool:
+        return bool(self.kernels or self.graphs or self.copies or self.fills)
+
+
+def count_by_process(trace: Trace) -> dict[int, ProcessEvents]:
+    """Return the events of each process, by its id. A damaged table counts as empty."""
+    counts: dict[int, dict[str, int]] = {}
+    for kind, (table, column) in _TABLES.items():
+        stored_table = trace.find(table)
+        if stored_table is None or column.lower() not in {name.lower() for name in trace.columns[stored_table]}:
+            continue
+        pid = _PID.format(column=column)
+        condition = "WHERE eventType IN (59, 60, 70, 71)" if kind == "ranges" else ""
+        query = f"SELECT {pid}, count(*) FROM {table_sql(trace, stored_table)} {condition} GROUP BY 1"
+        try:
+            with trace.lock:
+                rows = trace.connection.execute(query).fetchall()
+        except sqlite3.DatabaseError as error:
+            trace.explain(error)
+            continue
+        for number, count in rows:
+            if isinstance(number, int) and number:
+                counts.setdefault(number, {})[kind] = count
+    return {pid: ProcessEvents(**kinds) for pid, kinds in counts.items()}
+
+
+def write_process_trace(source: Path, pid: int, target: Path) -> None:
+    """Write a copy of an nsys export that contains the events of only one process. Raises OSError and sqlite3.Error.
+
+    Everything that belongs to no process (GPUs, samples of counters, names) stays.
+    """
+    shutil.copyfile(source, target)
+    try:
+        with contextlib.closing(sqlite3.connect(target, isolation_level=None)) as connection:
+            connection.execute("PRAGMA journal_mode = OFF")
+            tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+            for (table,) in tables:
+                if table.lower() in _KEPT:
+                    continue
+                columns = [name for _, name, *_ in connection.execute(f"PRAGMA table_info({quote(table)})")]
+                column = next((name for name in columns if name.lower() in _GLOBAL), None)
+                if column is not None:
+                    own = _PID.format(column=quote(column))
+                    connection.execute(f"DELETE FROM {quote(table)} WHERE {own} != ?", (pid,))
+            connection.execute("VACUUM")
+    except sqlite3.Error:
+        target.unlink(missing_ok=True)
+        raise

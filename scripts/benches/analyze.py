@@ -302,7 +302,7 @@ def compare_reader(name: str, trace: Path, runs: int) -> Reading:
 def _read_pages(trace: Path, table: str, columns: tuple[str, ...]) -> dict[str, Array]:
     import numpy as np
 
-    from nsysprof.trace.growing_column import GrowingColumn
+    from nsysprof.arrays import GrowingColumn
     from nsysprof.trace.sqlite.sqlite_cells import scan_table
 
     with closing(sqlite3.connect(trace)) as database:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nsysprof.analysis.traffic.dram import dram_in_ranges
-from nsysprof.trace.gpu_metrics_schema import DramSeries, GpuMetrics, Int64s
+from nsysprof.trace.schema import DramSeries, GpuMetrics, Int64s
 from scripts.studies.tables import ANALYSIS, markdown
 
 FOLDER = ANALYSIS / "h200-dram"

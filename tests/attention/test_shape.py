@@ -3,7 +3,7 @@ import pytest
 
 from nsysprof.attention.case import Case, row_of_case
 from nsysprof.attention.shape import attention_flops, least_bytes, named_columns, seen_keys
-from nsysprof.results.device_limits import find_peak
+from nsysprof.results.roof import find_peak
 
 torch = pytest.importorskip("torch", reason="needs the extra [torch]")
 

@@ -11,7 +11,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs the extra [torch]")
 
 from nsysprof.capture.collect import read_counters  # noqa: E402
-from nsysprof.nsight.find_tool import NCU, find_tool  # noqa: E402
+from nsysprof.nsight.run_tool import NCU, find_tool  # noqa: E402
 from nsysprof.results.kernel_counters import Run  # noqa: E402
 from tests.capture.gpu_kernels import COPIED_BYTES  # noqa: E402
 

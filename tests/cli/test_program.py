@@ -432,7 +432,7 @@ def test_options_of_a_program_without_one(tmp_path):
 
 def test_without_nsys_no_program_can_be_captured(tmp_path):
     code = (
-        "import sys; import nsysprof.nsight.find_tool as f; f._candidates = lambda _tool: iter(())\n"
+        "import sys; import nsysprof.nsight.run_tool as f; f._candidates = lambda _tool: iter(())\n"
         "sys.argv = ['nsysprof', 'capture', '--out', 'c', '--', 'true']\n"
         "from nsysprof.cli import main; main()"
     )

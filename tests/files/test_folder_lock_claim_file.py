@@ -10,8 +10,8 @@ from nsysprof.app.bundle import bundle
 from nsysprof.app.export import export
 from nsysprof.app.requests.reading import BundleRequest, ExportRequest
 from nsysprof.errors import OutputError
-from nsysprof.files.folder_kinds import EXPORT
 from nsysprof.files.folder_lock import claim_file
+from nsysprof.files.folder_state import EXPORT
 from nsysprof.files.output import write_whole
 from nsysprof.files.result_folder import claim_folder
 from tests.builders.build_trace import TraceBuilder

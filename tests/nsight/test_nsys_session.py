@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nsysprof.errors import ToolFailedError
-from nsysprof.nsight.nsys_session import launch_argv, list_sessions, start_options, start_recording
+from nsysprof.nsight.nsys import launch_argv, list_sessions, start_options, start_recording
 
 LIST = """\
               ID         TIME                       STATE LAUNCH NAME

@@ -4,8 +4,7 @@ from pathlib import Path
 import pytest
 
 from nsysprof.errors import TraceError, UsageError
-from nsysprof.ranks.identity import drop_copies, find_sources, number_ranks, rank_in_name, some
-from nsysprof.ranks.rank_source import RankSource
+from nsysprof.ranks.identity import RankSource, drop_copies, find_sources, number_ranks, rank_in_name, some
 from nsysprof.results.rank_results import RankRow
 
 

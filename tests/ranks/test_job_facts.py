@@ -5,9 +5,9 @@ import pytest
 
 from nsysprof.analysis.kernel_names.variant_names import kernel_names
 from nsysprof.analysis.overview.trace_overview import attribute
+from nsysprof.ranks.identity import RankSource
 from nsysprof.ranks.job_facts import collect_facts
 from nsysprof.ranks.overlap import measure_overlap
-from nsysprof.ranks.rank_source import RankSource
 from nsysprof.ranks.summarize import summarize_rank
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_tables

@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from nsysprof.ranks.identity import RankSource
 from nsysprof.ranks.job_facts import CommunicationRow, Exchanges, JobFacts
 from nsysprof.ranks.job_findings import communication_rows, find_in_job, pipeline_bubbles
-from nsysprof.ranks.rank_source import RankSource
 from nsysprof.ranks.summarize import summarize_rank
 from nsysprof.results.column_registry.rank_columns import STRAGGLERS
 from nsysprof.results.findings import Finding

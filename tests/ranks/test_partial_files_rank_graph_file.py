@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from nsysprof.ranks.partial_files import decode_rank_graph, read_part, write_part
-from nsysprof.ranks.rank_source import RankSource
+from nsysprof.ranks.identity import RankSource
+from nsysprof.ranks.partial import decode_rank_graph, read_part, write_part
 from nsysprof.ranks.replay.joined_graph import share_collectives
 from nsysprof.ranks.summarize import summarize_rank
 from tests.ranks.replay.data_parallel import Training

@@ -10,9 +10,9 @@ import pytest
 
 from nsysprof.analysis.overview.summarize import summarize
 from nsysprof.app.trace_analysis.assemble import read_power
-from nsysprof.ranks.partial_files import part_path
+from nsysprof.ranks.identity import RankSource
+from nsysprof.ranks.partial import part_path
 from nsysprof.ranks.rank_energy import SHARED, UNKNOWN, energy_over_ranks
-from nsysprof.ranks.rank_source import RankSource
 from nsysprof.report.formats.console import render_console
 from nsysprof.report.pages.ranks import ranks_report
 from nsysprof.results.power_samples import power_beside

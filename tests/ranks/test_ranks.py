@@ -20,7 +20,7 @@ from nsysprof.ranks.collective_waits.collectives import MOST
 from nsysprof.ranks.engine import plan_tasks, prepare_parts, renumber, run_serially
 from nsysprof.ranks.identity import drop_copies, find_sources, number_ranks
 from nsysprof.ranks.overview import overview
-from nsysprof.ranks.partial_files import read_detail, read_part
+from nsysprof.ranks.partial import read_detail, read_part
 from nsysprof.ranks.summarize import MOST_RANGES, OTHER_RANGES, RankSource, summarize_rank
 from nsysprof.report.pages.ranks import straggler_lines
 from nsysprof.results.rank_results import RanksAnalysis

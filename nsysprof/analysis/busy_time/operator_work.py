@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nsysprof.attention.shape import BACKWARD_FLOPS, forward_flops
-from nsysprof.results.device_limits import Peak
+from nsysprof.results.roof import Peak
 from nsysprof.torchprof.operator_facts import OperatorFacts, Tensor, tensor_at, tensors_of
 
 # What reads as much of its first tensor as it writes.

@@ -19,7 +19,7 @@ from nsysprof.analysis.busy_time.operator_work import OperatorWork, floor_ns, wo
 from nsysprof.analysis.kernel_names.variant_names import Names
 from nsysprof.results.analysis import StepWork
 from nsysprof.results.column_registry.analysis_columns import OPERATORS
-from nsysprof.results.device_limits import Peak, find_peak
+from nsysprof.results.roof import Peak, find_peak
 from nsysprof.torchprof.operator_facts import (
     OperatorFacts,
     RangeText,

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from nsysprof.analysis.sampling.rank_tests import average_ranks
+from nsysprof.analysis.sampling.student_t import average_ranks
 from nsysprof.arrays import Floats
 from nsysprof.attention.case import Case
 from nsysprof.results.comparison import Measured

@@ -12,7 +12,7 @@ from nsysprof.analysis.attribution.intervals import kernels_and_graphs
 from nsysprof.analysis.findings.recorded_calls import list_calls
 from nsysprof.analysis.findings.unfused_attention import BETWEEN, GEMM, NameKinds, find_pieces, kinds_of
 from nsysprof.analysis.kernel_names.variant_names import Names, kernel_names
-from nsysprof.analysis.ranges.innermost_sums import InnermostSums
+from nsysprof.analysis.ranges.open_range import InnermostSums
 from nsysprof.arrays import find_rows
 from nsysprof.attention.kernel_family import kernel_family
 from nsysprof.attention.range_name import parse_range

@@ -17,7 +17,7 @@ from nsysprof.analysis.findings.situation import Situation
 from nsysprof.analysis.findings.step_amounts import counted, in_work, number_text
 from nsysprof.analysis.replay.replay import ReplayChange
 from nsysprof.kernels.names import PLAIN, TENSOR, kind_of
-from nsysprof.results.device_limits import find_peak
+from nsysprof.results.roof import find_peak
 from nsysprof.trace.schema import Bools, Rows
 from nsysprof.units import format_ns
 

@@ -13,10 +13,9 @@ from nsysprof.analysis.idle_time.call_ends import CallEnds, list_ends
 from nsysprof.analysis.idle_time.compiled_blame import blame_compiled, list_holds
 from nsysprof.analysis.idle_time.gaps import Gaps
 from nsysprof.analysis.idle_time.interval_layers import Layer, cut, merge_layer, overlay
-from nsysprof.arrays import count_codes, different
+from nsysprof.arrays import GrowingColumn, count_codes, different
 from nsysprof.native.load import loop
 from nsysprof.results.column_registry.analysis_columns import CAUSES
-from nsysprof.trace.growing_column import GrowingColumn
 from nsysprof.trace.schema import PID_MASK, Bools, Calls, Int64s, Ints, Rows, Tables
 
 SYNC, HOST, SLOW, PAGEABLE, DEPENDENCY, COLLECTIVE, PROFILER, UNKNOWN, COLLECTING = range(len(CAUSES))

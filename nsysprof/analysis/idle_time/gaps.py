@@ -6,11 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nsysprof.analysis.attribution.start_order import go_through
-from nsysprof.arrays import find_rows
+from nsysprof.analysis.attribution.nesting import go_through
+from nsysprof.arrays import GrowingColumn, find_rows
 from nsysprof.native.load import loop
 from nsysprof.results.findings import DeviceIdle
-from nsysprof.trace.growing_column import GrowingColumn
 from nsysprof.trace.schema import MIGRATION, Bools, Int64s, Rows, Work
 
 _BLOCK = 1 << 20

@@ -72,8 +72,7 @@ from nsysprof.results.analysis import (
 from nsysprof.results.column_registry.analysis_columns import RANGE_INSTANCES, RANGE_TREE, RANGES
 from nsysprof.results.findings import Findings, Idle, StackSamples
 from nsysprof.results.power_samples import GpuEnergy
-from nsysprof.trace.gpu_metrics_schema import GpuMetrics
-from nsysprof.trace.schema import COPY, FILL, MIGRATION, Int64s, Ints, Tables
+from nsysprof.trace.schema import COPY, FILL, MIGRATION, GpuMetrics, Int64s, Ints, Tables
 
 # In a trace with fewer calls and pieces of work, two threads wait for each other longer than they work together.
 _MANY_EVENTS = 150_000

@@ -12,12 +12,11 @@ from nsysprof.analysis.attribution.intervals import union_ns
 from nsysprof.analysis.kernel_names.variant_names import copy_name
 from nsysprof.analysis.overview.health import DataLoss, find_data_loss, is_measured, read_health
 from nsysprof.analysis.overview.memory import DeviceMemory, follow_memory
-from nsysprof.analysis.ranges.range_launches import LaunchCalls
+from nsysprof.analysis.ranges.range_evidence import LaunchCalls
 from nsysprof.analysis.traffic.dram import DramTraffic, dram_notes, drop_dead, gpus_of_used
 from nsysprof.notes import Loss, Note, Remark, Severity, make_note, split_losses
 from nsysprof.results.analysis import Device, Totals, TraceInfo
-from nsysprof.trace.gpu_metrics_schema import GpuMetrics
-from nsysprof.trace.schema import COPY, FILL, GRAPH, MIGRATION, NULL, Bools, Int64s, Tables, Work
+from nsysprof.trace.schema import COPY, FILL, GRAPH, MIGRATION, NULL, Bools, GpuMetrics, Int64s, Tables, Work
 from nsysprof.units import format_bytes, format_ns
 
 # Migrations that take more than this share of the GPU's busy time change what the numbers mean.

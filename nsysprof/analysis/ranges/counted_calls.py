@@ -10,8 +10,7 @@ import pandas as pd
 
 from nsysprof.analysis.attribution.attribute import FREE_PAIRS, MOST_AROUND, SCOPES
 from nsysprof.analysis.kernel_names.variant_names import Texts, call_names, plain_call_name
-from nsysprof.analysis.ranges.range_evidence import RangeEvidence
-from nsysprof.analysis.ranges.range_launches import LaunchCalls
+from nsysprof.analysis.ranges.range_evidence import LaunchCalls, RangeEvidence
 from nsysprof.native.load import loop
 from nsysprof.trace.schema import PID_MASK, Bools, Calls, Int64s, Ints, Rows, Tables
 

@@ -9,8 +9,7 @@ import numpy as np
 import pandas as pd
 
 from nsysprof.analysis.attribution.library_ranges import users_ranges
-from nsysprof.analysis.attribution.range_structure import RangeStructure
-from nsysprof.analysis.attribution.warm_up import tolerance_ns
+from nsysprof.analysis.attribution.range_structure import RangeStructure, tolerance_ns
 from nsysprof.analysis.kernel_names.variant_names import call_names, plain_call_name
 from nsysprof.analysis.ranges.instances import InstanceWork
 from nsysprof.analysis.ranges.range_evidence import RangeEvidence

@@ -26,8 +26,7 @@ from nsysprof.arrays import Floats
 from nsysprof.attention.case import Case, row_of_case
 from nsysprof.attention.shape import SHAPE_COLUMNS, attention_flops, least_bytes, seen_keys
 from nsysprof.notes import Note, make_note
-from nsysprof.results.device_limits import Peak, find_peak
-from nsysprof.results.roof import MOST_PCT
+from nsysprof.results.roof import MOST_PCT, Peak, find_peak
 from nsysprof.results.samples import LEAST_BLOCKS, OK, Block, dropped_samples, named_times, steady_samples
 
 _TOP_STATUS = ("wrong", "ineligible", "out_of_memory", "timeout", "crashed", "error")

@@ -15,9 +15,8 @@ import numpy as np
 import pandas as pd
 
 from nsysprof.analysis.sampling.process_model import estimate, process_levels, turns_of
-from nsysprof.analysis.sampling.rank_tests import kendall_p, theil_sen_slope
 from nsysprof.analysis.sampling.series_ratio import ratio_with_interval
-from nsysprof.analysis.sampling.student_t import t_isf
+from nsysprof.analysis.sampling.student_t import kendall_p, t_isf, theil_sen_slope
 from nsysprof.analysis.sampling.variance_shrinkage import NO_PRIOR, Prior
 from nsysprof.arrays import Floats
 from nsysprof.notes import Note, make_note

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from nsysprof.attention.case import Case
 from nsysprof.attention.shape import Shape
-from nsysprof.results.device_limits import CAPTURED_SHARE, LAUNCH_BOUND_SHARE
+from nsysprof.results.roof import CAPTURED_SHARE, LAUNCH_BOUND_SHARE
 from nsysprof.results.samples import OK, Block
 
 METHOD = (

@@ -11,7 +11,7 @@ import pandas as pd
 
 from nsysprof.analysis.attribution.library_ranges import users_ranges
 from nsysprof.analysis.attribution.range_names import name_families
-from nsysprof.analysis.attribution.warm_up import count_warm_up
+from nsysprof.analysis.attribution.range_structure import count_warm_up
 from nsysprof.analysis.idle_time.call_classes import call_texts
 from nsysprof.analysis.idle_time.intervals_within import union_of_groups
 from nsysprof.analysis.kernel_names.variant_names import kernel_names

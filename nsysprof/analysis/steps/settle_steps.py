@@ -8,8 +8,7 @@ import numpy as np
 
 from nsysprof.analysis.attribution.attributed_ranges import Attributed
 from nsysprof.analysis.attribution.range_names import name_families
-from nsysprof.analysis.attribution.range_structure import SteadyFrom
-from nsysprof.analysis.attribution.warm_up import count_warm_up
+from nsysprof.analysis.attribution.range_structure import SteadyFrom, count_warm_up
 from nsysprof.analysis.steps.find_steps import Steps
 from nsysprof.analysis.steps.step_bounds import bound_steps
 from nsysprof.trace.schema import PID_MASK, Tables

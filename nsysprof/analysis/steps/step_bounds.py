@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nsysprof.analysis.attribution.warm_up import tolerance_ns
+from nsysprof.analysis.attribution.range_structure import tolerance_ns
 from nsysprof.trace.schema import MIGRATION, Bools, Int64s, Tables
 
 _BLOCK = 1 << 18

@@ -28,7 +28,7 @@ import numpy.typing as npt
 
 from nsysprof.arrays import Floats
 from nsysprof.notes import Note, make_note
-from nsysprof.trace.gpu_metrics_schema import DramSeries, GpuMetrics, Int64s, Percents
+from nsysprof.trace.schema import DramSeries, GpuMetrics, Int64s, Percents
 
 Bools = npt.NDArray[np.bool_]
 

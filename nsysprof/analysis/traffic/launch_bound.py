@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
-from nsysprof.results.device_limits import LAUNCH_BOUND_SHARE
+from nsysprof.results.roof import LAUNCH_BOUND_SHARE
 from nsysprof.results.samples import Block, event_over_graph, steady_samples
 
 # Where a flush of the L2 cache hides the launching, samples scatter by less than this share of their mean.

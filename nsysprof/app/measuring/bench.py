@@ -14,15 +14,15 @@ from nsysprof.analysis.sampling.bench import BenchResults, SelfCheck, check_self
 from nsysprof.analysis.sampling.tune import NOT_RUN
 from nsysprof.app.inputs.machine import default_dtype, require_torch, settle_device, shared_values
 from nsysprof.app.progress import SILENT, Progress
+from nsysprof.app.read_history import append_results, check_database
 from nsysprof.app.requests.attention import BenchRequest
-from nsysprof.app.results_database import append_results, check_database
 from nsysprof.attention.shape import CONVENTION
 from nsysprof.capture.folder import remove_work
 from nsysprof.capture.locked_clocks import locked_clocks, measured_gpu
 from nsysprof.capture.sampling.bench import prepare_bench_folder, run_bench
 from nsysprof.capture.sampling.bench_run import BenchPlan, BenchRun, check_plan, new_run
 from nsysprof.errors import CaptureFailedError, InterruptedCaptureError, NsysprofError, UsageError
-from nsysprof.files.folder_kinds import BENCH
+from nsysprof.files.folder_state import BENCH
 from nsysprof.files.json_file import json_value
 from nsysprof.files.result_folder import claim_folder
 from nsysprof.report.pages.bench import BenchReport, write_bench

@@ -30,12 +30,10 @@ from nsysprof.app.requests.reading import CompareRequest
 from nsysprof.capture.folder import prepare_folder, remove_work
 from nsysprof.capture.user_program.time_program import TimedProgram, run_timed
 from nsysprof.errors import CaptureFailedError, InterruptedCaptureError, NsysprofError, UsageError
-from nsysprof.files.folder_kinds import PROGRAM_BENCH
-from nsysprof.files.folder_state import find_leftovers
-from nsysprof.files.json_file import FileHeader, encode_json, read_json
+from nsysprof.files.folder_state import PROGRAM_BENCH, find_leftovers
+from nsysprof.files.json_file import VERSION, FileHeader, encode_json, read_json
 from nsysprof.files.output import write_whole
 from nsysprof.files.result_folder import claim_folder
-from nsysprof.files.written_by import VERSION
 from nsysprof.notes import Note, make_note
 from nsysprof.report.figure_files import write_report
 from nsysprof.report.pages.program import program_report

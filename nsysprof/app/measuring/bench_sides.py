@@ -19,7 +19,7 @@ from nsysprof.capture.folder import remove_work
 from nsysprof.capture.sampling.bench import MOST_TURNS, prepare_bench_folder, run_in_turn
 from nsysprof.capture.sampling.bench_run import BenchRun, new_run
 from nsysprof.errors import InterruptedCaptureError, NsysprofError, UsageError
-from nsysprof.files.folder_kinds import SIDES
+from nsysprof.files.folder_state import SIDES
 from nsysprof.files.result_folder import claim_folder
 from nsysprof.report.pages.bench import write_bench
 from nsysprof.report.pages.compare import write_compare

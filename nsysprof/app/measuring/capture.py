@@ -34,12 +34,12 @@ from nsysprof.errors import (
     ToolFailedError,
     UsageError,
 )
-from nsysprof.files.folder_kinds import CAPTURE
+from nsysprof.files.folder_state import CAPTURE
 from nsysprof.files.json_file import encode_json, json_value
 from nsysprof.files.output import write_whole
 from nsysprof.files.result_folder import claim_folder
 from nsysprof.notes import Loss
-from nsysprof.nsight.find_tool import GET_NSYS, NCU, NSYS, find_tool
+from nsysprof.nsight.run_tool import GET_NSYS, NCU, NSYS, find_tool
 from nsysprof.results.analysis import COSTS, RESULT_COLUMNS, RecordingCosts
 from nsysprof.results.column_registry.case_columns import CAPTURE_RESULTS
 from nsysprof.results.column_registry.csv_table import render_csv, to_records

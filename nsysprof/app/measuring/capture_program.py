@@ -30,12 +30,12 @@ from nsysprof.capture.user_program.program_run import CapturedProgram
 from nsysprof.capture.user_program.rank_record import has_all_ranks, has_rank, prepare_rank, report_of
 from nsysprof.capture.user_program.record_program import own_watchers
 from nsysprof.errors import DataLossError, InterruptedCaptureError, MissingToolError, NsysprofError, UsageError
-from nsysprof.files.folder_kinds import CAPTURE
+from nsysprof.files.folder_state import CAPTURE
 from nsysprof.files.joint_folder import JointFolder, join_folder
 from nsysprof.files.output import output_error
 from nsysprof.files.result_folder import claim_folder
-from nsysprof.nsight.find_tool import GET_NSYS, NSYS, find_tool
 from nsysprof.nsight.nsys import profile_argv
+from nsysprof.nsight.run_tool import GET_NSYS, NSYS, find_tool
 
 
 def plan_program_capture(request: ProgramRequest) -> PlannedProgram:

@@ -17,9 +17,9 @@ from nsysprof.capture.user_program.program_run import CapturedProgram
 from nsysprof.capture.user_program.record_program import own_watchers
 from nsysprof.capture.user_program.torch_capture import run_torch_capture
 from nsysprof.errors import UsageError
-from nsysprof.files.folder_kinds import CAPTURE
+from nsysprof.files.folder_state import CAPTURE
 from nsysprof.files.result_folder import claim_folder
-from nsysprof.nsight.find_tool import NSYS, find_tool
+from nsysprof.nsight.run_tool import NSYS, find_tool
 from nsysprof.trace.inputs.kineto_json import merge_kineto_files
 
 PROFILERS = ("auto", "nsys", "torch", "cupti")

@@ -11,8 +11,7 @@ from pathlib import Path
 from nsysprof.app.inputs.options import MOST_KEPT_PARTS
 from nsysprof.app.measuring.capture_program import plan_program_capture
 from nsysprof.app.measuring.program_request import ProgramRequest, RecordRequest
-from nsysprof.app.measuring.record import record_held
-from nsysprof.app.measuring.record_windows import record_windows
+from nsysprof.app.measuring.record import record_held, record_windows
 from nsysprof.app.progress import SILENT, Progress
 from nsysprof.capture.folder import prepare_folder
 from nsysprof.capture.live.held_program import HeldProgram
@@ -21,9 +20,9 @@ from nsysprof.capture.user_program.program_plan import ProgramPlan
 from nsysprof.capture.user_program.record_program import own_watchers
 from nsysprof.capture.user_program.streamed import Ended
 from nsysprof.errors import InterruptedCaptureError, NsysprofError, ToolFailedError, UsageError
-from nsysprof.files.folder_kinds import CAPTURE
+from nsysprof.files.folder_state import CAPTURE
 from nsysprof.files.result_folder import claim_folder
-from nsysprof.nsight.nsys_session import launch_argv
+from nsysprof.nsight.nsys import launch_argv
 from nsysprof.results.recorded_part import RecordResult
 
 _SIGNALLED_S = 10  # the length (s) of a recording that a signal requested, unless --duration is given

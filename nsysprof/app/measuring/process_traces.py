@@ -13,7 +13,7 @@ from nsysprof.capture.user_program.program_run import CapturedProgram
 from nsysprof.errors import OutputError, ToolFailedError
 from nsysprof.files.output import output_error
 from nsysprof.trace.open import open_trace
-from nsysprof.trace.processes import count_by_process, write_process_trace
+from nsysprof.trace.recorded import count_by_process, write_process_trace
 
 FOLDER = "processes"
 # Each trace begins as a copy of the whole. More than this (bytes) is not copied after a capture, unasked.

@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 import re
 import shutil
+from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from nsysprof.analysis.overview.recording import inspect_recording
 from nsysprof.analysis.overview.recording_cost import compare_walls, cost_of
 from nsysprof.analysis.sampling.latency import compare_windows, summarize_window
-from nsysprof.app.inputs.options import LONGEST_RECORDING_S, MOST_WATCHED_S
+from nsysprof.app.inputs.options import LONGEST_RECORDING_S, MOST_KEPT_PARTS, MOST_WATCHED_S
 from nsysprof.app.measuring.process_traces import split_trace
 from nsysprof.app.measuring.program_request import RecordRequest
 from nsysprof.app.progress import SILENT, Progress
@@ -32,18 +34,16 @@ from nsysprof.errors import (
     ToolFailedError,
     UsageError,
 )
-from nsysprof.files.folder_kinds import CAPTURE
 from nsysprof.files.folder_lock import hold_lock
-from nsysprof.files.folder_state import read_state
+from nsysprof.files.folder_state import CAPTURE, read_state
 from nsysprof.files.json_file import encode_json
 from nsysprof.files.output import output_error, write_whole
-from nsysprof.files.result_folder import claim_folder
+from nsysprof.files.result_folder import claim_folder, remove_path
 from nsysprof.notes import Note, Remarks, make_note
 from nsysprof.results.analysis import COSTS, STEPS, RecordingCosts
 from nsysprof.results.recorded_part import LatencyWindows, ProcessPart, RecordResult
 from nsysprof.trace.open import open_trace
-from nsysprof.trace.processes import ProcessEvents, count_by_process
-from nsysprof.trace.recorded import read_recorded
+from nsysprof.trace.recorded import ProcessEvents, count_by_process, read_recorded
 
 __all__ = ["RecordRequest", "RecordResult", "record", "record_held"]
 
@@ -288,3 +288,48 @@ def _latency(part: RecordedPart, source: StepCounter | None) -> LatencyWindows:
         )
     ]
     return compare_windows(source.told_by, *windows)
+
+
+def record_windows(
+    request: RecordRequest,
+    keep: int,
+    show: Callable[[RecordResult], None],
+    progress: Progress = SILENT,
+    *,
+    is_held: Callable[[], bool] | None = None,
+) -> NsysprofError | None:
+    """Record until the program or the user (Ctrl-C) ends it, and return what went wrong, or None.
+
+    keep: how many of the parts are kept; older parts of this call are deleted.
+    show: called with each part once it is recorded.
+    is_held: says whether the program still runs; None: as long as its holder does.
+    """
+    if not 1 <= keep <= MOST_KEPT_PARTS:
+        raise UsageError(f"--keep {keep} is out of range.", f"Give 1 to {MOST_KEPT_PARTS}.")
+    if request.watch_s:
+        # the parts follow each other without a pause, so there are no unrecorded steps to compare with
+        request = replace(request, watch_s=0.0)
+    kept: deque[Path] = deque()
+    lost: NsysprofError | None = None
+    while True:
+        try:
+            result = record(request, progress, is_held=is_held)
+        except KeyboardInterrupt:  # between two parts
+            return lost
+        kept.append(result.folder)
+        if len(kept) > keep:
+            _delete(kept.popleft())
+        show(result)
+        if isinstance(result.failure, DataLossError):
+            lost = lost or result.failure
+        elif isinstance(result.failure, InterruptedCaptureError) or not result.survived:
+            return lost
+        elif result.failure is not None:
+            return result.failure
+
+
+def _delete(folder: Path) -> None:
+    try:
+        remove_path(folder)
+    except OSError as error:
+        raise output_error(folder, error) from error

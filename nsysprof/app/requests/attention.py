@@ -30,7 +30,7 @@ from nsysprof.app.inputs.option import NAMES, Option, TypedForm
 from nsysprof.app.inputs.options import GRID, LEAST_TUNING_BLOCKS, CaseTimeout, Device
 from nsysprof.capture.measured_process import HERE, Setting
 from nsysprof.errors import UsageError
-from nsysprof.files.written_by import VERSION
+from nsysprof.files.json_file import VERSION
 
 _ASK_SECONDS = 60.0
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from nsysprof.app.inputs.option import parse_size
 from nsysprof.app.progress import Progress
 from nsysprof.errors import InterruptedCaptureError, MissingToolError, OutputError, TraceError, UsageError
-from nsysprof.files.folder_kinds import RANKS
 from nsysprof.files.folder_name import name_after
+from nsysprof.files.folder_state import RANKS
 from nsysprof.files.result_folder import ClaimedFolder, claim_folder
-from nsysprof.nsight.find_tool import NSYS, find_tool
+from nsysprof.nsight.run_tool import NSYS, find_tool
 from nsysprof.ranks.identity import drop_copies, find_sources, number_ranks, refuse_unrelated
 from nsysprof.trace.inputs.resolve_input import FILES, PACKED
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from nsysprof.ranks.distributions import Key
     from nsysprof.ranks.engine import Done, Task
     from nsysprof.ranks.engine import Progress as Advance
+    from nsysprof.ranks.identity import RankSource
     from nsysprof.ranks.partial import Detail
-    from nsysprof.ranks.rank_source import RankSource
     from nsysprof.ranks.workers.pool import LocalWorkers
     from nsysprof.report.document import Report
     from nsysprof.results.rank_results import RankRow, RanksAnalysis
@@ -155,7 +155,7 @@ def _run(tasks: list[Task], processes: LocalWorkers | None, request: AnalyzeRequ
 
 
 def _details(tasks: list[Task], rows: Sequence[RankRow]) -> Iterator[tuple[RankRow, Detail, dict[Key, int]]]:
-    from nsysprof.ranks.partial_files import read_detail
+    from nsysprof.ranks.partial import read_detail
 
     read = {row.position for row in rows if row.is_read}
     for task in tasks:
@@ -180,7 +180,7 @@ def _keep_going(folder: Path, traces: int) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        from nsysprof.ranks.partial_files import PARTS
+        from nsysprof.ranks.partial import PARTS
 
         kept = sum(1 for _ in (folder / PARTS).glob("*.parquet"))
         raise InterruptedCaptureError(

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from nsysprof.analysis.overview.allocator_owners import find_fragmentation, list_allocator_owners
 from nsysprof.app.progress import SILENT, Progress
-from nsysprof.files.folder_kinds import ANALYSIS, COMPARISON
+from nsysprof.files.folder_state import ANALYSIS, COMPARISON
 from nsysprof.files.result_folder import claim_folder
 from nsysprof.notes import make_note
 from nsysprof.report.document import Report

@@ -10,9 +10,9 @@ from nsysprof.analysis.traffic.roofline import fill_roofline
 from nsysprof.errors import MissingToolError, TraceError
 from nsysprof.notes import make_note
 from nsysprof.nsight.counters import count_kernels
-from nsysprof.nsight.find_tool import NCU, find_tool
 from nsysprof.nsight.ncu import read_report
 from nsysprof.nsight.ncu_csv import parse_ncu_csv
+from nsysprof.nsight.run_tool import NCU, find_tool
 from nsysprof.results.analysis import Analysis, CaptureRecord
 from nsysprof.results.checks import MissingSource
 from nsysprof.results.kernel_counters import CountedKernel, Run

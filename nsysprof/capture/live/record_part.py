@@ -23,8 +23,7 @@ from nsysprof.capture.self_check.gpu_watch import MarkedProcesses
 from nsysprof.capture.self_check.size_watch import SizeWatch, StopReason
 from nsysprof.errors import NsysprofError, ToolFailedError
 from nsysprof.notes import Loss, Remarks, make_note
-from nsysprof.nsight.nsys import run_export
-from nsysprof.nsight.nsys_session import is_recording, start_recording, stop_recording
+from nsysprof.nsight.nsys import is_recording, run_export, start_recording, stop_recording
 from nsysprof.nsight.run_tool import Step
 from nsysprof.units import format_bytes
 

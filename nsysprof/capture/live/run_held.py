@@ -20,7 +20,7 @@ from nsysprof.capture.user_program.program_hook import hook_path
 from nsysprof.capture.user_program.program_plan import ProgramPlan
 from nsysprof.capture.user_program.record_program import Say, Watchers, program_environment
 from nsysprof.capture.user_program.streamed import Ended, Streams, run_streamed
-from nsysprof.nsight.nsys_session import launch_argv, start_options
+from nsysprof.nsight.nsys import launch_argv, start_options
 from nsysprof.nsight.run_tool import Step
 
 # A program may leave daemons behind, which stay held like the program itself.

@@ -21,8 +21,7 @@ from nsysprof.capture.user_program.program_plan import NO_RANGE, ProgramPlan
 from nsysprof.capture.user_program.streamed import WAIT_S, Ended, LeftRunning, Streams, run_streamed
 from nsysprof.errors import OutputError, ToolFailedError
 from nsysprof.notes import Note, make_note
-from nsysprof.nsight.nsys import explain_profile_failure, import_again, profile_argv, recording_of
-from nsysprof.nsight.nsys_session import stop_recording
+from nsysprof.nsight.nsys import explain_profile_failure, import_again, profile_argv, recording_of, stop_recording
 from nsysprof.nsight.run_tool import Step
 from nsysprof.results.checks import MissingSource
 from nsysprof.units import format_bytes

@@ -30,7 +30,7 @@ def record(request: RecordRequest, keep: Annotated[int | None, KEEP] = None, as_
     The program continues. Each recording is a separate capture in the program's folder: recording-1, recording-2.
     """
     from nsysprof.app.measuring import record as use_case
-    from nsysprof.app.measuring.record_windows import record_windows
+    from nsysprof.app.measuring.record import record_windows
 
     progress = show_progress(quiet=as_json)
     if keep is not None:

@@ -10,9 +10,8 @@ from nsysprof.errors import NotComparableError, TraceError, UsageError
 from nsysprof.files.scratch_folder import scratch_folder
 from nsysprof.ranks.collective_waits.clocks import Arrivals, arrivals, fit_clocks
 from nsysprof.ranks.engine import Progress, plan_tasks, prepare_parts, renumber, run_serially
-from nsysprof.ranks.identity import number_ranks
-from nsysprof.ranks.partial_files import read_detail
-from nsysprof.ranks.rank_source import RankSource
+from nsysprof.ranks.identity import RankSource, number_ranks
+from nsysprof.ranks.partial import read_detail
 from nsysprof.ranks.replay.changes import ReplayedJob
 from nsysprof.ranks.replay.joined_graph import share_collectives
 from nsysprof.ranks.replay.rank_graph import RankGraph, read_rank_graph

@@ -8,8 +8,7 @@ from typing import Any
 from urllib.parse import quote
 from xml.etree import ElementTree
 
-from nsysprof.files.json_file import json_value
-from nsysprof.files.written_by import VERSION
+from nsysprof.files.json_file import VERSION, json_value
 from nsysprof.report.document import (
     Bars,
     Chart,

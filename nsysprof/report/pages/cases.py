@@ -9,9 +9,8 @@ from nsysprof.report.document import Cell, Column, Table, Unit, make_table
 from nsysprof.report.wording import Words, join_names, latency_text, times_as_long
 from nsysprof.results.analysis import LEAST_DIFFERENCE_PCT, CaptureRecord, CaseRanking, RankedCase
 from nsysprof.results.checks import MissingSource
-from nsysprof.results.device_limits import LAUNCH_BOUND_SHARE
+from nsysprof.results.roof import LAUNCH_BOUND_SHARE, dram_of, known, sampled_of
 from nsysprof.results.roof import UNKNOWN as UNKNOWN_LIMIT
-from nsysprof.results.roof import dram_of, known, sampled_of
 from nsysprof.units import format_ns
 
 Row = Mapping[Any, Any]

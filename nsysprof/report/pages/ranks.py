@@ -9,9 +9,8 @@ from typing import Any
 
 import pandas as pd
 
-from nsysprof.files.json_file import json_value, plain_json
+from nsysprof.files.json_file import VERSION, json_value, plain_json
 from nsysprof.files.output import output_error, write_whole
-from nsysprof.files.written_by import VERSION
 from nsysprof.report.document import (
     Cell,
     Chart,

@@ -13,8 +13,8 @@ from typing import IO
 
 from nsysprof.errors import MissingToolError, OutputError, TraceDamagedError, TraceError, TraceForeignError
 from nsysprof.files.folder_state import require_whole
-from nsysprof.nsight.find_tool import GET_NSYS, NSYS, find_tool
 from nsysprof.nsight.nsys import run_export
+from nsysprof.nsight.run_tool import GET_NSYS, NSYS, find_tool
 from nsysprof.trace.inputs.bundle_file import is_bundle, unpack_bundle
 from nsysprof.trace.inputs.bundle_format import CONTENTS, MAX_FREE_BYTES, MAX_RATIO
 from nsysprof.trace.inputs.kineto_json import convert_kineto_json

@@ -7,11 +7,10 @@ import pandas as pd
 
 from nsysprof.native.load import loop
 from nsysprof.trace.columns import Batch, find_columns, grow_columns, read_integers
-from nsysprof.trace.event_columns import CALLS, read_events
+from nsysprof.trace.event_columns import CALLS, TupleEncoder, read_events
 from nsysprof.trace.open import Trace
 from nsysprof.trace.schema import NULL, PID_MASK, Calls, CorrelationIds, Rows, Work
 from nsysprof.trace.table_readers.work import narrow_correlation, narrow_duration, possible_times
-from nsysprof.trace.tuple_encoder import TupleEncoder
 
 _DTYPES: dict[str, type] = {
     "start_ns": np.int64, "duration_ns": np.uint32, "correlation_id": np.uint32, "variant": np.uint8,

@@ -13,9 +13,8 @@ import numpy as np
 
 from nsysprof.notes import make_note
 from nsysprof.trace.columns import read_rows, table_sql
-from nsysprof.trace.gpu_metrics_schema import DramSeries, GpuMetrics, Int64s, UseSeries
 from nsysprof.trace.open import Trace, quote
-from nsysprof.trace.schema import NULL
+from nsysprof.trace.schema import NULL, DramSeries, GpuMetrics, Int64s, UseSeries
 from nsysprof.trace.table_readers.devices import Gpus
 
 # The names vary: DRAM Read Throughput, DRAM Read Bandwidth [Throughput %], VRAM Read Bandwidth.

@@ -8,9 +8,8 @@ import sqlite3
 import numpy as np
 
 from nsysprof.trace.columns import read_integers, read_rows, table_sql
-from nsysprof.trace.gpu_metrics_schema import Int64s, MetricSeries
 from nsysprof.trace.open import Trace, quote
-from nsysprof.trace.schema import NULL
+from nsysprof.trace.schema import NULL, Int64s, MetricSeries
 from nsysprof.trace.table_readers.devices import LONGEST_METRIC_NAME, Gpus, cut_name
 
 # The low byte of a typeId numbers the GPU.

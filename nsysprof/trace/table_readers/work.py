@@ -7,13 +7,12 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
+from nsysprof.arrays import GrowingColumn
 from nsysprof.trace.columns import Batch, TableSource, find_columns, grow_columns
-from nsysprof.trace.event_columns import read_events
-from nsysprof.trace.growing_column import GrowingColumn
+from nsysprof.trace.event_columns import TupleEncoder, read_events
 from nsysprof.trace.open import Trace
 from nsysprof.trace.schema import COPY, FILL, GRAPH, KERNEL, MIGRATION, NULL, Bools, CorrelationIds, Int64s, Ints, Work
 from nsysprof.trace.table_readers.devices import Gpus
-from nsysprof.trace.tuple_encoder import TupleEncoder
 
 _TIMES = {"start": "start_ns", "end": "end_ns", "deviceId": "device_id", "streamId": "stream_id"}
 _IDS = {"contextId": "context_id", "correlationId": "correlation_id", "globalPid": "global_pid"}

@@ -11,7 +11,7 @@ from torch.profiler import ExecutionTraceObserver
 from torch.utils.flop_counter import FlopCounterMode
 
 from nsysprof.analysis.busy_time.operator_work import floor_ns, work_of
-from nsysprof.results.device_limits import find_peak
+from nsysprof.results.roof import find_peak
 from nsysprof.torchprof.operator_facts import OperatorFacts
 from nsysprof.workload.program_start import operator_recorder
 

@@ -5,7 +5,7 @@ import pytest
 
 from nsysprof.analysis.findings import attention_calls, unfused_attention
 from nsysprof.analysis.overview.summarize import summarize
-from nsysprof.analysis.ranges import innermost_sums
+from nsysprof.analysis.ranges import open_range
 from nsysprof.results.column_registry.analysis_columns import ATTENTION
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_tables
@@ -64,7 +64,7 @@ def test_however_few_kernels_are_looked_at_at_a_time_and_whatever_streams_they_h
     math = table[table["backend_ran"] == "math"]
     assert (math["kernel_count"] == 3 * 2 * 5).all()
     assert (math["calls"] == 3 * 2).all()
-    for module in (attention_calls, innermost_sums, unfused_attention):
+    for module in (attention_calls, open_range, unfused_attention):
         monkeypatch.setattr(module, "_BLOCK", 3)
     pd.testing.assert_frame_equal(attention_of(path), table)
 

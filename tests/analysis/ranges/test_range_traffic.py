@@ -5,8 +5,8 @@ import pytest
 
 from nsysprof.analysis.overview.summarize import summarize
 from nsysprof.analysis.ranges.range_traffic import unit_use_in_groups
-from nsysprof.trace.gpu_metrics_schema import GpuMetrics, UseSeries
 from nsysprof.trace.open import open_trace
+from nsysprof.trace.schema import GpuMetrics, UseSeries
 from nsysprof.trace.tables import read_tables
 
 PERIOD = 100_000

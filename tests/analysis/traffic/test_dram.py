@@ -20,8 +20,8 @@ from nsysprof.analysis.traffic.dram import (
     gpus_of_used,
 )
 from nsysprof.notes import Severity
-from nsysprof.trace.gpu_metrics_schema import DramSeries, GpuMetrics
 from nsysprof.trace.open import open_trace
+from nsysprof.trace.schema import DramSeries, GpuMetrics
 from nsysprof.trace.table_readers.devices import read_gpus
 from nsysprof.trace.table_readers.gpu_metrics import read_gpu_metrics
 from tests.builders.build_trace import OTHER_PID, PID, TraceBuilder

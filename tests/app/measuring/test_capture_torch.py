@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="programs are ca
 
 @pytest.fixture
 def no_nsys(monkeypatch):
-    monkeypatch.setattr("nsysprof.nsight.find_tool._candidates", lambda _tool: iter(()))
+    monkeypatch.setattr("nsysprof.nsight.run_tool._candidates", lambda _tool: iter(()))
     monkeypatch.delenv("NSYSPROF_NSYS", raising=False)
 
 
@@ -33,7 +33,7 @@ def test_when_it_is_asked_for_and_when_nsys_is_missing(no_nsys):
 
 
 def test_with_nsys_it_is_nsys_that_records(monkeypatch):
-    monkeypatch.setattr("nsysprof.nsight.find_tool._candidates", lambda _tool: iter([Path(sys.executable)]))
+    monkeypatch.setattr("nsysprof.nsight.run_tool._candidates", lambda _tool: iter([Path(sys.executable)]))
     monkeypatch.delenv("NSYSPROF_NSYS", raising=False)
     assert choose_torch(request()) is None
     assert may_use_torch(request()), "should nsys fail to start"

@@ -2,9 +2,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from nsysprof.app.measuring import record_windows as module
+from nsysprof.app.measuring import record as module
 from nsysprof.app.measuring.program_request import RecordRequest
-from nsysprof.app.measuring.record_windows import record_windows
+from nsysprof.app.measuring.record import record_windows
 from nsysprof.errors import DataLossError, InterruptedCaptureError, ToolFailedError, UsageError
 
 

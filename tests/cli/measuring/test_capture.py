@@ -116,7 +116,7 @@ def test_without_a_gpu_nsys_has_nothing_to_trace(tmp_path):
 def test_without_nsys_it_says_where_to_get_one(tmp_path):
     env = {key: value for key, value in os.environ.items() if key not in ("NSYSPROF_NSYS", "CUDA_HOME", "CUDA_PATH")}
     code = (
-        "import sys; import nsysprof.nsight.find_tool as f; f._candidates = lambda _tool: iter(())\n"
+        "import sys; import nsysprof.nsight.run_tool as f; f._candidates = lambda _tool: iter(())\n"
         "sys.argv = ['nsysprof', 'capture', '--profiler', 'nsys', '--device', 'cpu', '--out', 'c']\n"
         "from nsysprof.cli import main; main()"
     )

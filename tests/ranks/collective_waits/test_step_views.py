@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from nsysprof.ranks.collective_waits.step_views import draw_together
-from nsysprof.ranks.rank_source import RankSource
+from nsysprof.ranks.identity import RankSource
 from nsysprof.ranks.summarize import summarize_rank
 from tests.ranks.job import MS, slow_in_backward, usual, write_job
 from tests.ranks.replay.data_parallel import US, Training

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from nsysprof.errors import UsageError
-from nsysprof.ranks.rank_source import RankSource
+from nsysprof.ranks.identity import RankSource
 from nsysprof.ranks.replay.changes import CommunicationChange, ReplayedJob, replay_change
 from nsysprof.ranks.replay.read_job import read_replayed_job
 from tests.ranks.replay.data_parallel import US, Training

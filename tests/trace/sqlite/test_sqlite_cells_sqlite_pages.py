@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nsysprof.arrays import GrowingColumn
 from nsysprof.native import load
 from nsysprof.trace.columns import find_columns, page_positions, read_integers
-from nsysprof.trace.growing_column import GrowingColumn
+from nsysprof.trace.event_columns import TupleEncoder
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.schema import NULL
 from nsysprof.trace.sqlite.leaf_pages import UnusualLayoutError
 from nsysprof.trace.sqlite.sqlite_cells import scan_table
-from nsysprof.trace.tuple_encoder import TupleEncoder
 
 WANTED = {"start": "a", "end": "b", "bytes": "c"}
 

@@ -17,8 +17,7 @@ from nsysprof.analysis.attribution.duration_statistics import OwnedDurations, su
 from nsysprof.analysis.attribution.nesting import nesting_levels
 from nsysprof.analysis.attribution.work_stretches import OrderedWork, add_up, parts_of_owners
 from nsysprof.analysis.kernel_names.variant_names import Names
-from nsysprof.analysis.ranges.range_evidence import RangeEvidence
-from nsysprof.analysis.ranges.range_launches import RangeLaunches
+from nsysprof.analysis.ranges.range_evidence import RangeEvidence, RangeLaunches
 from nsysprof.errors import TraceForeignError
 from nsysprof.results.analysis import CAUSED_KERNEL_COLUMNS, RANGE_KERNEL_COLUMNS
 from nsysprof.trace.schema import COPY, FILL, KERNEL, PID_MASK, Bools, Int64s, Ints

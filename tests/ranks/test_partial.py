@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from nsysprof.ranks.partial_files import digest_of_sources
+from nsysprof.ranks.partial import digest_of_sources
 
 
 def test_every_change_of_code_or_of_a_note_is_noticed(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import time
 import numpy as np
 import pytest
 
-from nsysprof.trace.tuple_encoder import TupleEncoder
+from nsysprof.trace.event_columns import TupleEncoder
 
 MULTIPLIER = 0x9E3779B97F4A7C15
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from nsysprof.analysis.attribution.warm_up import count_warm_up, mark_warm_up, steady_medians
+from nsysprof.analysis.attribution.range_structure import count_warm_up, mark_warm_up, steady_medians
 
 NOISE = np.random.default_rng(1).normal(0, 0.02, 64)
 

@@ -4,8 +4,8 @@ import sys
 import pytest
 
 from nsysprof.errors import MissingToolError
-from nsysprof.nsight import find_tool as module
-from nsysprof.nsight.find_tool import NCU, NSYS, find_tool, tool_version
+from nsysprof.nsight import run_tool as module
+from nsysprof.nsight.run_tool import NCU, NSYS, find_tool, tool_version
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="makes shell scripts")
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from nsysprof.analysis.sampling.rank_tests import average_ranks, kendall_p, mann_whitney, theil_sen_slope
+from nsysprof.analysis.sampling.student_t import average_ranks, kendall_p, mann_whitney, theil_sen_slope
 
 
 def samples(seed):

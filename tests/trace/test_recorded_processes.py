@@ -4,7 +4,7 @@ import contextlib
 import sqlite3
 
 from nsysprof.trace.open import open_trace
-from nsysprof.trace.processes import count_by_process, write_process_trace
+from nsysprof.trace.recorded import count_by_process, write_process_trace
 
 
 def test_the_processes_of_a_trace_add_up_and_each_can_stand_alone(trace_path, tmp_path):
