@@ -13,8 +13,7 @@ from nsysprof.analysis.overview.trace_overview import Attribution
 from nsysprof.analysis.traffic.collectives import bus_rates, identify_collectives, note_unknown_sizes
 from nsysprof.notes import Note
 from nsysprof.ranks.collective_waits.step_views import StepView, view_steps
-from nsysprof.ranks.innermost import innermost_ranges
-from nsysprof.ranks.overlap import Overlap, cover
+from nsysprof.ranks.overlap import Overlap, cover, innermost_ranges
 from nsysprof.results.findings import Finding
 from nsysprof.trace.schema import Bools, Int64s, Ints, Tables, Work
 

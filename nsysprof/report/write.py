@@ -21,8 +21,7 @@ from nsysprof.report.figures.png import can_draw
 from nsysprof.report.figures.roofline import describe_roofline, describe_traffic, draw_roofline, draw_traffic
 from nsysprof.report.figures.step import describe_step, draw_step
 from nsysprof.report.figures.timeline import describe_timeline, draw_timeline
-from nsysprof.report.formats.data_formats import render_sarif
-from nsysprof.report.formats.speedscope import layers_flame_graph
+from nsysprof.report.formats.data_formats import layers_flame_graph, render_sarif
 from nsysprof.report.formats.timeline_data import timeline_data
 from nsysprof.report.pages.analysis import analysis_report
 from nsysprof.results.analysis import Analysis, CaptureRecord, Device, StepWork, cost_table

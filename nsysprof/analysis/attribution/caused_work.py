@@ -14,8 +14,8 @@ import pandas as pd
 
 from nsysprof.analysis.attribution.adoption import ADOPTED, NONE, OWN, REASONS, Points, ThreadRanges, adopt
 from nsysprof.analysis.attribution.attribute import Segments, attribute_work, covered, order_work
+from nsysprof.analysis.attribution.calls import RESOLVED, UNRESOLVED, GraphWork, find_graph_work
 from nsysprof.analysis.attribution.duration_statistics import sum_by
-from nsysprof.analysis.attribution.graph_work import RESOLVED, UNRESOLVED, GraphWork, find_graph_work
 from nsysprof.analysis.attribution.range_structure import RangeStructure
 from nsysprof.analysis.kernel_names.variant_names import Names
 from nsysprof.arrays import find_places

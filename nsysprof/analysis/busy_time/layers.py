@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nsysprof.analysis.attribution.graph_work import RESOLVED, find_graph_work
+from nsysprof.analysis.attribution.calls import RESOLVED, find_graph_work
 from nsysprof.analysis.attribution.nesting import parents
 from nsysprof.analysis.busy_time.operators import Operators
 from nsysprof.analysis.overview.memory import DeviceMemory, peak_in_ranges

@@ -25,9 +25,9 @@ from nsysprof.analysis.comparison.measured_units import (
 )
 from nsysprof.analysis.comparison.throttled_sides import METHOD as THROTTLED_METHOD
 from nsysprof.analysis.comparison.throttled_sides import doubt_throttled
+from nsysprof.analysis.sampling.process_model import Prior, fit_prior, limit_freedom
 from nsysprof.analysis.sampling.significance import ALPHA, LEAST_PCT, MARGIN_PCT, POWER, false_discovery, noise_floor
 from nsysprof.analysis.sampling.student_t import mann_whitney, nct_sf, normal_sf, t_isf, t_sf
-from nsysprof.analysis.sampling.variance_shrinkage import Prior, fit_prior, limit_freedom
 from nsysprof.arrays import Floats
 from nsysprof.attention.case import Case
 from nsysprof.results.comparison import (

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from nsysprof.analysis.traffic.launch_bound import is_launch_bound
+from nsysprof.analysis.traffic.roofline import is_launch_bound
 from nsysprof.attention.shape import SHAPE_COLUMNS, named_columns
 from nsysprof.results.analysis import LEAST_DIFFERENCE_PCT, Analysis, CaseRanking, RankedCase
 from nsysprof.results.roof import known

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nsysprof.analysis.attribution.graph_work import RESOLVED, find_graph_work
+from nsysprof.analysis.attribution.calls import RESOLVED, find_graph_work
 from nsysprof.analysis.attribution.intervals import kernels_and_graphs
 from nsysprof.analysis.kernel_names.variant_names import kernel_names
 from nsysprof.analysis.ranges.open_range import open_ranges

@@ -15,8 +15,15 @@ from nsysprof.analysis.attribution.nesting import describe_places
 from nsysprof.analysis.attribution.range_structure import RangeStructure, steady_medians
 from nsysprof.analysis.attribution.work_stretches import OrderedWork, running_sum
 from nsysprof.analysis.overview.memory import DeviceMemory, peak_in_ranges
-from nsysprof.analysis.ranges.counted_calls import CalledFunctions, CountedCalls, count_calls, find_functions
-from nsysprof.analysis.ranges.instances import InstanceWork, measure_instances, tabulate_instances
+from nsysprof.analysis.ranges.instances import (
+    CalledFunctions,
+    CountedCalls,
+    InstanceWork,
+    count_calls,
+    find_functions,
+    measure_instances,
+    tabulate_instances,
+)
 from nsysprof.analysis.ranges.range_evidence import RangeEvidence, RangeLaunches, count_launches, judge_launches
 from nsysprof.analysis.ranges.range_traffic import add_traffic, energy_table, gpu_use_table, number_families
 from nsysprof.analysis.ranges.range_work.all_work import AllWork, add_all_work, sum_adopted, sum_all_work

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from nsysprof.analysis.sampling.latency import block_medians, summarize_latency
-from nsysprof.analysis.sampling.process_model import Turns, fit, process_levels, turns_of
+from nsysprof.analysis.sampling.process_model import Prior, Turns, fit, process_levels, turns_of
 from nsysprof.analysis.sampling.significance import (
     THROTTLE_GAP,
     CaseVerdict,
@@ -20,8 +20,6 @@ from nsysprof.analysis.sampling.significance import (
     noise_floor,
     smallest_difference,
 )
-from nsysprof.analysis.sampling.successive_halving import is_far_behind
-from nsysprof.analysis.sampling.variance_shrinkage import Prior
 from nsysprof.arrays import Floats
 from nsysprof.attention.case import Case, row_of_case
 from nsysprof.attention.shape import SHAPE_COLUMNS, attention_flops, least_bytes, seen_keys
@@ -37,6 +35,24 @@ FAR_BEHIND_VERDICT = "far behind"
 # than this share of a cell's samples stalled, its shape has no verdict: no test sees that stalls hit one backend more.
 # All 760 wrong verdicts on simulated machines that stall were withdrawn, and no verdict of a calm machine.
 _STALL_TIMES, _STALL_SHARE = 3.0, 0.1
+_LATENCY = (
+    "samples", "blocks", "processes", "median_ns", "low_ns", "high_ns", "interval_of", "mean_ns", "stddev_ns", "cv_pct",
+    "min_ns", "max_ns", "p95_ns", "p99_ns", "outliers", "drift_pct", "drift_p",
+)  # fmt: skip
+# A backend that is this many times slower in every block is dropped: more samples would not change that. Dropping takes
+# a larger ratio than calling it far behind, because the best backend's later blocks may be slower than its first.
+_DROPPED, FAR_BEHIND = 2.0, 1.5
+# The blocks of each backend that stays to the end, how many always stay, and the blocks of a backend without a rival,
+# which give it its interval.
+MOST_BLOCKS, _KEPT, _LEAST_ALONE = 12, 2, 4
+METHOD = (
+    "Search: successive halving by shape. After each process a backend is dropped when every block of it is more than "
+    f"{_DROPPED:g} times the best's, or the test calls it slower; the best {_KEPT} stay to the end. A shape has a "
+    "winner where the test calls slower every other that stayed; else it is a tie, and the policy leaves the shape to "
+    "torch where torch's own choice is part of the tie. Where the search found a winner, or something faster than "
+    "torch's own choice, the best two and torch's choice are measured again in three fresh processes; these alone "
+    "decide and give the numbers, because the best of a search is partly the luckiest."
+)
 
 
 @dataclass(frozen=True)
@@ -164,12 +180,6 @@ def _throttled(block: Block) -> int:
     """Return how many of the counted samples were taken while the GPU was throttled."""
     first = dropped_samples(len(block.values_ns))
     return sum(index >= first for index in block.throttled)
-
-
-_LATENCY = (
-    "samples", "blocks", "processes", "median_ns", "low_ns", "high_ns", "interval_of", "mean_ns", "stddev_ns", "cv_pct",
-    "min_ns", "max_ns", "p95_ns", "p99_ns", "outliers", "drift_pct", "drift_p",
-)  # fmt: skip
 
 
 def _status(blocks: Sequence[Block]) -> tuple[str, str]:
@@ -347,3 +357,42 @@ def _impossible(row: Mapping[str, Any]) -> list[Note]:
 
 def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+def is_far_behind(best: Floats, other: Floats, factor: float = FAR_BEHIND) -> bool:
+    """Return whether every block of `other` is far slower than every block of `best`.
+
+    best, other: medians of blocks (ns).
+    """
+    return bool(other.min() > factor * best.max())
+
+
+def by_median(medians: Mapping[str, Floats]) -> list[str]:
+    """Return the backends of one shape that have blocks, the best first.
+
+    medians: the medians of each backend's blocks (ns).
+    """
+    return sorted((n for n, values in medians.items() if len(values)), key=lambda n: float(np.median(medians[n])))
+
+
+def survivors(medians: Mapping[str, Floats], slower: Collection[str]) -> list[str]:
+    """Return the backends that are worth measuring further, the best first.
+
+    slower: the backends that the test calls slower than the best.
+    """
+    order = by_median(medians)
+    if len(order) <= _KEPT:
+        return order
+    best = medians[order[0]]
+    kept = [n for n in order[_KEPT:] if n not in slower and not is_far_behind(best, medians[n], _DROPPED)]
+    return [*order[:_KEPT], *kept]
+
+
+def unsettled(medians: Mapping[str, Floats], slower: Collection[str], most: int = MOST_BLOCKS) -> list[str]:
+    """Return the backends of one shape that need more blocks: those still in the race that have fewer than `most`.
+
+    A backend without any block needs one. If a shape has only one backend, four blocks give it its interval.
+    """
+    fresh = [name for name, values in medians.items() if len(values) == 0]
+    enough = _LEAST_ALONE if len(medians) == 1 else most
+    return fresh + [name for name in survivors(medians, slower) if len(medians[name]) < enough]

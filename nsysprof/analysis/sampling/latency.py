@@ -14,10 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from nsysprof.analysis.sampling.process_model import estimate, process_levels, turns_of
+from nsysprof.analysis.sampling.process_model import NO_PRIOR, Prior, estimate, process_levels, turns_of
 from nsysprof.analysis.sampling.series_ratio import ratio_with_interval
 from nsysprof.analysis.sampling.student_t import kendall_p, t_isf, theil_sen_slope
-from nsysprof.analysis.sampling.variance_shrinkage import NO_PRIOR, Prior
 from nsysprof.arrays import Floats
 from nsysprof.notes import Note, make_note
 from nsysprof.results.recorded_part import LatencyWindow, LatencyWindows, Ratio

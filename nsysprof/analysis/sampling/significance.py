@@ -9,9 +9,16 @@ from itertools import combinations
 
 import numpy as np
 
-from nsysprof.analysis.sampling.process_model import Estimate, Turns, contrasts, estimate, fit, process_differences
+from nsysprof.analysis.sampling.process_model import (
+    Estimate,
+    Prior,
+    Turns,
+    contrasts,
+    estimate,
+    fit,
+    process_differences,
+)
 from nsysprof.analysis.sampling.student_t import t_isf
-from nsysprof.analysis.sampling.variance_shrinkage import Prior
 from nsysprof.arrays import Floats
 from nsysprof.results.comparison import LatencyChange, LatencyVerdict
 from nsysprof.results.latency_history import CaseHistory, HistoryPoint, HistoryState

@@ -8,10 +8,10 @@ from typing import Any
 
 import pandas as pd
 
+from nsysprof.analysis.sampling.bench import unsettled
 from nsysprof.analysis.sampling.latency import block_medians
 from nsysprof.analysis.sampling.process_model import Turns, turns_of
 from nsysprof.analysis.sampling.significance import INTERIM_ALPHA, POWER, CaseVerdict, compare_shape, fit_differences
-from nsysprof.analysis.sampling.successive_halving import unsettled
 from nsysprof.attention.case import Case
 from nsysprof.attention.shape import SHAPE_COLUMNS, Shape, named_columns, shape_of_row, varied_columns
 from nsysprof.results.samples import OK, Block

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 
-from nsysprof.analysis.traffic.launch_bound import is_launch_bound
 from nsysprof.attention.case import Case, case_of_row
 from nsysprof.attention.shape import attention_flops, least_bytes
 from nsysprof.results.column_registry.case_columns import CAPTURE_RESULTS
@@ -22,6 +22,7 @@ from nsysprof.results.roof import (
     FEW_WARPS_PCT,
     L2,
     LAUNCH,
+    LAUNCH_BOUND_SHARE,
     MEMORY,
     NEAR_PCT,
     OCCUPANCY,
@@ -32,6 +33,7 @@ from nsysprof.results.roof import (
     known,
     sampled_of,
 )
+from nsysprof.results.samples import Block, event_over_graph, steady_samples
 from nsysprof.units import format_bytes, format_ns, format_rate
 
 ROOFLINE_COLUMNS = (
@@ -39,6 +41,8 @@ ROOFLINE_COLUMNS = (
     "flops_per_s_low", "flops_per_s_high", "roof_flops_per_s", "above_roof", "limiter", "why",
     "dram_beyond_error_bytes",
 )  # fmt: skip
+# Where a flush of the L2 cache hides the launching, samples scatter by less than this share of their mean.
+_SCATTER = 0.1
 
 
 def fill_roofline(results: pd.DataFrame, counted: pd.DataFrame, roof: Roof | None, *, on_gpu: bool) -> pd.DataFrame:
@@ -232,3 +236,33 @@ def _fits(row: Mapping[Any, Any], limit: float) -> str:
     achieved = known(row["occupancy_pct"])
     held = "" if achieved is None else f" ({_percent(achieved)} achieved)"
     return f"{_percent(limit)} of an SM's warps fit{held}, limited by {by or 'unknown'} ({', '.join(numbers)})"
+
+
+def is_launch_bound(kernel_ns: float | None, latency_ns: float | None, event_over_graph: float | None = None) -> bool:
+    """Return whether launching on the CPU determines the latency of a call; False where unknown.
+
+    kernel_ns: the time of the call's kernels, which decides where there was no graph.
+    latency_ns: the time of the whole call, untraced.
+    event_over_graph: the latency divided by the time of a replay as a CUDA graph; None where there was no graph.
+    """
+    if event_over_graph is not None:
+        return event_over_graph > 1 / LAUNCH_BOUND_SHARE
+    return kernel_ns is not None and bool(latency_ns) and kernel_ns < LAUNCH_BOUND_SHARE * (latency_ns or 0)
+
+
+def is_bench_launch_bound(blocks: Sequence[Block]) -> bool:
+    """Return whether launching on the CPU determines the samples of a case; False where unknown.
+
+    A replay as a CUDA graph decides. Without one, two things must hold: launching takes most of a call, and the samples
+    scatter.
+
+    blocks: the blocks of one case that have samples; at least one.
+    """
+    ratio = event_over_graph(blocks)
+    if ratio is not None:
+        return ratio > 1 / LAUNCH_BOUND_SHARE
+    shares = [block.launch_share for block in blocks if block.launch_share is not None]
+    if not shares or statistics.median(shares) < LAUNCH_BOUND_SHARE:
+        return False
+    values = [value for block in blocks for value in steady_samples(block.values_ns)]
+    return statistics.pstdev(values) / statistics.fmean(values) > _SCATTER

@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 
 from nsysprof.analysis.comparison.range_facts import WHOLE
-from nsysprof.analysis.traffic.launch_bound import is_bench_launch_bound, is_launch_bound
+from nsysprof.analysis.traffic.roofline import is_bench_launch_bound, is_launch_bound
 from nsysprof.app.inputs.refuse_url import refuse_url
 from nsysprof.app.progress import Say
 from nsysprof.app.trace_analysis.assemble import JOINS, AnalysisOptions, assemble

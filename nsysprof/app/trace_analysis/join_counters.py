@@ -17,7 +17,7 @@ from nsysprof.results.analysis import Analysis, CaptureRecord
 from nsysprof.results.checks import MissingSource
 from nsysprof.results.kernel_counters import CountedKernel, Run
 from nsysprof.results.roof import roof_of
-from nsysprof.trace.table_readers.symbols import read_symbols
+from nsysprof.trace.table_readers.native_stacks import read_symbols
 
 
 def complete_analysis(

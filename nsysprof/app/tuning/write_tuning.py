@@ -13,10 +13,9 @@ from msgspec.structs import asdict
 
 from nsysprof.analysis.attention_tuning.program_gain import compute_gain
 from nsysprof.analysis.attention_tuning.winning_rules import fill_groups, settle_own_choices
-from nsysprof.analysis.sampling.bench import BenchResults
+from nsysprof.analysis.sampling.bench import METHOD, BenchResults
 from nsysprof.analysis.sampling.replayed_calls import METHOD as REPLAYS
 from nsysprof.analysis.sampling.replayed_calls import replayed_shapes, say_replayed
-from nsysprof.analysis.sampling.successive_halving import METHOD
 from nsysprof.analysis.sampling.tune import (
     OPEN,
     UNKNOWN,

@@ -20,9 +20,8 @@ from nsysprof.app.progress import Progress
 from nsysprof.app.read_history import read_history
 from nsysprof.app.requests.reading import CompareRequest, ExportRequest
 from nsysprof.app.viewing.loopback_server import Answer, redirect
-from nsysprof.app.viewing.read_overview import read_overview
 from nsysprof.app.viewing.view_inputs import HISTORY, ViewInput
-from nsysprof.app.viewing.view_jobs import Jobs, ViewJob, Work
+from nsysprof.app.viewing.view_jobs import Jobs, ViewJob, Work, read_overview
 from nsysprof.errors import NotComparableError, NsysprofError
 from nsysprof.files.json_file import encode_json
 from nsysprof.report.formats import html

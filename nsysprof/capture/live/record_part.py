@@ -15,7 +15,7 @@ from nsysprof.capture.environment import collect_machine
 from nsysprof.capture.folder import NSYS_REPORT, remove_work
 from nsysprof.capture.live.held_program import HOLD_PID, HeldProgram
 from nsysprof.capture.live.process_tree import SeenProcess, list_processes
-from nsysprof.capture.live.range_windows import Moments, RangeSwitch, RangeWindows
+from nsysprof.capture.live.run_held import Moments, RangeSwitch, RangeWindows
 from nsysprof.capture.live.step_sources import ProgramStep, StepCounter
 from nsysprof.capture.manifest import NSYS_TRACE, Manifest, program_manifest, write_manifest
 from nsysprof.capture.measured_process import LOGS

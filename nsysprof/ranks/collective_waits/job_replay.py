@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from nsysprof.ranks.collective_waits.clocks import Arrivals, Matched
-from nsysprof.ranks.collective_waits.rank_progress import SAME_NS
+from nsysprof.ranks.collective_waits.collectives import SAME_NS
 from nsysprof.results.samples import median_interval
 from nsysprof.trace.schema import NULL, Bools, Floats, Int64s
 

@@ -10,8 +10,7 @@ import pandas as pd
 
 from nsysprof.analysis.kernel_names.variant_names import Names
 from nsysprof.ranks.collective_waits.collectives import is_together
-from nsysprof.ranks.innermost import innermost_ranges
-from nsysprof.ranks.overlap import Overlap, cover
+from nsysprof.ranks.overlap import Overlap, cover, innermost_ranges
 from nsysprof.results.rank_results import StepLane, StepPicture
 from nsysprof.trace.schema import Int64s, Tables
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 from urllib.parse import quote
 from xml.etree import ElementTree
+
+import pandas as pd
+from msgspec import json
 
 from nsysprof.files.json_file import VERSION, json_value
 from nsysprof.report.document import (
@@ -32,6 +36,18 @@ from nsysprof.results.allocator_memory import MemoryFinding
 from nsysprof.results.checks import Outcome
 from nsysprof.results.column_registry.finding_codes import CODES, MEMORY_CODES
 from nsysprof.results.findings import Finding, Findings
+
+_RULES = (*CODES, *MEMORY_CODES)
+_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+SCHEMA = "https://www.speedscope.app/file-format-schema.json"
+# What a profile weighs: its name, the column of layers.csv, and the unit as speedscope names it.
+_PROFILES = (
+    ("time of kernels", "kernel_total_ns", "nanoseconds"),
+    ("time of the host", "wall_ns", "nanoseconds"),
+    ("FLOP", "flops", "none"),
+)
+# A number belongs to the list before it: `layers.7` is one frame.
+_PARTS = re.compile(r"[^.]+(?:\.\d+(?=\.|$))*")
 
 
 def report_json(report: Report) -> dict[str, Any]:
@@ -101,10 +117,6 @@ def _ranking_json(part: Ranking) -> dict[str, Any]:
         for item in part.items
     ]
     return {"amount": part.amount_title, "unit": part.amount_unit, "items": items}
-
-
-_RULES = (*CODES, *MEMORY_CODES)
-_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
 def render_sarif(
@@ -202,3 +214,37 @@ def render_junit(report: Report) -> str:
 def _xml(text: str) -> str:
     """Return a text without the characters that XML 1.0 cannot contain."""
     return clean(text, 1000).translate({0xFFFE: 0xFFFD, 0xFFFF: 0xFFFD})
+
+
+def layers_flame_graph(layers: pd.DataFrame) -> bytes:
+    """Return the flame graphs of layers as layers.csv has them: of kernels, of the host, and of FLOP where known.
+
+    Each graph has the pass below, and above it the modules from the outermost list to the innermost one.
+    """
+    frames: dict[str, int] = {}
+    stacks = [
+        [frames.setdefault(name, len(frames)) for name in _stack(layer, way)]
+        for layer, way in zip(layers["layer"].tolist(), layers["pass"].tolist(), strict=True)
+    ]
+    profiles = [
+        _profile(name, unit, stacks, layers[column].fillna(0).astype("int64").tolist())
+        for name, column, unit in _PROFILES
+        if layers[column].notna().any()
+    ]
+    return json.encode({
+        "$schema": SCHEMA, "exporter": "nsysprof", "name": "layers", "activeProfileIndex": 0,
+        "shared": {"frames": [{"name": name} for name in frames]}, "profiles": profiles,
+    })  # fmt: skip
+
+
+def _stack(layer: object, way: object) -> list[str]:
+    parts = _PARTS.findall(layer) if isinstance(layer, str) else []
+    return [str(way) if isinstance(way, str) else "(no pass)", *(parts or ["(no module)"])]
+
+
+def _profile(name: str, unit: str, stacks: list[list[int]], weights: list[int]) -> dict[str, Any]:
+    order = sorted((place for place, weight in enumerate(weights) if weight > 0), key=lambda place: stacks[place])
+    return {
+        "type": "sampled", "name": name, "unit": unit, "startValue": 0, "endValue": sum(weights[at] for at in order),
+        "samples": [stacks[at] for at in order], "weights": [weights[at] for at in order],
+    }  # fmt: skip

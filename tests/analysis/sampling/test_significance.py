@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsysprof.analysis.sampling.process_model import turns_of
+from nsysprof.analysis.sampling.process_model import NO_PRIOR, turns_of
 from nsysprof.analysis.sampling.significance import (
     ALPHA,
     CaseVerdict,
@@ -15,7 +15,6 @@ from nsysprof.analysis.sampling.significance import (
     noise_floor,
     smallest_difference,
 )
-from nsysprof.analysis.sampling.variance_shrinkage import NO_PRIOR
 from nsysprof.results.samples import Block
 from tests.analysis.blocks import process_turns
 

@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
 
-from nsysprof.analysis.sampling.bench import summarize_bench
-from nsysprof.analysis.sampling.successive_halving import survivors, unsettled
+from nsysprof.analysis.sampling.bench import summarize_bench, survivors, unsettled
 from nsysprof.analysis.sampling.tune import (
     cells_to_confirm,
     cells_to_measure,

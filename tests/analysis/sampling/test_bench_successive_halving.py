@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 
-from nsysprof.analysis.sampling.successive_halving import METHOD, survivors
+from nsysprof.analysis.sampling.bench import METHOD, survivors
 
 
 def test_the_method_names_the_factor_at_which_a_backend_is_dropped():

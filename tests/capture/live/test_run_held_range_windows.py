@@ -1,6 +1,6 @@
 import json
 
-from nsysprof.capture.live.range_windows import RANGE_TIMES, Moments, RangeSwitch
+from nsysprof.capture.live.run_held import RANGE_TIMES, Moments, RangeSwitch
 
 MOMENTS = Moments(asked_ns=100, began_ns=200, ended_ns=300, stopped_ns=400)
 

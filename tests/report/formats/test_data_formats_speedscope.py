@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
-from nsysprof.report.formats.speedscope import SCHEMA, layers_flame_graph
+from nsysprof.report.formats.data_formats import SCHEMA, layers_flame_graph
 
 
 def read(layers):

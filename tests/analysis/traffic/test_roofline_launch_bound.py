@@ -1,6 +1,6 @@
 import pytest
 
-from nsysprof.analysis.traffic.launch_bound import is_bench_launch_bound, is_launch_bound
+from nsysprof.analysis.traffic.roofline import is_bench_launch_bound, is_launch_bound
 from nsysprof.results.samples import OK, Block
 
 STEADY, SCATTERED = (100, 101, 99), (100, 150, 60)

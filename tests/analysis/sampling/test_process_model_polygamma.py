@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from scipy import special
 
-from nsysprof.analysis.sampling.variance_shrinkage import digamma, inverse_trigamma, trigamma
+from nsysprof.analysis.sampling.process_model import digamma, inverse_trigamma, trigamma
 
 
 @pytest.mark.parametrize("x", [1e-6, 0.01, 0.5, 1.0, 1.4616321449683622, 3.3, 11.9, 12.0, 1e3, 1e8])

@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
 
-from nsysprof.analysis.sampling.process_model import estimate, fit
-from nsysprof.analysis.sampling.variance_shrinkage import Prior, fit_prior, limit_freedom
+from nsysprof.analysis.sampling.process_model import Prior, estimate, fit, fit_prior, limit_freedom
 
 
 def draws(rng, cases, freedom, prior_freedom, prior_variance):
