@@ -64,12 +64,15 @@ class Layers:
 
     def add(self, module: Any, parent: ModuleRanges | None) -> ModuleRanges | None:
         """Name a new module and return its layer; None where it gets no range. parent: the layer that called it."""
-        if parent is None:
-            self._add_root(module)
-        else:  # kept where named_modules does not look, such as in a plain list
-            kind = type(module).__name__
-            self._add(module, f"{parent.path}.{kind}", kind)
-        return self.by_module[id(module)]
+        try:
+            if parent is None:
+                self._add_root(module)
+            else:  # kept where named_modules does not look, such as in a plain list
+                kind = type(module).__name__
+                self._add(module, f"{parent.path}.{kind}", kind)
+        except Exception:  # noqa: BLE001 - a module of the program's own kind
+            self._keep(module, None)
+        return self.by_module.get(id(module))
 
     def _add_root(self, root: Any) -> None:
         """Name a module that no other called, and all that it has."""
@@ -255,10 +258,7 @@ class LayerRecorder:
             if frame.f_code is self._code:
                 parent = frame.f_locals.get("layer")
             frame = frame.f_back  # type: ignore[assignment]
-        try:
-            return self._layers.add(module, parent if isinstance(parent, ModuleRanges) else None)
-        except Exception:  # noqa: BLE001 - a module of the program's own kind
-            return None
+        return self._layers.add(module, parent if isinstance(parent, ModuleRanges) else None)
 
     def _watched(
         self, layer: ModuleRanges, run: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]

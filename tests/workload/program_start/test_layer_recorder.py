@@ -275,3 +275,18 @@ def test_the_cost_is_written(record, tmp_path):
     data = SimpleNamespace(**json.loads((tmp_path / "1.json").read_text()))
     assert (data.layers, data.timed_layers, data.timed_calls, data.backward) == (21, 1, 1, False)
     assert 0 < data.own_ns < data.wall_ns
+
+
+def test_a_module_that_cannot_be_named_is_asked_once_and_runs(record):
+    asked = []
+
+    class Odd(nn.Linear):
+        def named_modules(self, *_arguments, **_named):
+            asked.append(1)
+            raise RuntimeError("no names")
+
+    ranges, odd = record(), Odd(2, 2)
+    for _ in range(3):
+        assert odd(torch.ones(1, 2)).shape == (1, 2)
+    assert asked == [1]
+    assert not ranges.names("push")
