@@ -1,6 +1,6 @@
 import pytest
 
-from nsysprof.analysis.findings.bus_rates import bus_rate
+from nsysprof.analysis.findings.candidates import bus_rate
 from tests.analysis.programs import MS, Program
 
 
