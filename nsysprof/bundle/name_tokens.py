@@ -14,7 +14,7 @@ from nsysprof.bundle.public_names import (
     is_public_range,
     public_backends,
 )
-from nsysprof.trace.table_readers.layer_ranges import LayerRange, read_layer_range
+from nsysprof.trace.table_readers.layer_ranges import CompileRange, LayerRange, read_compile_range, read_layer_range
 
 # `reduction` is recognised by "reduce" in a name, every other category by its own word.
 _NAMED_IN_TEXT = re.compile(r"(?P<range>RUN::[\w.:=]*\w)|(?<![\w.])[A-Za-z_][\w.]*:[A-Za-z_]\w*")
@@ -65,7 +65,12 @@ class NameTokens:
         layer = read_layer_range(name)
         if layer is not None and "optimizer" not in layer.way:
             return self._layer(name, layer)
-        return self._token("range", name)
+        compiled = read_compile_range(name)
+        return self._token("range", name) if compiled is None else self._compile(compiled)
+
+    def _compile(self, compiled: CompileRange) -> str:
+        """Return the range of a compilation in which the function is a token, without its place and the reason."""
+        return f"nsysprof compile {compiled.kind} {self._token('function', f'{compiled.what} {compiled.place}')} (:0)"
 
     def _layer(self, name: str, layer: LayerRange) -> str:
         """Return the range of a module in which the user's own names are tokens, so that it is still a module's."""

@@ -15,7 +15,7 @@ from importlib.resources import files
 from nsysprof.attention.case import registered_backends
 from nsysprof.attention.choices import BACKENDS
 from nsysprof.attention.range_name import parse_range
-from nsysprof.trace.table_readers.layer_ranges import read_layer_range
+from nsysprof.trace.table_readers.layer_ranges import is_collection, read_compile_range, read_layer_range
 
 _NAMESPACES_WORDS = (
     "at aten c10 c10d caffe2 prim torch std thrust cub cuda cutlass cute flash pytorch_flash cudnn cublas cublasLt "
@@ -185,6 +185,10 @@ def is_public_call(name: str) -> bool:
 ALL_STEPS = "(all steps)"
 
 
+# What stands for a function in the range of a compilation.
+_FUNCTION_TOKEN = re.compile(r"<function-\d+>")
+
+
 def is_public_range(name: str, backends: frozenset[str]) -> bool:
     """Return whether a range (or a domain or category) has a library's name or ours, or reveals nothing."""
     parsed = parse_range(name)
@@ -197,7 +201,12 @@ def is_public_range(name: str, backends: frozenset[str]) -> bool:
     if layer is not None:
         return all(map(is_public_module, layer.layer.split("."))) and is_public_module_class(layer.kind)
     node = plain.removeprefix(_EVALUATED).removeprefix("torch::autograd::")
-    return plain in (*_NCCL, ALL_STEPS) or is_autograd_node(node) or _RANGE.fullmatch(plain) is not None
+    if plain in (*_NCCL, ALL_STEPS) or is_collection(name) or is_autograd_node(node):
+        return True
+    compiled = read_compile_range(name)
+    if compiled is not None:
+        return not compiled.place and not compiled.why and _FUNCTION_TOKEN.fullmatch(compiled.what) is not None
+    return _RANGE.fullmatch(plain) is not None
 
 
 def is_public_module(part: str) -> bool:

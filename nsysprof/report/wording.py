@@ -81,6 +81,7 @@ IDLE_WORDS = {
     "collective": "until other ranks take part (collective)",
     "profiler": "for the profiler (profiler)",
     "python-gc": "while Python collects garbage (python-gc)",
+    "jit-compile": "while torch, Triton or CuTe DSL compile (jit-compile)",
     "unknown": "for an unknown cause (unknown)",
     "outside": "before the first or after the last work of the trace",
 }

@@ -42,8 +42,10 @@ def random_tables(random: np.random.Generator, count: int = 400) -> SimpleNamesp
         random.integers(0, 99, others), random.integers(0, 3, others), np.zeros(others, np.int8), np.zeros(0, np.int64),
         variants, kernels, 0, 0,
     )  # fmt: skip
-    overheads, collections = (_held(random, scale, count) for _ in range(2))
-    return SimpleNamespace(calls=calls, work=work, launch=launch[order], overheads=overheads, collections=collections)
+    overheads, collections, compiles = (_held(random, scale, count) for _ in range(3))
+    return SimpleNamespace(
+        calls=calls, work=work, launch=launch[order], overheads=overheads, collections=collections, compiles=compiles
+    )
 
 
 def _held(random: np.random.Generator, scale: int, count: int) -> pd.DataFrame:

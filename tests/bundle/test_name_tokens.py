@@ -142,6 +142,16 @@ def test_a_backend_keeps_its_token_in_every_text() -> None:
     assert names.counts() == {"backend": 2}
 
 
+def test_what_was_compiled_is_a_token_without_its_place_and_the_reason():
+    tokens, name = NameTokens(), "nsysprof compile dynamo acme (acme/train.py:12): L['acme'] == 3"
+    secret = tokens.range(name)
+    assert secret == "nsysprof compile dynamo <function-1> (:0)"
+    assert is_public_range(secret, frozenset())
+    assert not is_public_range(name, frozenset())
+    assert not is_public_range("nsysprof compile dynamo acme (:0)", frozenset())
+    assert tokens.range("nsysprof gc 2") == "nsysprof gc 2"
+
+
 def test_a_module_keeps_its_place_and_only_its_own_names_become_tokens():
     tokens = NameTokens()
     assert tokens.range("nsysprof forward model.layers.7.self_attn (Linear)") == (

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from nsysprof.analysis.findings.candidates import LEAST_REPEATS, LONG_GAP_NS, Candidate
+from nsysprof.analysis.findings.compile_candidates import find_compile_candidate
 from nsysprof.analysis.findings.situation import Situation
 from nsysprof.analysis.findings.step_amounts import counted, in_calls, in_work
 from nsysprof.analysis.idle_time.call_classes import COPIES, LAUNCH, MEMORY, MODULE, SLOW_NS
@@ -44,19 +45,17 @@ def list_host_candidates(situation: Situation) -> Iterator[Candidate]:
     loads = _module_loads(situation, compiled)
     if loads is not None:
         yield loads
-    collections = _collections(situation)
-    if collections is not None:
-        yield collections
+    yield from filter(None, (_collections(situation), find_compile_candidate(situation)))
     yield from _host_work(situation, compiled)
     yield from _launches(situation)
 
 
 def _compiled(situation: Situation) -> Bools:
-    """Return which calls load a module that the host had compiled or built just before."""
+    """Return which calls load a module that the host had compiled or built just before, by what is not recorded."""
     code, names = pd.factorize(situation.call_name)
     loads = np.array([bool(_LOADS.search(str(name))) for name in names], dtype=bool)[code]
-    loading: Bools = loads & (situation.call_class == MODULE) & situation.in_loop
-    return loading & (situation.graph.gap_ns >= LONG_GAP_NS)
+    built: Bools = loads & (situation.call_class == MODULE) & situation.in_loop & (situation.compiled_ns == 0)
+    return built & (situation.graph.gap_ns >= LONG_GAP_NS)
 
 
 def _module_loads(situation: Situation, compiled: Bools) -> Candidate | None:
@@ -126,7 +125,7 @@ def _collections(situation: Situation) -> Candidate | None:
 def _host_work(situation: Situation, compiled: Bools) -> Iterator[Candidate]:
     """Yield long stretches of host time: one candidate for each range that has many, and one for all others."""
     graph = situation.graph
-    own_ns = graph.gap_ns - situation.profiler_ns - situation.collected_ns
+    own_ns = graph.gap_ns - situation.profiler_ns - situation.held_ns
     calls = (own_ns >= LONG_GAP_NS) & situation.in_loop & ~compiled
     if not situation.is_looped:
         calls &= _repeated(situation, calls)
@@ -144,7 +143,7 @@ def _host_work(situation: Situation, compiled: Bools) -> Iterator[Candidate]:
 
 def _stretches(situation: Situation, calls: Bools, where: str) -> Candidate:
     graph, base = situation.graph, no_change(situation.graph)
-    own_ns = graph.gap_ns - situation.profiler_ns - situation.collected_ns
+    own_ns = graph.gap_ns - situation.profiler_ns - situation.held_ns
     spent = int(in_calls(situation, calls, own_ns))
     text = (
         f"The host is outside CUDA for {format_ns(spent)}, in "
@@ -163,9 +162,9 @@ def _stretches(situation: Situation, calls: Bools, where: str) -> Candidate:
         )
     else:
         step = "py-spy record shows which code runs there: leave it out, or do it a step ahead in another thread."
-    collected = np.minimum(situation.collected_ns, graph.gap_ns)
-    change = replace(base, gap_ns=np.where(calls, collected, graph.gap_ns))
-    low = replace(base, gap_ns=np.where(calls, np.maximum(collected, graph.gap_ns // 4), graph.gap_ns))
+    held = np.minimum(situation.held_ns, graph.gap_ns)
+    change = replace(base, gap_ns=np.where(calls, held, graph.gap_ns))
+    low = replace(base, gap_ns=np.where(calls, np.maximum(held, graph.gap_ns // 4), graph.gap_ns))
     count = int(calls.sum())
     return Candidate(
         "host-bound", change, low, change, calls, count, text, step, order=1, gaps=calls, most_range=where,

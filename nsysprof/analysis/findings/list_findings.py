@@ -15,7 +15,7 @@ from nsysprof.analysis.findings.busy_candidates import list_busy_candidates
 from nsysprof.analysis.findings.candidates import Candidate, list_candidates
 from nsysprof.analysis.findings.host_candidates import list_host_candidates
 from nsysprof.analysis.findings.kernel_candidates import list_kernel_candidates
-from nsysprof.analysis.findings.line_of_code import Locator
+from nsysprof.analysis.findings.line_of_code import LocatedLine, Locator
 from nsysprof.analysis.findings.plain_advice import plain_step, plain_text, uses_torch
 from nsysprof.analysis.findings.situation import Situation, describe_steps, look_at, threads_of_calls
 from nsysprof.analysis.findings.tracing_cost import estimate_tracing_cost, on_fast_host, without_tracing
@@ -42,6 +42,8 @@ _LEAST_HIDDEN_NS = 20_000
 _MUCH_LESS, _LEAST_PART = 0.5, 0.05
 # A third of the steps tells whether something goes on from this number of steps.
 _LEAST_THIRD = 3
+# The findings about what warm-up does once.
+_OF_WARMUP = ("module-load", "jit-in-loop")
 # The findings that apply to the cases of a grid, which share no step.
 _OF_KERNELS = ("unfused-attention", "unfused-optimizer", "attention-backend")
 
@@ -149,16 +151,14 @@ def _alternatives(
 
 
 def _with_lines(items: tuple[Finding, ...], held: Sequence[_Saved], locator: Locator | None) -> tuple[Finding, ...]:
-    """Return the findings with the lines of code that most samples show.
+    """Return the findings with the lines of code that most samples show, or that the candidate itself names.
 
     held: the findings' candidates, in the same order.
     """
-    if locator is None:
-        return items
     located = []
     for item, saving in zip(items, held, strict=True):
-        line = locator.locate(saving.candidate)
-        located.append(replace(item, location=line.text, location_share_pct=line.share_pct))
+        line = LocatedLine("", None) if locator is None else locator.locate(saving.candidate)
+        located.append(replace(item, location=line.text or saving.candidate.place, location_share_pct=line.share_pct))
     return tuple(located)
 
 
@@ -195,14 +195,14 @@ class _Scale:
 def _can_be_judged(candidate: Candidate, steps: Steps, ranges: pd.DataFrame) -> bool:
     """Return whether a candidate can be judged where the trace has no step range.
 
-    Without steps, nothing tells where warm-up ends, so a loaded module does not count. A grid of cases is set up and
-    synchronised between its cases on purpose, so only its choice of kernels can be judged.
+    Without steps, nothing tells where warm-up ends, so what was loaded or compiled does not count. A grid of cases is
+    set up and synchronised between its cases on purpose, so only its choice of kernels can be judged.
     """
     if steps.name:
         return True
     if is_grid(ranges):
         return candidate.code in _OF_KERNELS
-    return steps.are_known or candidate.code != "module-load"
+    return steps.are_known or candidate.code not in _OF_WARMUP
 
 
 def _goes_on(candidate: Candidate, situation: Situation, steps: Steps) -> bool:

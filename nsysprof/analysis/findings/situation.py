@@ -12,6 +12,7 @@ import pandas as pd
 
 from nsysprof.analysis.findings.slowed_copies import LARGE_COPY_BYTES, unslowed_durations
 from nsysprof.analysis.idle_time.call_classes import CallClasses, call_texts
+from nsysprof.analysis.idle_time.host_holds import COLLECTING, COMPILING, find_host_holds
 from nsysprof.analysis.idle_time.intervals_within import measure, union_of_groups
 from nsysprof.analysis.kernel_names.variant_names import Names, Texts, kernel_names
 from nsysprof.analysis.ranges.open_range import innermost_ranges, open_ranges
@@ -54,8 +55,9 @@ class Situation:
     call_ns: Int64s
     # How much of the host's time before the call the profiler took.
     profiler_ns: Int64s
-    # How much of it Python collected garbage on this thread.
+    # How much of it Python collected garbage on this thread, and how much of it a compiler ran there.
     collected_ns: Int64s
+    compiled_ns: Int64s
     # The innermost range of the call, and of the host's time before it.
     range_of: Texts
     range_before: Texts
@@ -84,6 +86,14 @@ class Situation:
     unslowed_ns: Int64s
     # The device memory that calls allocated and gave back.
     given_back: GivenBack
+    # What was compiled on these threads meanwhile, as in Tables.
+    compiles: pd.DataFrame
+
+    @property
+    def held_ns(self) -> Int64s:
+        """Return how much of the host's time before each call has a cause of its own, beside the profiler (ns)."""
+        held: Int64s = self.collected_ns + self.compiled_ns
+        return held
 
     @property
     def is_slowed(self) -> Bools:
@@ -202,6 +212,7 @@ def look_at(
     of_process = ((work.pid_of == pid) & (work.kind_of != MIGRATION))[work.variant]
     part = min(1.0, len(graph.work_row) / max(1, int(of_process.sum())))
     call_name = np.array(call_texts(tables), dtype=object)[calls.variant[graph.row]]
+    holds = find_host_holds(tables)
     return Situation(
         graph=graph,
         share=graph.steps if steps.are_known else part,
@@ -215,7 +226,8 @@ def look_at(
         call_name=call_name,
         call_start_ns=start.astype(np.int64),
         profiler_ns=_time_before(tables.overheads, tid, start, graph.gap_ns),
-        collected_ns=_time_before(tables.collections, tid, start, graph.gap_ns),
+        collected_ns=holds.time_before(COLLECTING, tid, start, graph.gap_ns),
+        compiled_ns=holds.time_before(COMPILING, tid, start, graph.gap_ns),
         call_ns=calls.duration_ns[graph.row].astype(np.int64),
         range_of=innermost_ranges(ranges, tid, start),
         range_before=innermost_ranges(ranges, tid, start - graph.gap_ns // 2),
@@ -234,7 +246,18 @@ def look_at(
         fastest_copies=_fastest_copies(tables),
         unslowed_ns=unslowed_durations(tables, pid, int(device))[graph.work_row].astype(np.int64),
         given_back=find_given_back(tables, graph.row, pid, int(device)),
+        compiles=_compiles_between(tables.compiles, tid, start, graph.gap_ns),
     )
+
+
+def _compiles_between(compiles: pd.DataFrame | None, tid: Int64s, start: Int64s, gap: Int64s) -> pd.DataFrame:
+    """Return what was compiled on the threads of calls, from the host time before the first to the last of them."""
+    if compiles is None or len(start) == 0:
+        return pd.DataFrame(columns=["start_ns", "end_ns", "global_tid", "kind", "what", "place", "why"])
+    first = int((start - np.maximum(gap, 0)).min())
+    during = (compiles["start_ns"] < start.max()) & (compiles["end_ns"] > first)
+    of_threads: pd.DataFrame = compiles[during & compiles["global_tid"].isin(np.unique(tid))]
+    return of_threads
 
 
 def _made_by_nccl(tables: Tables, ranges: pd.DataFrame, tid: Int64s, start: Int64s, name: Texts) -> Bools:

@@ -12,13 +12,15 @@ from nsysprof.analysis.idle_time.call_classes import HELD_NOTHING, LAUNCH, MEMOR
 from nsysprof.analysis.idle_time.call_ends import CallEnds, list_ends
 from nsysprof.analysis.idle_time.compiled_blame import blame_compiled, list_holds
 from nsysprof.analysis.idle_time.gaps import Gaps
+from nsysprof.analysis.idle_time.host_holds import find_host_holds
 from nsysprof.analysis.idle_time.interval_layers import Layer, cut, merge_layer, overlay
 from nsysprof.arrays import GrowingColumn, count_codes, different
 from nsysprof.native.load import loop
 from nsysprof.results.column_registry.analysis_columns import CAUSES
 from nsysprof.trace.schema import PID_MASK, Bools, Calls, Int64s, Ints, Rows, Tables
 
-SYNC, HOST, SLOW, PAGEABLE, DEPENDENCY, COLLECTIVE, PROFILER, UNKNOWN, COLLECTING = range(len(CAUSES))
+# The first of CAUSES; the others are in host_holds.
+SYNC, HOST, SLOW, PAGEABLE, DEPENDENCY, COLLECTIVE, PROFILER, UNKNOWN, *_ = range(len(CAUSES))
 # A device begins issued work within this time (ns). If it waits longer, the launch is not the reason.
 _PICK_UP_NS = 20_000
 _GAPS_AT_ONCE = 1 << 17
@@ -104,18 +106,20 @@ def follow_threads(tables: Tables, classes: CallClasses) -> HeldThreads:
     cause = np.where(classes.is_blocking_copy(held), PAGEABLE, np.where(classes.is_wait(held), SYNC, SLOW))
     tid = calls.tid_of[calls.variant[held]]
     start, end = calls.start_ns[held], calls.ends_ns(held)
-    lost, collected = _intervals(tables.overheads), _intervals(tables.collections)
-    of_python, others = len(held) + len(lost), len(lost) + len(collected)
-    codes = np.repeat([PROFILER, COLLECTING], [len(lost), len(collected)])
-    holder_cause = np.concatenate((cause.astype(np.int64), codes))
-    holder_call = np.concatenate((held.astype(np.int64), np.full(others, -1)))
+    lost, host = _intervals(tables.overheads), find_host_holds(tables).by_thread
+    empty = Layer(none, none, none)
+    # The holders: the calls, the profiler's intervals, and one of each cause of the host.
+    of_host = len(held) + len(lost)
+    holder_cause = np.concatenate((cause.astype(np.int64), np.full(len(lost), PROFILER), np.arange(len(CAUSES))))
+    holder_call = np.concatenate((held.astype(np.int64), np.full(len(lost) + len(CAUSES), -1)))
     holds = {}
     for thread in np.unique(calls.tid_of).tolist():
-        mine, lost_here, collected_here = (np.flatnonzero(of == thread) for of in (tid, lost[:, 2], collected[:, 2]))
-        collecting = merge_layer(collected[collected_here, 0], collected[collected_here, 1], collected_here + of_python)
+        mine, lost_here = np.flatnonzero(tid == thread), np.flatnonzero(lost[:, 2] == thread)
+        outside = host.get(thread, empty)
+        below = Layer(outside.start_ns, outside.end_ns, outside.code + of_host)
         called = merge_layer(start[mine], end[mine], mine)
         above = merge_layer(lost[lost_here, 0], lost[lost_here, 1], lost_here + len(held))
-        holds[thread] = overlay(overlay(collecting, called), above)
+        holds[thread] = overlay(overlay(below, called), above)
     return HeldThreads(holds, holder_cause, holder_call, list_ends(calls, _working(tables, classes)))
 
 

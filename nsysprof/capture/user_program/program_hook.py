@@ -25,7 +25,8 @@ _VARIABLES = {
     "layers": "NSYSPROF_LAYERS_FOLDER",
 }
 _APPLIED = ("NSYSPROF_POLICY", "NSYSPROF_ATTN_IMPLEMENTATION")
-_COLLECTIONS = "NSYSPROF_GC"
+# What is recorded unless the environment says 0: when Python collects garbage, and when something is compiled.
+_ALWAYS = ("NSYSPROF_GC", "NSYSPROF_COMPILES")
 _SUFFIXES = {"memory": "pickle", "stacks": "json", "attention": "json", "operators": "json", "layers": "json"}
 _MISSING = {
     "memory": "no-memory-snapshot", "stacks": "no-stacks", "attention": "no-attention", "operators": "no-operators",
@@ -50,16 +51,17 @@ def hook_path(environment: Mapping[str, str]) -> dict[str, str]:
 def hook_environment(report: Path, environment: Mapping[str, str], kinds: tuple[str, ...]) -> dict[str, str]:
     """Return the environment variables that make Python programs record, and create the folders for it.
 
-    They record when Python collects garbage, unless the environment says NSYSPROF_GC=0. A policy and another
-    attn_implementation that the environment names are applied by the same hook.
+    They record when Python collects garbage, unless the environment says NSYSPROF_GC=0, and what is compiled, unless it
+    says NSYSPROF_COMPILES=0. A policy and another attn_implementation that the environment names are applied by the
+    same hook.
 
     report: where nsys writes its report; the recorded files will be beside it.
     kinds: any of RECORDED_KINDS in program_plan.
     """
-    collects = environment.get(_COLLECTIONS) != "0"
-    if not collects and not kinds and not any(environment.get(name) for name in _APPLIED):
+    always = {name: "1" for name in _ALWAYS if environment.get(name) != "0"}
+    if not always and not kinds and not any(environment.get(name) for name in _APPLIED):
         return {}
-    variables = {**hook_path(environment), **({_COLLECTIONS: "1"} if collects else {})}
+    variables = {**hook_path(environment), **always}
     for kind in kinds:
         folder = _work(report, kind)
         folder.mkdir(parents=True, exist_ok=True)

@@ -40,6 +40,7 @@ IDLE_COLORS = {
     "collective": "#a58fb3",
     "profiler": "#d8cfe0",
     "python-gc": "#8f9fbf",
+    "jit-compile": "#b59aa6",
     "unknown": "#d5dae1",
     "outside": "#e6e9ed",
 }

@@ -234,7 +234,7 @@ MEMOPS = TableFile("analysis", "memops.csv", "One row per kind of copy or fill."
 # Every cause of idle time; docs/causes.md defines each. The position of a cause is its code.
 CAUSES = (
     "sync-then-late-launch", "host-outside-cuda", "slow-call", "pageable-copy", "dependency", "collective", "profiler",
-    "unknown", "python-gc",
+    "unknown", "python-gc", "jit-compile",
 )  # fmt: skip
 
 
@@ -369,7 +369,8 @@ FINDINGS = TableFile("analysis", "findings.csv", "One row per finding, the large
     integer("rank", "", "Place in the order of findings, from 1."),
     text("code", "Stable code of the finding, such as `pageable-copy`."),
     text("range", "Range in which it was found.", nullable=True),
-    text("location", "Python file and line, or else the native function, where stacks were recorded.", nullable=True),
+    text("location", "Python file and line, or else the native function, where stacks were recorded; the line of what "
+         "is compiled also without.", nullable=True),
     number("location_share_pct", "%", "How sure the location is: the share of the stack samples of this finding that "
            "show it.", nullable=True),
     integer("count", "", "How often it occurs."),

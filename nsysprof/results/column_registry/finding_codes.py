@@ -5,6 +5,7 @@ from __future__ import annotations
 CODES = (
     "pageable-copy", "sync", "alloc-in-loop", "launch-bound", "host-bound", "stream-dependency", "collective-wait",
     "unfused-attention", "attention-backend", "unfused-optimizer", "module-load", "small-copies", "python-gc",
+    "jit-in-loop",
     "no-tensor-cores", "misaligned-gemm", "unfused-elementwise", "layout-conversion", "redundant-copy", "large-logits",
     "small-work",
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Read the ranges that a capture adds: of modules and steps of optimizers, and of Python's garbage collection.
+"""Read the ranges that a capture adds: of modules, steps of optimizers, compilers and Python's garbage collection.
 
 Names are read by a strict grammar, since any program can write any text into a trace.
 """
@@ -18,6 +18,12 @@ _LAYER_RANGE = re.compile(r"nsysprof (forward|backward|backward-part|optimizer) 
 _LAYER_START = "nsysprof "
 # As nsysprof.workload.program_start.collection_ranges writes them; the number is that of the generation.
 _COLLECTION = re.compile(r"nsysprof gc [0-9]")
+# As nsysprof.workload.program_start.compile_ranges writes them: KIND NAME (FILE:LINE): WHY.
+_COMPILE_START = "nsysprof compile "
+_COMPILE = re.compile(
+    r"nsysprof compile (dynamo|backward|graph|triton|tune|cute|unknown) (\S{1,200}) \((.{0,300}?):(\d{1,9})\)"
+    r"(?:: (.{1,300}))?"
+)
 
 
 @dataclass(frozen=True)
@@ -65,13 +71,53 @@ def split_layers(ranges: pd.DataFrame | None) -> tuple[pd.DataFrame | None, pd.D
     return ranges[~is_layer].reset_index(drop=True), ordered.reset_index(drop=True)
 
 
-def split_collections(ranges: pd.DataFrame | None) -> tuple[pd.DataFrame | None, pd.DataFrame | None]:
-    """Return the ranges without those of Python's garbage collection, and those as Tables.collections has them."""
+@dataclass(frozen=True)
+class CompileRange:
+    """What a range's name says of a compilation.
+
+    kind: what compiles: dynamo, backward or graph of torch.compile, triton, tune (which measures variants), cute.
+    what: the function or kernel. place: its file and line; "" where they are unknown.
+    why: which guard or shape asked for it; "" where nobody said.
+    """
+
+    kind: str
+    what: str
+    place: str
+    why: str
+
+
+def read_compile_range(text: str) -> CompileRange | None:
+    """Return what a range's name says of a compilation; None where it is not such a name."""
+    match = _COMPILE.fullmatch(text) if text.startswith(_COMPILE_START) else None
+    if match is None:
+        return None
+    kind, what, path, line, why = match.groups()
+    return CompileRange(kind, what, f"{path}:{line}" if path else "", why or "")
+
+
+def is_collection(text: str) -> bool:
+    """Return whether a range's name says that Python collected garbage."""
+    return _COLLECTION.fullmatch(text) is not None
+
+
+def split_host_ranges(
+    ranges: pd.DataFrame | None,
+) -> tuple[pd.DataFrame | None, pd.DataFrame | None, pd.DataFrame | None]:
+    """Return the program's ranges, and as Tables has them those of Python's garbage collection and of compilers."""
     if ranges is None or ranges.empty:
-        return ranges, None
+        return ranges, None, None
     number, names = pd.factorize(ranges["name"])
-    collects = np.array([_COLLECTION.fullmatch(name) is not None for name in names], dtype=bool)[number]
-    if not collects.any():
-        return ranges, None
-    collections = ranges[collects & (ranges["end_ns"] > ranges["start_ns"])][["start_ns", "end_ns", "global_tid"]]
-    return ranges[~collects].reset_index(drop=True), collections.reset_index(drop=True)
+    of_collections = np.array([is_collection(name) for name in names], dtype=bool)[number]
+    facts = [read_compile_range(name) for name in names]
+    of_compilers = np.array([fact is not None for fact in facts], dtype=bool)[number]
+    held = ranges[["start_ns", "end_ns", "global_tid"]]
+    ended = (ranges["end_ns"] > ranges["start_ns"]).to_numpy(dtype=bool)
+    collections = held[of_collections & ended].reset_index(drop=True) if of_collections.any() else None
+    compiles = None
+    if of_compilers.any():
+        compiles = held[of_compilers & ended].copy()
+        for column in ("kind", "what", "place", "why"):
+            values = np.array([getattr(fact, column, "") for fact in facts], dtype=object)
+            compiles[column] = values[number[of_compilers & ended]]
+        compiles = compiles.sort_values("start_ns", kind="stable").reset_index(drop=True)
+    return ranges[~of_collections & ~of_compilers].reset_index(drop=True), collections, compiles

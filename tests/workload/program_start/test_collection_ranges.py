@@ -2,7 +2,7 @@
 
 import gc
 
-from nsysprof.trace.table_readers.layer_ranges import split_collections
+from nsysprof.trace.table_readers.layer_ranges import split_host_ranges
 from nsysprof.workload.program_start.collection_ranges import mark_collections
 
 
@@ -19,4 +19,4 @@ def test_each_collection_opens_and_closes_one_range():
 
 
 def test_an_empty_trace_has_no_collections():
-    assert split_collections(None) == (None, None)
+    assert split_host_ranges(None) == (None, None, None)
