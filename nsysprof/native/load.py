@@ -41,7 +41,7 @@ FUNCTIONS = {
 }
 # loops.c has this name, so that loops of another version, which may write elsewhere, are not used. The number
 # rises with each change of what a loop takes, or of CAUSES.
-_VERSION = "version_3"
+_VERSION = "version_4"
 # Loops that hand each other what they find, by the one that begins: all of them run compiled, or none.
 UNITS = {
     **dict.fromkeys(("encode", "read_events"), "decode"),

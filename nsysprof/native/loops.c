@@ -11,8 +11,8 @@ typedef long long i64;
 typedef unsigned long long u64;
 
 /* load.py looks for this name; see _VERSION there. */
-i64 version_3(void) {
-    return 3;
+i64 version_4(void) {
+    return 4;
 }
 
 #define NONE ((i64)0x8000000000000000ull) /* NULL */
@@ -1447,7 +1447,7 @@ i64 last_begun(const i32 *launch, const i32 *ender, i64 first, i64 stop, const i
 #define OF_DEPENDENCY 4
 #define OF_COLLECTIVE 5
 #define OF_UNKNOWN 7
-#define CAUSES 10
+#define CAUSES 11
 
 /* The pieces of gaps. In `state`: how many there are, the time of each cause, the gaps with each cause, the unknown time
    without and with a launch, what has held up the thread since before the gap (for how long, its cause and call), how many

@@ -82,6 +82,7 @@ IDLE_WORDS = {
     "profiler": "for the profiler (profiler)",
     "python-gc": "while Python collects garbage (python-gc)",
     "jit-compile": "while torch, Triton or CuTe DSL compile (jit-compile)",
+    "waiting-for-work": "while the host sleeps or waits for work, such as a request (waiting-for-work)",
     "unknown": "for an unknown cause (unknown)",
     "outside": "before the first or after the last work of the trace",
 }

@@ -227,6 +227,9 @@ class Tables:
     # What was compiled, in order of its start: start_ns, end_ns, global_tid, kind, what, place and why, which are those
     # of CompileRange in layer_ranges. None: not recorded, or nothing.
     compiles: pd.DataFrame | None = None
+    # When threads slept, polled or waited at a socket, a queue or a condition: start_ns, end_ns, global_tid. None: the
+    # calls of the system were not recorded.
+    waits: pd.DataFrame | None = None
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from nsysprof.trace.table_readers.calls import (
     read_graph_nodes,
     read_overheads,
     read_syncs,
+    read_waits,
 )
 from nsysprof.trace.table_readers.collective_payloads import read_collective_payloads
 from nsysprof.trace.table_readers.devices import LONGEST_RANGE_NAME, Gpus, cut_name, read_gpus
@@ -54,8 +55,7 @@ def read_tables(trace: Trace, progress: Callable[[str], None] | None = None) -> 
     progress: called with each table's name and number of rows.
     """
     say = progress or (lambda _text: None)
-    problem = native_problem() if trace.is_large else None
-    if problem is not None:
+    if trace.is_large and (problem := native_problem()) is not None:
         trace.notes.append(make_note("slow-reader", problem=problem))
     if trace.is_large:
         say(f"read {trace.bytes / 1e6:,.0f} MB")
@@ -70,7 +70,7 @@ def read_tables(trace: Trace, progress: Callable[[str], None] | None = None) -> 
             ranges, layers = split_layers(ranges)
             ranges, operators, marks = split_operators(ranges)
             memory, metrics = read_memory(trace, gpus), read_gpu_metrics(trace, gpus)
-            syncs, overheads = read_syncs(trace), read_overheads(trace)
+            syncs, overheads, waits = read_syncs(trace), read_overheads(trace), read_waits(trace, strings)
             nodes, payloads = read_graph_nodes(trace), read_collective_payloads(trace)
             (calls, call_ids), (work, work_ids, recorded) = reading_calls.result(), reading_work.result()
         except BaseException:
@@ -104,6 +104,7 @@ def read_tables(trace: Trace, progress: Callable[[str], None] | None = None) -> 
         layers=layers,
         collections=collections,
         compiles=compiles,
+        waits=waits,
         memory=memory,
         gpu_metrics=metrics,
         notes=trace.notes,

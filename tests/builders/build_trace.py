@@ -39,6 +39,7 @@ _SMALL = {
     "streamId INTEGER NOT NULL, correlationId INTEGER, globalPid INTEGER, eventId INTEGER NOT NULL, "
     "eventSyncId INTEGER",
     "PROFILER_OVERHEAD": "start INTEGER NOT NULL, end INTEGER NOT NULL, globalTid INTEGER, nameId INTEGER NOT NULL",
+    "OSRT_API": "start INTEGER NOT NULL, end INTEGER NOT NULL, globalTid INTEGER, nameId INTEGER NOT NULL",
     "CUPTI_ACTIVITY_KIND_GRAPH_TRACE": "start INTEGER NOT NULL, end INTEGER NOT NULL, deviceId INTEGER, "
     "contextId INTEGER, streamId INTEGER, correlationId INTEGER, globalPid INTEGER, graphId INTEGER",
     "NVTX_EVENTS": "start INTEGER NOT NULL, end INTEGER, eventType INTEGER NOT NULL, rangeId INTEGER, text TEXT, "
@@ -134,6 +135,9 @@ class TraceBuilder:
             "CUPTI_ACTIVITY_KIND_CUDA_EVENT", deviceId=0, contextId=1, streamId=stream, correlationId=correlation,
             globalPid=PID, eventId=event, eventSyncId=event_sync,
         )  # fmt: skip
+
+    def system_call(self, start: int, end: int, name: str, *, tid: int = TID) -> None:
+        self.put("OSRT_API", start=start, end=end, globalTid=tid, nameId=self.text(name))
 
     def overhead(self, start: int, end: int, name: str = "CUPTI Buffer flush", *, tid: int = TID) -> None:
         self.put("PROFILER_OVERHEAD", start=start, end=end, globalTid=tid, nameId=self.text(name))

@@ -42,10 +42,9 @@ def random_tables(random: np.random.Generator, count: int = 400) -> SimpleNamesp
         random.integers(0, 99, others), random.integers(0, 3, others), np.zeros(others, np.int8), np.zeros(0, np.int64),
         variants, kernels, 0, 0,
     )  # fmt: skip
-    overheads, collections, compiles = (_held(random, scale, count) for _ in range(3))
-    return SimpleNamespace(
-        calls=calls, work=work, launch=launch[order], overheads=overheads, collections=collections, compiles=compiles
-    )
+    names = ("overheads", "collections", "compiles", "waits")
+    held = {name: _held(random, scale, count) for name in names}
+    return SimpleNamespace(calls=calls, work=work, launch=launch[order], ranges=None, **held)
 
 
 def _held(random: np.random.Generator, scale: int, count: int) -> pd.DataFrame:

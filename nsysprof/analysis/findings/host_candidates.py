@@ -14,13 +14,14 @@ from nsysprof.analysis.findings.compile_candidates import find_compile_candidate
 from nsysprof.analysis.findings.situation import Situation
 from nsysprof.analysis.findings.step_amounts import counted, in_calls, in_work
 from nsysprof.analysis.idle_time.call_classes import COPIES, LAUNCH, MEMORY, MODULE, SLOW_NS
+from nsysprof.analysis.idle_time.host_holds import OF_DATA
 from nsysprof.analysis.replay.replay import ReplayChange, no_change
 from nsysprof.trace.schema import Bools
 from nsysprof.units import format_ns
 
 _LOADS = re.compile(r"Load|Link")
 _OF_CUDNN_ATTENTION = re.compile(r"cudnn_generated.*sdpa")
-_OF_DATA = re.compile(r"load|data|batch|fetch|input|prepare|next", re.IGNORECASE)
+_UNLESS = " Whether it works there or waits for requests, a recording with --trace=cuda,nvtx,osrt tells."
 # Host work of a range that takes at least this share of a step is a finding of its own.
 _LARGE_PART = 0.05
 # The category of collectives' kernels.
@@ -150,12 +151,14 @@ def _stretches(situation: Situation, calls: Bools, where: str) -> Candidate:
         f"{counted(in_calls(situation, calls), 'stretch', 'stretches')} of at least 200 us, and issues nothing "
         "meanwhile."
     )
+    if not situation.knows_waits and not OF_DATA.search(where):
+        text += _UNLESS
     if not where:
         step = (
             "py-spy record shows what it does there: leave it out, or do it a step ahead in another thread "
             "(DataLoader(..., num_workers=4, prefetch_factor=2) where it is data)."
         )
-    elif _OF_DATA.search(where):
+    elif OF_DATA.search(where):
         step = (
             "Do it in the background, a step ahead: DataLoader(..., num_workers=4, prefetch_factor=2) where it is "
             "data; py-spy record shows what it is."

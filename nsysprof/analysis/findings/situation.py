@@ -12,7 +12,7 @@ import pandas as pd
 
 from nsysprof.analysis.findings.slowed_copies import LARGE_COPY_BYTES, unslowed_durations
 from nsysprof.analysis.idle_time.call_classes import CallClasses, call_texts
-from nsysprof.analysis.idle_time.host_holds import COLLECTING, COMPILING, find_host_holds
+from nsysprof.analysis.idle_time.host_holds import COLLECTING, COMPILING, WAITING, find_host_holds
 from nsysprof.analysis.idle_time.intervals_within import measure, union_of_groups
 from nsysprof.analysis.kernel_names.variant_names import Names, Texts, kernel_names
 from nsysprof.analysis.ranges.open_range import innermost_ranges, open_ranges
@@ -55,9 +55,10 @@ class Situation:
     call_ns: Int64s
     # How much of the host's time before the call the profiler took.
     profiler_ns: Int64s
-    # How much of it Python collected garbage on this thread, and how much of it a compiler ran there.
+    # How much of it Python collected garbage on this thread, a compiler ran there, and it waited for work.
     collected_ns: Int64s
     compiled_ns: Int64s
+    waited_ns: Int64s
     # The innermost range of the call, and of the host's time before it.
     range_of: Texts
     range_before: Texts
@@ -86,13 +87,15 @@ class Situation:
     unslowed_ns: Int64s
     # The device memory that calls allocated and gave back.
     given_back: GivenBack
+    # Whether calls of the system were recorded, which tell waits for work.
+    knows_waits: bool
     # What was compiled on these threads meanwhile, as in Tables.
     compiles: pd.DataFrame
 
     @property
     def held_ns(self) -> Int64s:
         """Return how much of the host's time before each call has a cause of its own, beside the profiler (ns)."""
-        held: Int64s = self.collected_ns + self.compiled_ns
+        held: Int64s = self.collected_ns + self.compiled_ns + self.waited_ns
         return held
 
     @property
@@ -228,6 +231,8 @@ def look_at(
         profiler_ns=_time_before(tables.overheads, tid, start, graph.gap_ns),
         collected_ns=holds.time_before(COLLECTING, tid, start, graph.gap_ns),
         compiled_ns=holds.time_before(COMPILING, tid, start, graph.gap_ns),
+        waited_ns=holds.time_before(WAITING, tid, start, graph.gap_ns),
+        knows_waits=tables.waits is not None,
         call_ns=calls.duration_ns[graph.row].astype(np.int64),
         range_of=innermost_ranges(ranges, tid, start),
         range_before=innermost_ranges(ranges, tid, start - graph.gap_ns // 2),

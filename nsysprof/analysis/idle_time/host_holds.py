@@ -1,7 +1,8 @@
-"""Find what held up the threads of the host outside of calls: compilers, and Python's garbage collection."""
+"""Find what held up the threads of the host outside of calls: compilers, garbage collection, and waits for work."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,10 +10,13 @@ import pandas as pd
 
 from nsysprof.analysis.idle_time.interval_layers import Layer, merge_layer, overlay
 from nsysprof.analysis.idle_time.intervals_within import measure
+from nsysprof.analysis.ranges.open_range import innermost_codes
 from nsysprof.results.column_registry.analysis_columns import CAUSES
 from nsysprof.trace.schema import Int64s, Tables
 
-COLLECTING, COMPILING = (CAUSES.index(cause) for cause in ("python-gc", "jit-compile"))
+COLLECTING, COMPILING, WAITING = (CAUSES.index(cause) for cause in ("python-gc", "jit-compile", "waiting-for-work"))
+# Ranges of such names prepare data: a wait within them is for a worker of the program itself, which may be faster.
+OF_DATA = re.compile(r"load|data|batch|fetch|input|prepare|next", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -37,15 +41,31 @@ class HostHolds:
 
 
 def find_host_holds(tables: Tables) -> HostHolds:
-    """Return what held up the threads. A collection within a compilation belongs to it."""
+    """Return what held up the threads. Waits and collections within a compilation belong to it."""
     by_thread: dict[int, Layer] = {}
-    for table, cause in ((tables.collections, COLLECTING), (tables.compiles, COMPILING)):
+    causes = (_waits_for_work(tables), WAITING), (tables.collections, COLLECTING), (tables.compiles, COMPILING)
+    for table, cause in causes:
         start, end, tid = _columns(table)
         for thread in np.unique(tid).tolist():
             mine = tid == thread
             above = merge_layer(start[mine], end[mine], np.full(int(mine.sum()), cause, dtype=np.int64))
             by_thread[thread] = overlay(by_thread[thread], above) if thread in by_thread else above
     return HostHolds(by_thread)
+
+
+def _waits_for_work(tables: Tables) -> pd.DataFrame | None:
+    """Return the waits of threads that call CUDA, without those in ranges that prepare data."""
+    waits = tables.waits
+    if waits is None or tables.calls is None:
+        return None
+    waits = waits[waits["global_tid"].isin(np.unique(tables.calls.tid_of))]
+    if tables.ranges is None or waits.empty:
+        return waits
+    tid, start = (waits[name].to_numpy(dtype=np.int64) for name in ("global_tid", "start_ns"))
+    codes, names = innermost_codes(tables.ranges, tid, start)
+    prepares = np.array([OF_DATA.search(str(name)) is not None for name in names], dtype=bool)
+    of_others: pd.DataFrame = waits[~prepares[codes]]
+    return of_others
 
 
 def _columns(table: pd.DataFrame | None) -> tuple[Int64s, Int64s, Int64s]:

@@ -41,6 +41,7 @@ IDLE_COLORS = {
     "profiler": "#d8cfe0",
     "python-gc": "#8f9fbf",
     "jit-compile": "#b59aa6",
+    "waiting-for-work": "#dfe3d6",
     "unknown": "#d5dae1",
     "outside": "#e6e9ed",
 }

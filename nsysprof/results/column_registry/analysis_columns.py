@@ -234,7 +234,7 @@ MEMOPS = TableFile("analysis", "memops.csv", "One row per kind of copy or fill."
 # Every cause of idle time; docs/causes.md defines each. The position of a cause is its code.
 CAUSES = (
     "sync-then-late-launch", "host-outside-cuda", "slow-call", "pageable-copy", "dependency", "collective", "profiler",
-    "unknown", "python-gc", "jit-compile",
+    "unknown", "python-gc", "jit-compile", "waiting-for-work",
 )  # fmt: skip
 
 

@@ -27,6 +27,18 @@ _PLACE = {
     "deviceId": "device_id", "contextId": "context_id", "streamId": "stream_id", "correlationId": "correlation_id",
     "globalPid": "global_pid", "eventId": "event_id", "eventSyncId": "event_sync_id",
 }  # fmt: skip
+# Functions of the system in which a thread waits for something that is not the GPU, and those in which it may also wait
+# for another thread: Python hands its lock over every 5 ms.
+_WAITS = (
+    "nanosleep", "clock_nanosleep", "usleep", "sleep", "pause", "poll", "ppoll", "select", "pselect", "epoll_wait",
+    "epoll_pwait", "accept", "accept4", "recv", "recvfrom", "recvmsg", "recvmmsg", "mq_receive", "mq_timedreceive",
+    "msgrcv", "sigwait", "sigwaitinfo", "sigtimedwait",
+)  # fmt: skip
+_CONDITIONS = (
+    "pthread_cond_wait", "pthread_cond_timedwait", "pthread_cond_clockwait", "sem_wait", "sem_timedwait",
+    "sem_clockwait",
+)  # fmt: skip
+_LEAST_WAIT_NS, _LEAST_CONDITION_NS = 20_000, 6_000_000
 _OVERHEADS = ("PROFILER_OVERHEAD", "CUPTI_ACTIVITY_KIND_OVERHEAD")
 
 
@@ -175,6 +187,23 @@ def read_syncs(trace: Trace) -> pd.DataFrame | None:
     """Return CUPTI_ACTIVITY_KIND_SYNCHRONIZATION: which stream, event or context each synchronising call waited for."""
     times = {"start": "start_ns", "end": "end_ns", "syncType": "sync_type"}
     return read_integers(trace, "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", times, _PLACE)
+
+
+def read_waits(trace: Trace, strings: pd.Series) -> pd.DataFrame | None:
+    """Return when threads slept, polled or waited at a socket, a queue or a condition; None: not recorded.
+
+    A read is none, because it may be of a file. Short waits are the cost of the call.
+    """
+    columns = {"start": "start_ns", "end": "end_ns", "nameId": "name_id"}
+    rows = read_integers(trace, "OSRT_API", columns, {"globalTid": "global_tid"})
+    if rows is None or len(rows) == 0:
+        return None
+    name = rows["name_id"].map({key: str(text).partition("@")[0] for key, text in strings.items()})
+    at_condition = name.isin(_CONDITIONS)
+    least = np.where(at_condition, _LEAST_CONDITION_NS, _LEAST_WAIT_NS)
+    waits = (name.isin(_WAITS) | at_condition) & (rows["start_ns"] != NULL)
+    kept: pd.DataFrame = rows[waits & (rows["end_ns"] - rows["start_ns"].clip(lower=0) >= least)]
+    return kept[["start_ns", "end_ns", "global_tid"]].reset_index(drop=True)
 
 
 def read_overheads(trace: Trace) -> pd.DataFrame:
