@@ -3,6 +3,7 @@
 import pytest
 
 from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
+from nsysprof.report.pages.analysis import overview_sections
 from tests.builders.build_trace import OTHER_TID, TraceBuilder
 
 STEP_NS, STEPS, COMPILE_NS = 10_000_000, 40, 4_000_000
@@ -90,3 +91,14 @@ def test_other_time_of_the_host_is_no_compilation(tmp_path, given):
     analysis = build(tmp_path, **given)
     assert "jit-compile" not in causes(analysis)
     assert set(findings(analysis)) == {"host-bound"}
+
+
+def test_a_short_run_that_compiles_most_of_the_time_says_so_in_its_first_line(tmp_path):
+    trace = TraceBuilder()
+    trace.gpu()
+    for number, start in enumerate((0, 9_900_000_000, 10_400_000_000), start=1):
+        trace.launch(start, number)
+    trace.range(1000, 9_899_000_000, NAME)
+    (section,) = overview_sections(analyze_trace(trace.write(tmp_path / "t.sqlite")))
+    first = section.parts[0].texts[0]
+    assert "95 % while torch, Triton or CuTe DSL compile (jit-compile)" in first
