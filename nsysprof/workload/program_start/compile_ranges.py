@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -17,6 +18,7 @@ from typing import Any
 from .attention_calls.range_marker import find_marker
 from .attention_facts import shorten_path
 from .watched_program.after_import import after_import, attempt
+from .watched_program.module_places import find_place
 
 WANTED = "NSYSPROF_COMPILES"
 # What torch calls the reasons for which it compiles, and the word for each in a range.
@@ -31,14 +33,15 @@ def begin(torch: Any) -> None:
     """Watch this process, which has just imported torch."""
     push, pop, origin = find_marker(torch)
     if origin in ("nvtx", "torch"):
-        CompileRanges(push, pop).begin()
+        CompileRanges(torch, push, pop).begin()
 
 
 class CompileRanges:
     """Wraps the functions that compile, each when the program imports its module."""
 
-    def __init__(self, push: Callable[[str], Any], pop: Callable[[], Any]) -> None:
-        self._push, self._pop = push, pop
+    def __init__(self, torch: Any, push: Callable[[str], Any], pop: Callable[[], Any]) -> None:
+        self._torch, self._push, self._pop = torch, push, pop
+        self._torch_folder = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep  # noqa: PTH100, PTH120
         # What torch compiled, by the number that it gave to it: a backward pass has the number of its forward pass.
         self._name_by_number: dict[str, str] = {}
 
@@ -120,8 +123,10 @@ class CompileRanges:
         for _ in range(_MOST_FRAMES if kind == "dynamo" else 0):
             if frame.f_code.co_name == "_compile" and frame.f_globals.get("__name__") == "torch._dynamo.convert_frame":
                 code, why = frame.f_locals["code"], frame.f_locals.get("recompile_reason") or ""
-                name, path, line = code.co_name, shorten_path(code.co_filename), code.co_firstlineno
-                self._name_by_number[str(number)] = name_and_place = f"{name}\n{path}\n{line}"
+                name, path, line = code.co_name, shorten_path(code.co_filename), str(code.co_firstlineno)
+                if code.co_filename.startswith(self._torch_folder):  # a module of torch: where the program calls it
+                    name, (path, _, line) = "module", find_place(self._torch, shorten_path).rpartition(":")
+                self._name_by_number[str(number)] = name_and_place = f"{name}\n{path}\n{line or 0}"
                 return _cut(kind, *_split(name_and_place), _NUMBER.sub("", str(why)))
             if frame.f_back is None:
                 break

@@ -34,6 +34,8 @@ for length, scale in ((4, 1), (5, 1), (5, 1), (6, 1), (6, 2)):
     loss.backward()
     print(f"{loss.item():.6f}")
 print(f"{model.weight.grad.sum().item():.4f}")
+of_torch = torch.compile(torch.nn.Sequential(model, torch.nn.GELU()), dynamic=False, backend="aot_eager")
+print(f"{of_torch(torch.ones(3, 16)).sum().item():.4f}")
 """
 
 
@@ -49,7 +51,9 @@ def test_a_recorded_program_says_what_was_compiled_and_why(nsys, tmp_path):
     subprocess.run([nsys, "export", "--type=sqlite", "-o", tmp_path / "t.sqlite", report], check=True)
     with open_trace(tmp_path / "t.sqlite") as trace:
         compiles = read_tables(trace).compiles
-    forward = compiles[compiles["kind"] == "dynamo"]
+    *_, last = compiles[["kind", "what", "place"]].itertuples(index=False, name=None)
+    assert last == ("dynamo", "module", "program.py:20"), "of torch's own code, the line that calls it"
+    forward = compiles[compiles["kind"] == "dynamo"].iloc[:-1]
     assert forward["what"].tolist() == ["block"] * 4
     assert forward["place"].tolist() == ["program.py:8"] * 4
     first, shape, after_reset, value = forward["why"]
@@ -63,7 +67,8 @@ def test_a_recorded_program_says_what_was_compiled_and_why(nsys, tmp_path):
 def recorder():
     """Return wrappers whose ranges are kept in order."""
     events = []
-    return CompileRanges(events.append, lambda: events.append("pop")), events
+    torch = pytest.importorskip("torch")
+    return CompileRanges(torch, events.append, lambda: events.append("pop")), events
 
 
 def add_kernel(x, size, block):
