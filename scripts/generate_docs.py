@@ -278,7 +278,7 @@ def main() -> int:
                 page.write_text(after, encoding="utf-8")
     for name, schema in command_schemas().items():
         path = SCHEMAS / f"{name}.json"
-        text = json.dumps(schema, indent=1) + "\n"
+        text = json.dumps(schema, indent=0) + "\n"
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             stale.append(f"schemas/{name}.json")
             if not check:
