@@ -11,6 +11,8 @@ from nsysprof.capture.user_program.program_hook import collect_recorded, find_re
 from nsysprof.torchprof.plain_pickle import read_plain_pickle
 
 TORCH = """
+class _C:
+    def _cuda_attach_out_of_memory_observer(observer): cuda.observer = observer
 class cuda:
     queued = []
     def _lazy_call(call): cuda.queued.append(call)
