@@ -43,6 +43,7 @@ from nsysprof.ranks.partial import RANGE_COLUMNS, Detail, Leaf, Partial
 from nsysprof.ranks.rank_energy import rank_energy, read_samples
 from nsysprof.ranks.replay.rank_graph import RankGraph, read_rank_graph
 from nsysprof.ranks.session import Session, read_session
+from nsysprof.results.allocator_memory import has_ended_for_memory
 from nsysprof.results.power_samples import GpuEnergy
 from nsysprof.results.rank_results import RankRow
 from nsysprof.trace.inputs.resolve_input import identity_of, resolve_input
@@ -82,7 +83,8 @@ def _leaf(
     row = _row(source, session, tables, whole, overlap)
     power, unreadable = samples
     facts = collect_facts(tables, names, attribution, overlap)
-    row = replace(row, notes=(*row.notes, *grouping_note, *unreadable, *facts.notes))
+    out_of_memory = (make_note("rank-out-of-memory"),) if has_ended_for_memory(source.path) else ()
+    row = replace(row, notes=(*row.notes, *out_of_memory, *grouping_note, *unreadable, *facts.notes))
     detail = Detail(
         _range_rows(tables, tables.launch, attributed, is_comm, overlap),
         find_collectives(tables, is_comm, names, overlap),

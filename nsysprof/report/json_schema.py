@@ -159,6 +159,7 @@ def _allocator_use() -> Schema:
     use: Schema = {
         "snapshot": {"type": "object", "properties": snapshot, "required": list(snapshot)},
         "devices": _list(_ref(allocator_memory.DeviceUse)), "device_id": {"type": ["integer", "null"]},
+        "out_of_memory": _list(_ANY_OBJECT),
     }  # fmt: skip
     return {"type": "object", "properties": use, "required": list(use)}
 

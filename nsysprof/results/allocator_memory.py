@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +17,28 @@ from nsysprof.results.column_registry.csv_table import to_records
 
 # The name of all owners that are not shown by name.
 OTHERS = "(others)"
+# Kinds of memory when an allocation failed, beside those that torchprof.failed_allocation lists.
+ACTIVATIONS, UNKNOWN, CACHE, UNALLOCATED = "activations", "unknown", "cache", "fragmentation"
+
+
+def find_failures(source: Path) -> dict[int, Path]:
+    """Return the snapshot of the last allocation that failed, by the id of the process.
+
+    source: a capture folder, or the trace of a rank, beside which they lie.
+    """
+    folder, stem = (source, "nsys") if source.is_dir() else (source.parent, source.name.partition(".")[0])
+    name = re.compile(re.escape(stem) + r"\.memory-(\d{1,10})\.oom-(first|last)\.pickle")
+    # In this order, the last failure replaces the first one.
+    matches = ((path, name.fullmatch(path.name)) for path in sorted(folder.glob("*.memory-*.oom-*.pickle")))
+    return {int(match[1]): path for path, match in matches if match is not None and path.is_file()}
+
+
+def has_ended_for_memory(source: Path) -> bool:
+    """Return whether a process whose allocation failed left no snapshot of its end. source: as of find_failures."""
+    return any(
+        not path.with_name(f"{path.name.partition('.oom-')[0]}.pickle").exists()
+        for path in find_failures(source).values()
+    )
 
 
 @dataclass(frozen=True)
@@ -45,6 +70,67 @@ class MemoryFinding:
     share_pct: float
     text: str
     next_step: str
+
+
+@dataclass(frozen=True)
+class HeldAtFailure:
+    """What one line held for one purpose when an allocation failed.
+
+    kind: parameters, buffers, gradients, optimizer-state; graph (results with a graph that Python holds); held (tensors
+        without a graph that Python holds); activations (all else that is allocated); unknown where nobody looked.
+    layer: the path of a module, where it is known.
+    """
+
+    kind: str
+    layer: str | None
+    owner: str
+    block_count: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class OutOfMemory:
+    """An allocation that failed. None is unknown.
+
+    by_kind, and what the driver and others had (`free_bytes`, `outside_bytes`), add up to the device where its size is
+    known.
+    """
+
+    device_id: int
+    asked_bytes: int
+    # The line that asked, and its layer.
+    asked_by: str
+    layer: str | None
+    process: int | None
+    rank: int | None
+    failure_count: int | None
+    # Whether the process ended because of it.
+    is_fatal: bool | None
+    limit_bytes: int | None
+    free_bytes: int
+    # What is neither this process' allocator nor free: other processes, and CUDA itself.
+    outside_bytes: int | None
+    by_kind: Mapping[str, int]
+    holdings: tuple[HeldAtFailure, ...]
+    # What would have made room, and whether that alone would have been enough.
+    remedies: tuple[MemoryRemedy, ...]
+    notes: tuple[Note, ...] = ()
+    # What happened, and who held the memory, as sentences.
+    lines: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all but the notes, which are among those of the analysis."""
+        return {name: value for name, value in asdict(self).items() if name != "notes"}
+
+
+@dataclass(frozen=True)
+class MemoryRemedy:
+    """What would have made room for a failed allocation. bytes: how much, at most."""
+
+    kind: str
+    bytes: int
+    is_enough: bool
+    text: str
 
 
 @dataclass(frozen=True)
@@ -91,6 +177,8 @@ class AllocatorMemory:
     over_time: OwnedOverTime
     findings: tuple[MemoryFinding, ...] = ()
     notes: tuple[Note, ...] = ()
+    # The failed allocation at which the snapshot was taken, and those of other processes.
+    out_of_memory: tuple[OutOfMemory, ...] = ()
 
     def use_json(self) -> dict[str, Any]:
         """Return which snapshot this is of, the memory use of each device, and the device that held most."""
@@ -98,6 +186,7 @@ class AllocatorMemory:
             "snapshot": {"path_name": self.path_name, "sha256": self.sha256, "bytes": self.bytes},
             "devices": [asdict(device) for device in self.devices],
             "device_id": self.device_id,
+            "out_of_memory": [failure.to_json() for failure in self.out_of_memory],
         }
 
     def to_json(self) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nsysprof.errors import TraceDamagedError, TraceForeignError
+from nsysprof.torchprof.failed_allocation import FailedAllocation, read_failure
 from nsysprof.torchprof.plain_pickle import read_plain_pickle
 
 ALLOC, FREE, RESERVE, RELEASE = 0, 1, 2, 3
@@ -63,6 +64,9 @@ class DeviceHistory:
     reserved_bytes: int
     # How many allocations failed for lack of memory.
     oom_count: int
+    # Bytes in segments that hold nothing, and the largest piece that is not in use anywhere.
+    cached_bytes: int = 0
+    largest_idle_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,13 @@ class AllocatorHistory:
 
     stacks: tuple[tuple[Frame, ...], ...]
     devices: tuple[DeviceHistory, ...]
+    # The failed allocation at which it was taken, None for one of another time; the position of its stack (-1 without
+    # one), and its time (us since 1970, 0 without one).
+    failure: FailedAllocation | None = None
+    failure_stack: int = _NO_STACK
+    failure_time_us: int = 0
+    # Whether the allocator's segments can grow; None where the snapshot does not say.
+    is_expandable: bool | None = None
 
 
 def read_allocator_history(path: Path) -> AllocatorHistory:
@@ -104,7 +115,14 @@ def _history_of(snapshot: dict[str, Any]) -> AllocatorHistory:
         _device(number, traces[number] if number < len(traces) else [], segments.get(number, []), stacks)
         for number in numbers
     )
-    return AllocatorHistory(tuple(stacks.numbers), devices)
+    failure, event = read_failure(snapshot)
+    stack, time_us = stacks.number(event.get("frames")), int(event.get("time_us") or 0)
+    if not 0 <= time_us < 1 << 62:
+        raise ValueError("a time that no clock has")
+    settings = snapshot.get("allocator_settings")
+    expandable = settings.get("expandable_segments") if isinstance(settings, dict) else None
+    is_expandable = expandable if isinstance(expandable, bool) else None
+    return AllocatorHistory(tuple(stacks.numbers), devices, failure, stack, time_us, is_expandable)
 
 
 class _Stacks:
@@ -147,6 +165,8 @@ def _device(number: int, trace: list[dict[str, Any]], segments: list[dict[str, A
     blocks = [(int(block[0]), block[1], stacks.number(block[2])) for block in _blocks_in_use(segments)]
     held = np.array(blocks, dtype=np.int64).reshape(-1, 3).T
     reserved = sum(int(segment["total_size"]) for segment in segments)
+    idle = [[int(block["size"]) for block in segment["blocks"] if block["state"] == "inactive"] for segment in segments]
+    is_cache = [len(sizes) == len(segment["blocks"]) for sizes, segment in zip(idle, segments, strict=True)]
     for sizes in (columns[2], held[1], np.array([reserved])):
         if len(sizes) and not (int(sizes.min()) >= 0 and float(sizes.sum(dtype=np.float64)) < _MOST_BYTES):
             raise ValueError("sizes that no memory has")
@@ -160,6 +180,10 @@ def _device(number: int, trace: list[dict[str, Any]], segments: list[dict[str, A
         holding=Holding(*held),
         reserved_bytes=reserved,
         oom_count=sum(event["action"] == "oom" for event in trace),
+        cached_bytes=sum(
+            int(segment["total_size"]) for segment, cache in zip(segments, is_cache, strict=True) if cache
+        ),
+        largest_idle_bytes=max((size for sizes in idle for size in sizes), default=0),
     )
 
 

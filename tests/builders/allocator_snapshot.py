@@ -24,6 +24,9 @@ class SnapshotBuilder:
         self.live: dict[int, tuple[int, Any]] = {}
         self.reserved = 0
         self.peak = self.now = 0
+        self.failure: dict[str, Any] = {}
+        # Segments in which nothing is allocated.
+        self.empty_segments: list[int] = []
         self._time = start_us
         self._next = 0x7F00_0000_0000
 
@@ -56,6 +59,17 @@ class SnapshotBuilder:
         self._event("free_completed", address, size)
         self.now -= size
 
+    def fail(self, size: int, free: int, stack: Any = None, **facts: Any) -> None:
+        """Let an allocation fail. facts: what the recorder adds, but for what stands here."""
+        self._event("oom", 0, size, stack)
+        del self.events[-1]["addr"]
+        self.events[-1]["device_free"] = free
+        if facts:
+            self.failure = {
+                "device": self.device, "asked_bytes": size, "free_bytes": free, "limit_bytes": 1 << 40,
+                "total_bytes": None, "process": 1, "failure": 1, "tensors": [], "losses": 0, "has_frozen": False,
+            } | facts  # fmt: skip
+
     def forget(self, count: int) -> None:
         """Lose the first events, as a full ring does."""
         del self.events[:count]
@@ -71,9 +85,17 @@ class SnapshotBuilder:
             "device": self.device, "address": 0x7F00_0000_0000, "total_size": self.reserved, "stream": 0,
             "segment_type": "large", "allocated_size": 0, "active_size": 0, "blocks": blocks,
         }  # fmt: skip
+        empty = [
+            {**segment, "total_size": size, "blocks": [{"size": size, "state": "inactive", "address": 1}]}
+            for size in self.empty_segments
+        ]
         traces: list[list[dict[str, Any]]] = [[] for _ in range(self.device + 1)]
         traces[self.device] = self.events
-        return {"segments": [segment], "device_traces": traces, "allocator_settings": {}, "external_annotations": []}
+        more = {"nsysprof_failure": self.failure} if self.failure else {}
+        return {
+            "segments": [segment, *empty], "device_traces": traces, "external_annotations": [],
+            "allocator_settings": {"expandable_segments": False}, **more,
+        }  # fmt: skip
 
     def write(self, path: Path, protocol: int = pickle.DEFAULT_PROTOCOL) -> Path:
         path.write_bytes(pickle.dumps(self.snapshot(), protocol=protocol))

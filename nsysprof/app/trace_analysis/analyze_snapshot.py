@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
-from nsysprof.analysis.overview.allocator_owners import find_fragmentation, list_allocator_owners
+from nsysprof.analysis.overview.allocator_owners import RangeAt, find_fragmentation, list_allocator_owners
+from nsysprof.analysis.overview.out_of_memory import explain_failure, find_out_of_memory
 from nsysprof.app.progress import SILENT, Progress
 from nsysprof.files.folder_state import ANALYSIS, COMPARISON
 from nsysprof.files.result_folder import claim_folder
@@ -23,14 +20,17 @@ from nsysprof.torchprof.allocator_history import read_allocator_history
 
 
 def read_memory(
-    path: Path, range_at: Callable[[npt.NDArray[np.int64]], Sequence[str]] | None = None
+    path: Path, range_at: RangeAt | None = None, layer_at: RangeAt | None = None, *, is_fatal: bool | None = None
 ) -> AllocatorMemory:
-    """Return what owned the memory in a snapshot.
+    """Return what owned the memory in a snapshot, and what held it where the snapshot is of a failed allocation.
 
-    range_at: returns the range that was open at a time (us since 1970).
+    range_at, layer_at: return the range and the layer that were open at times (us since 1970).
+    is_fatal: whether the process ended because of the failure; None where it is not known.
     """
     history = read_allocator_history(path)
-    used, device, owners, over_time = list_allocator_owners(history, range_at)
+    used, device, owners, over_time = list_allocator_owners(history, range_at, layer_at)
+    failure = explain_failure(history, layer_at=layer_at, is_fatal=is_fatal)
+    failures = () if failure is None else (failure,)
     notes = []
     if not any(use.event_count for use in used):
         notes.append(make_note("no-allocator-history"))
@@ -42,8 +42,9 @@ def read_memory(
         device_id=device,
         owners=owners,
         over_time=over_time,
-        findings=find_fragmentation(used),
-        notes=tuple(notes),
+        findings=(*find_out_of_memory(failures), *find_fragmentation(used)),
+        notes=(*notes, *(note for failure in failures for note in failure.notes)),
+        out_of_memory=failures,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,13 +10,15 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from nsysprof.analysis.overview.allocator_owners import RangeAt
 from nsysprof.analysis.ranges.open_range import innermost_ranges
 from nsysprof.ranks.session import read_session
-from nsysprof.results.allocator_memory import AllocatorMemory
+from nsysprof.results.allocator_memory import AllocatorMemory, find_failures
 from nsysprof.results.analysis import Analysis
+from nsysprof.results.column_registry.finding_codes import OUT_OF_MEMORY
 from nsysprof.trace.open import open_trace
-
-RangeAt = Callable[[npt.NDArray[np.int64]], Sequence[str]]
+from nsysprof.trace.table_readers.layer_ranges import split_layers
+from nsysprof.trace.tables import read_ranges, read_strings
 
 
 def join_memory(analysis: Analysis, source: Path, trace: Path) -> Analysis:
@@ -33,7 +35,7 @@ def join_memory(analysis: Analysis, source: Path, trace: Path) -> Analysis:
 def read_capture_memory(source: Path, trace: Path, ranges: pd.DataFrame) -> AllocatorMemory | None:
     """Return what owned torch's memory in the capture in `source`; None where it recorded no snapshot.
 
-    Of several processes, the one that held most counts.
+    Of several processes, the one that held most counts; of those that ended because memory ran out, if there are any.
 
     ranges: the instances of NVTX ranges.
     """
@@ -42,15 +44,33 @@ def read_capture_memory(source: Path, trace: Path, ranges: pd.DataFrame) -> Allo
     from nsysprof.app.trace_analysis.analyze_snapshot import read_memory
     from nsysprof.capture.user_program.program_hook import find_recorded
 
-    snapshots = find_recorded(source, "memory")
-    if not snapshots:
+    ended, failed = find_recorded(source, "memory"), find_failures(source)
+    if not ended and not failed:
         return None
-    start_ns = session_start_ns(trace)
-    found = [
-        read_memory(path, None if start_ns is None else _ranges_of(ranges, process, start_ns))
-        for process, path in snapshots.items()
-    ]
-    return max(found, key=lambda memory: max((use.peak_bytes for use in memory.devices), default=0))
+    start_ns, layers = _read_clock_and_layers(trace)
+
+    def read(process: int, path: Path, *, is_fatal: bool | None = None) -> AllocatorMemory:
+        if start_ns is None:
+            return read_memory(path, is_fatal=is_fatal)
+        range_at = _ranges_of(ranges, process, start_ns)
+        layer_at = None if layers is None else _ranges_of(layers, process, start_ns)
+        return read_memory(path, range_at, layer_at, is_fatal=is_fatal)
+
+    of_failures = [read(process, path, is_fatal=process not in ended) for process, path in failed.items()]
+    of_ends = [read(process, path) for process, path in ended.items()]
+    fatal = [memory for memory in of_failures if any(failure.is_fatal for failure in memory.out_of_memory)]
+    most = max(
+        fatal or of_ends or of_failures,
+        key=lambda memory: max((use.peak_bytes for use in memory.devices), default=0),
+    )
+    # What failed in other processes is said too.
+    failures = sorted(
+        (failure for memory in of_failures for failure in memory.out_of_memory),
+        key=lambda failure: not failure.is_fatal,
+    )
+    others = [memory for memory in of_failures if memory is not most]
+    findings = [item for memory in others for item in memory.findings if item.code == OUT_OF_MEMORY]
+    return replace(most, out_of_memory=tuple(failures), findings=(*findings, *most.findings))
 
 
 def _ranges_of(ranges: pd.DataFrame, process: int, start_ns: int) -> RangeAt:
@@ -70,3 +90,15 @@ def session_start_ns(trace: Path) -> int | None:
     """Return when the clock of a trace began (ns since 1970)."""
     with open_trace(trace) as opened:
         return read_session(opened).start_utc_ns
+
+
+def _read_clock_and_layers(trace: Path) -> tuple[int | None, pd.DataFrame | None]:
+    """Return when the clock of a trace began (ns since 1970), and the ranges of modules, named by pass and module."""
+    with open_trace(trace) as opened:
+        start_ns = read_session(opened).start_utc_ns
+        layers = split_layers(read_ranges(opened, read_strings(opened)))[1]
+    if layers is None:
+        return start_ns, None
+    named = layers["way"] + " of " + layers["layer"] + " (" + layers["kind"] + ")"
+    names = named.where(layers["layer"] != "", "step of " + layers["kind"])
+    return start_ns, layers.assign(name=names, domain="")

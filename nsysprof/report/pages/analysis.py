@@ -38,7 +38,7 @@ from nsysprof.report.pages.cases import (
     reason_lines,
     verdict_lines,
 )
-from nsysprof.report.pages.memory import memory_parts
+from nsysprof.report.pages.memory import failure_sections, memory_parts
 from nsysprof.report.pages.method import coverage_line, environment_table, method_lines
 from nsysprof.report.pages.range_rows import step_label
 from nsysprof.report.pages.recording import recording_cost_table
@@ -92,7 +92,8 @@ def analysis_report(
         sections = [*overview_sections(analysis), *findings_sections(analysis), *step_sections(analysis)]
     step = [figure for figure in figures if figure.file == STEP_FIGURE]
     first_figures = [Section("", tuple(step), in_terminal=False)] if step else []
-    sections = [*_lost_sections(analysis), *first_figures, *sections, *idle_sections(analysis)]
+    first = [*failure_sections(analysis.allocator), *_lost_sections(analysis)]
+    sections = [*first, *first_figures, *sections, *idle_sections(analysis)]
     sections += figure_sections([figure for figure in figures if figure.file != STEP_FIGURE])
     sections += [Section("Timeline", (Chart(timeline),), in_terminal=False)] if timeline is not None else []
     sections.append(_trace_section(analysis, tier))
@@ -111,8 +112,8 @@ def first_report(analysis: Analysis) -> Report:
     return Report(
         analysis.trace.path_name,
         (
-            *_lost_sections(analysis), *overview_sections(analysis), *findings_sections(analysis),
-            *idle_sections(analysis),
+            *failure_sections(analysis.allocator), *_lost_sections(analysis), *overview_sections(analysis),
+            *findings_sections(analysis), *idle_sections(analysis),
         ),
     )  # fmt: skip
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from nsysprof.files.json_file import encode_json, plain_json
@@ -24,7 +24,7 @@ from nsysprof.report.document import (
 )
 from nsysprof.report.figure_files import figure_paths, write_figures, write_report
 from nsysprof.report.figures.memory import describe_memory, draw_memory
-from nsysprof.results.allocator_memory import AllocatorMemory, DeviceUse, MemoryComparison, MemoryFinding
+from nsysprof.results.allocator_memory import AllocatorMemory, DeviceUse, MemoryComparison, MemoryFinding, OutOfMemory
 from nsysprof.results.column_registry.analysis_columns import MEMORY
 from nsysprof.results.column_registry.csv_table import render_csv
 from nsysprof.units import format_bytes
@@ -54,11 +54,12 @@ _METHOD = (
     "Memory from before the first event of the snapshot counts if it was freed later, or was still there at the end.",
 )
 _LEAST_CHANGE_BYTES = 1 << 20
+_MOST_FAILURES, _MOST_HOLDINGS = 4, 100
 
 
 def memory_report(memory: AllocatorMemory, figures: Sequence[Figure] = ()) -> Report:
     """Return what owned the memory at the peak, and how much of the allocator's memory was idle."""
-    sections = [Section("Memory", tuple(memory_parts(memory)))]
+    sections = [*failure_sections(memory), Section("Memory", tuple(memory_parts(memory)))]
     sections += [Section("Figures", tuple(figures), in_terminal=False)] if figures else []
     sections += [Section("Notes", (Notes(memory.notes),)), Section("Method", (Lines(_METHOD),), in_terminal=False)]
     return Report(memory.path_name, tuple(sections))
@@ -105,10 +106,41 @@ def memory_parts(memory: AllocatorMemory) -> list[Part]:
     if most is None:
         return [Lines(("Nothing was allocated on a GPU.",), is_verdict=True)]
     parts: list[Part] = [Lines((_peak_text(most),), is_verdict=True)]
+    parts += [failure_table(failure) for failure in memory.out_of_memory]
     if memory.findings:
         items = tuple(_item(finding, len(memory.devices) > 1) for finding in memory.findings)
         parts.append(Ranking(items, "could be given back", Unit.BYTES, whole_items=len(items)))
     return [*parts, owner_table(memory), _device_table(memory)]
+
+
+def failure_sections(memory: AllocatorMemory | None) -> list[Section]:
+    """Return what a report begins with where memory ran out: what was asked for, who held how much, what to do."""
+    failures = () if memory is None else memory.out_of_memory
+    lines = [line for failure in failures[:_MOST_FAILURES] for line in _failure_lines(failure)]
+    if len(failures) > _MOST_FAILURES:
+        lines.append(f"Memory ran out in {len(failures) - _MOST_FAILURES} more processes.")
+    return [Section("Out of memory", (Lines(tuple(lines), is_verdict=True),))] if lines else []
+
+
+def _failure_lines(failure: OutOfMemory) -> Iterator[str]:
+    yield from failure.lines
+    for remedy in failure.remedies:
+        yield f"{'Enough alone' if remedy.is_enough else 'Not enough alone'}: {remedy.text}"
+
+
+def failure_table(failure: OutOfMemory) -> Table:
+    """Return who held the memory when an allocation failed, by kind, layer and line."""
+    columns = [
+        Column("kind", Unit.NAME), Column("layer", Unit.NAME), Column("line", Unit.NAME), Column("held", Unit.BYTES),
+        Column("tensors", Unit.COUNT, drop=1),
+    ]  # fmt: skip
+    rows = [
+        (row.kind, row.layer or "", row.owner, row.bytes, row.block_count) for row in failure.holdings[:_MOST_HOLDINGS]
+    ]
+    of_rank = "" if failure.rank is None else f", rank {failure.rank}"
+    return make_table(
+        f"Held when memory ran out on device {failure.device_id}{of_rank}", columns, rows, terminal_rows=12
+    )
 
 
 def owner_table(memory: AllocatorMemory) -> Table:

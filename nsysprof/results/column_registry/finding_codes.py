@@ -11,4 +11,5 @@ CODES = (
 )  # fmt: skip
 # Findings about the memory of torch's allocator, which save bytes and not time.
 FRAGMENTATION = "memory-fragmentation"
-MEMORY_CODES = (FRAGMENTATION,)
+OUT_OF_MEMORY = "out-of-memory"
+MEMORY_CODES = (FRAGMENTATION, OUT_OF_MEMORY)

@@ -99,3 +99,57 @@ def test_fragmentation_is_a_finding_in_every_place_where_findings_are(tmp_path: 
     assert judge(*folders) == ("regression", ["memory-fragmentation appeared"])
     assert judge(*reversed(folders)) == ("pass", ["memory-fragmentation vanished"])
     assert judge(folders[0] / "nsys.sqlite", folders[1]) == ("inconclusive", [])
+
+
+def failed_capture(folder: Path) -> Path:
+    """Return a capture in which process NUMBER, rank 1, ended for lack of memory in the backward pass of a layer."""
+    capture(folder)
+    (folder / f"nsys.memory-{NUMBER}.pickle").unlink()
+    builder = TraceBuilder()
+    builder.row("TARGET_INFO_SESSION_START_TIME", "utcEpochNs INTEGER", (EPOCH_US * 1000,))
+    builder.range(0, 50_000, "nsysprof backward layers.3.mlp (Linear)")
+    builder.launch(16_000, 1)
+    builder.kernel(17_000, 18_000, 1)
+    (folder / "nsys.sqlite").unlink()
+    builder.write(folder / "nsys.sqlite")
+    for name, asked in (("first", 5 << 30), ("last", 2 << 30)):
+        torch = SnapshotBuilder(start_us=EPOCH_US)
+        torch.reserve(3 << 20)
+        torch.alloc(3 << 20)
+        torch.fail(asked, 1 << 20, tensors=[], rank="1", process=NUMBER)
+        torch.write(folder / f"nsys.memory-{NUMBER}.oom-{name}.pickle")
+    return folder
+
+
+def test_a_rank_that_ran_out_of_memory_comes_first(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    result = analyze_one(AnalyzeRequest((failed_capture(tmp_path / "run"),), out=out, figures=False), SILENT)
+    report = (out / "report.md").read_text()
+    place = report.index("Rank 1: out of memory on device 0: 2 GiB were asked for")
+    assert place < report.index("## Memory")
+    assert "backward of layers.3.mlp (Linear)" in report[place:]
+    assert "The process ended because of it." in report
+    data = as_published("analyze", plain_json(analysis_json(result.analysis, result.record) | {"folder": ""}))
+    (failure,) = data["allocator"]["out_of_memory"]
+    assert (failure["rank"], failure["asked_bytes"], failure["is_fatal"]) == (1, 2 << 30, True)
+    assert failure["by_kind"] == {"activations": 3 << 20}
+    assert [item["code"] for item in data["causes"]["memory_findings"]] == ["out-of-memory"]
+
+
+def test_what_autograd_allocates_belongs_to_the_layer_of_its_forward_call(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    analyze_one(AnalyzeRequest((failed_capture(tmp_path / "run"),), out=out, figures=False), SILENT)
+    table = pd.read_csv(out / "memory.csv")
+    assert table["owner"].tolist() == ["(autograd: backward of layers.3.mlp (Linear))"]
+
+
+def test_a_process_that_went_on_is_no_reason_for_its_end(tmp_path: Path) -> None:
+    folder = failed_capture(tmp_path / "run")
+    torch = SnapshotBuilder(start_us=EPOCH_US)
+    torch.alloc(8 << 20)
+    torch.write(folder / f"nsys.memory-{NUMBER}.pickle")
+    out = tmp_path / "out"
+    analyze_one(AnalyzeRequest((folder,), out=out, figures=False), SILENT)
+    report = (out / "report.md").read_text()
+    assert "The process went on." in report
+    assert "At the peak 8 MiB" in report
