@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+import os
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 from nsysprof.app.inputs.compare_inputs import is_input, is_trace
 from nsysprof.app.viewing.view_inputs import are_ranks
 from nsysprof.ranks.identity import read_manifest_ranks
+from nsysprof.results.power_samples import power_beside
 from nsysprof.trace.inputs.bundle_file import is_bundle
 from nsysprof.trace.inputs.resolve_input import own_trace
 
@@ -47,37 +49,52 @@ def list_traces(top: Path) -> dict[str, ListedTrace]:
     waiting = [(top, 0)]
     while waiting and len(found) < _MOST_TRACES:
         folder, depth = waiting.pop()
-        for path in _inside(folder, top):
+        for path in _visible(folder):
+            if not Path(os.path.realpath(path)).is_relative_to(top):
+                continue
             if path.is_dir():
-                kind = _kind_of(path, top)
+                kind = _kind_of(path) if stays_inside(path, top) else None
                 if kind is not None:
                     found[path.relative_to(top).as_posix()] = ListedTrace(path, kind)
                 if kind in (None, TraceKind.RANKS) and depth < _MOST_DEPTH:
                     waiting.append((path, depth + 1))
-            elif _is_trace_file(path):
+            elif _is_trace_file(path) and stays_inside(path, top):
                 found[path.relative_to(top).as_posix()] = ListedTrace(path, TraceKind.TRACE)
     return dict(sorted(found.items()))
 
 
-def _inside(folder: Path, top: Path) -> Iterator[Path]:
-    try:
-        paths = sorted(folder.iterdir())
-    except OSError:
-        return
-    for path in paths:
-        if not path.name.startswith(".") and path.resolve().is_relative_to(top):
-            yield path
+def stays_inside(path: Path, top: Path) -> bool:
+    """Return whether a file or folder lies in `top`, with all that is read with it, wherever its links lead.
 
+    Whoever reads a folder follows its links, and those of the folders that they lead to: to a trace, a manifest, a
+    snapshot, the traces of the ranks. A trace of a rank is read with the energy that lies beside it.
 
-def _kind_of(folder: Path, top: Path) -> TraceKind | None:
-    """Return what a folder is as a whole; None for one that only contains other things, or from which a link leads out.
-
-    Whoever reads a folder follows its links: to a trace, a manifest, a snapshot.
+    top: without links in its own path.
     """
+    waiting = [path] if path.is_dir() else [path, power_beside(path)]
+    seen: set[Path] = set()
+    while waiting:
+        real = Path(os.path.realpath(waiting.pop()))
+        if not real.is_relative_to(top):
+            return False
+        if real not in seen and real.is_dir():
+            seen.add(real)
+            with contextlib.suppress(PermissionError):  # nothing in it can be read
+                waiting += real.iterdir()
+    return True
+
+
+def _visible(folder: Path) -> list[Path]:
     try:
-        if any(not path.resolve().is_relative_to(top) for path in folder.rglob("*")):
-            return None
-        files = [path for path in _inside(folder, top) if path.is_file()]
+        return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+    except OSError:
+        return []
+
+
+def _kind_of(folder: Path) -> TraceKind | None:
+    """Return what a folder is as a whole; None for one that only contains other things."""
+    try:
+        files = [path for path in _visible(folder) if path.is_file()]
         if own_trace(folder) is not None or any(path.suffix == ".parquet" for path in files):
             return TraceKind.TRACE
         traces = [path for path in files if _is_trace_file(path)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import OrderedDict
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pandas as pd
 
 from nsysprof.app.agents.bounded_answers import bound, page
 from nsysprof.app.agents.compared import overview_answer, part_answer
-from nsysprof.app.agents.listed_traces import ListedTrace, TraceKind, list_traces
+from nsysprof.app.agents.listed_traces import ListedTrace, TraceKind, list_traces, stays_inside
 from nsysprof.app.agents.named_range import instances_of_range, kernels_of_range
 from nsysprof.app.compare import compare
 from nsysprof.app.requests.reading import Change, CompareRequest, WhatIfRequest
@@ -145,15 +146,14 @@ class TraceTools:
         path = self._inside(name)
         if not path.is_dir():
             raise UsageError(f"{name[:200]!r} is not a folder.", "Name the folder that holds the traces of the ranks.")
-        outside = [each for each in path.iterdir() if not each.resolve().is_relative_to(self._folder)]
-        if outside:
+        if not stays_inside(path, self._folder):
             raise UsageError(f"{name[:200]!r} has links to what lies outside of it.", "Serve a folder without them.")
         return path
 
     def _inside(self, name: str) -> Path:
         """Return what has this path below the folder, which no link leads out of."""
         try:
-            path = (self._folder / name).resolve()
+            path = Path(os.path.realpath(self._folder / name))
             is_inside = path.is_relative_to(self._folder) and path.exists()
         except (OSError, ValueError):
             is_inside = False

@@ -14,6 +14,7 @@ from nsysprof.app.agents.mcp_server import describe_tools, make_server
 from nsysprof.app.agents.trace_tools import TraceTools
 from nsysprof.cli import app
 from nsysprof.errors import MissingToolError, TraceError, UsageError
+from nsysprof.results.power_samples import power_beside
 from tests.analysis.programs import MS, Program
 from tests.builders.published_schema import as_published
 from tests.conftest import REPOSITORY
@@ -106,6 +107,46 @@ def test_a_folder_from_which_a_link_leads_out_is_not_listed(folder: Path, tmp_pa
     (capture / name).symlink_to(folder.parent / "outside.sqlite")
     assert "cap" not in [row["trace"] for row in answer(served, "list_traces")["traces"]]
     assert ask(served, "summarize", trace="cap").is_error
+
+
+@pytest.mark.parametrize("trace", [".", "job"])
+@pytest.mark.parametrize("name", ["manifest.json", "ranks/rank00001.sqlite", "ranks/deep/rank00001.sqlite"])
+def test_no_tool_opens_a_folder_from_which_a_link_leads_out(
+    folder: Path, tmp_path: Path, trace: str, name: str
+) -> None:
+    job = tmp_path / "served/job"
+    (job / name).parent.mkdir(parents=True)
+    (job / "rank0.sqlite").write_bytes((folder / "free.sqlite").read_bytes())
+    (job / name).symlink_to(folder.parent / "outside.sqlite")
+    result = ask(tmp_path / "served", "whatif", trace=trace, like_peers=0)
+    assert result.is_error
+    assert "has links to what lies outside of it" in result.content[0].text
+
+
+def test_a_link_is_followed_through_the_folder_that_it_leads_to(folder: Path, tmp_path: Path) -> None:
+    served = tmp_path / "served"
+    (served / "cap").mkdir(parents=True)
+    (served / "cap/nsys.sqlite").write_bytes((folder / "free.sqlite").read_bytes())
+    (served / "other").mkdir()
+    (served / "cap/ranks").symlink_to("../other")
+    (served / "cap/around").symlink_to(".")
+    (served / "loop").symlink_to("loop")
+    assert "cap" in [row["trace"] for row in answer(served, "list_traces")["traces"]]
+    (served / "other/rank0.sqlite").symlink_to(folder.parent / "outside.sqlite")
+    names = [row["trace"] for row in answer(served, "list_traces")["traces"]]
+    assert {name.rpartition("/")[2] for name in names} == {"nsys.sqlite"}
+    assert ask(served, "summarize", trace="cap").is_error
+    assert ask(served, "whatif", trace="loop", like_peers=0).is_error
+
+
+def test_energy_beside_the_trace_of_a_rank_lies_in_the_folder_too(folder: Path, tmp_path: Path) -> None:
+    trace = tmp_path / "served/rank0.sqlite"
+    trace.parent.mkdir()
+    trace.write_bytes((folder / "free.sqlite").read_bytes())
+    assert [row["trace"] for row in answer(trace.parent, "list_traces")["traces"]] == ["rank0.sqlite"]
+    power_beside(trace).symlink_to(folder / "secret.txt")
+    assert answer(trace.parent, "list_traces")["traces"] == []
+    assert ask(trace.parent, "summarize", trace="rank0.sqlite").is_error
 
 
 def test_findings_and_what_a_change_would_give(folder: Path) -> None:
