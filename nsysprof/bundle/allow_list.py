@@ -11,6 +11,8 @@ import re
 from enum import Enum
 from functools import cache
 
+from nsysprof.bundle.public_names import is_gpu, is_nsys_text
+
 
 class Kind(Enum):
     """The kind of a column's content, which decides how it is copied."""
@@ -54,8 +56,8 @@ TABLES: dict[str, tuple[str, ...]] = {
         + "importedMemoryPoolAddress importedMemoryPoolProcessId",
         "CUDA_GPU_MEMORY_POOL_EVENTS": "start globalPid deviceId address operationType poolType correlationId "
         "minBytesToKeep " + _POOL,
-        # Without colors and payloads but NCCL's: the user's program chose them, and our numbers do not depend on them.
-        "NVTX_EVENTS": "start end eventType rangeId category text globalTid endGlobalTid textId domainId binaryData",
+        # Without colors, categories and payloads but NCCL's: the program chose them, and no number depends on them.
+        "NVTX_EVENTS": "start end eventType rangeId text globalTid endGlobalTid textId domainId binaryData",
         "NVTX_PAYLOAD_SCHEMA_ENTRIES": "domainId schemaId idx type name offset",
         "PROFILER_OVERHEAD": "start end globalTid nameId returnValue overheadType correlationId",
         "GPU_METRICS": "rawTimestamp timestamp typeId metricId value",
@@ -128,19 +130,55 @@ def allowed_columns(table: str) -> tuple[str, ...] | None:
     return TABLES.get(base_name(table))
 
 
-_METADATA_NAME = re.compile(
-    r"EXPORT_SCHEMA_VERSION(_MAJOR|_MINOR|_MICRO|_CKSUM)?|EXPORT_PRODUCT_(NAME|VERSION|DATE)|EXPORT_(PLATFORM|ARCH)"
-    r"|EXPORT_(PARAM_)?(LAZY|TIME_SHIFT|TIME_NORMALIZE|TABLES_TO_EXPORT|TIMES_TO_EXPORT|INCLUDE_JSON|INCLUDE_BLOBS)"
-    r"|EXPORT_CONFIG_TIME_SHIFT|CAPTURE_EVENT_TYPE|RATE_HZ|RUN_DURATION_MS|INCLUDE_CHILDREN"
-    r"|(PROCESS_\d+:)?(COLLECT_[A-Z0-9_]+|CUDA_GRAPH_TRACE_OPTIONS:MODE|CUDA_FLUSH_[A-Z_]+|CUDA_SKIP_SOME_API_CALLS)"
-    r"|GPU_METRICS[A-Z0-9_:]*|NSYSPROF:[A-Za-z0-9_:.-]+"
+_GPU_TABLES = ("TARGET_INFO_GPU", "TARGET_INFO_CUDA_GPU")
+
+
+def keeps_label(table: str, column: str, text: str) -> bool:
+    """Return whether a text that nsys writes by itself, and no program, is one that it can have written."""
+    if ENUM_NAME.fullmatch(table) or base_name(table) == "TARGET_INFO_GPU_METRICS":
+        return is_nsys_text(text)
+    return column not in ("name", "chipName") or base_name(table) not in _GPU_TABLES or is_gpu(text)
+
+
+_VERSION = (
+    r"\d{1,4}(\.\d{1,4}){0,4}(\.?(dev|post|rc|a|b)\d{0,8})?(-\d{6,14}v\d)?"
+    r"(\+(cpu|cu\d{2,3}|rocm\d(\.\d{1,2}){0,2}|(git)?[0-9a-f]{7,10}(\.nv\d\d\.\d\d)?))?"
 )
-_METADATA_VALUE = re.compile(r"[\w .,:;+=()\[\]{}\"*<>-]{0,4000}")
+_SWITCH = r"true|false|\d{0,10}"
+# The values of metadata that are shared, by name.
+_METADATA: dict[str, str] = {
+    r"EXPORT_SCHEMA_VERSION(_MAJOR|_MINOR|_MICRO)?|EXPORT_PRODUCT_(VERSION|DATE)|NSYSPROF:(TOOL_)?VERSION": _VERSION,
+    r"EXPORT_SCHEMA_VERSION_CKSUM": r"\d{1,10} \d{1,8}",
+    r"EXPORT_PRODUCT_NAME": r"NVIDIA Nsight Systems",
+    r"EXPORT_PLATFORM": r"(linux|windows|macosx?|qnx|android|tegra)(-(desktop|embedded|server|sbsa|l4t|arm64)){0,2}",
+    r"EXPORT_ARCH": r"x64|x86|x86_64|amd64|arm64|aarch64|sbsa",
+    r"EXPORT_(PARAM_|CONFIG_)?TIME_SHIFT": r"-?\d{1,19}",
+    r"EXPORT_(PARAM_)?TIMES_TO_EXPORT": r"|\d{1,13}(ns|us|ms|s)?([-/,: ]\d{1,13}(ns|us|ms|s)?){0,20}",
+    r"EXPORT_(PARAM_)?(LAZY|TIME_NORMALIZE|INCLUDE_(JSON|BLOBS))|RATE_HZ|RUN_DURATION_MS|INCLUDE_CHILDREN": _SWITCH,
+    r"(PROCESS_\d{1,3}:)?(COLLECT_[A-Z0-9_]+|CUDA_FLUSH_[A-Z_]+|CUDA_SKIP_SOME_API_CALLS)": _SWITCH,
+    r"GPU_METRICS[A-Z0-9_:]*": _SWITCH,
+    r"NSYSPROF:TOOL": r"nsys|torch|cupti",
+    r"NSYSPROF:WORK_KIND": r"kernel|operator",
+    r"NSYSPROF:MEMORY_KIND": r"allocator|driver",
+}
+_METADATA_PATTERNS = tuple((re.compile(name), re.compile(value)) for name, value in _METADATA.items())
+_WORDED = re.compile(r"(PROCESS_\d{1,3}:)?CUDA_GRAPH_TRACE_OPTIONS:MODE|CAPTURE_EVENT_TYPE|GPU_METRICS[A-Z0-9_:]*")
+_TABLES_CHOSEN = re.compile(r"EXPORT_(PARAM_)?TABLES_TO_EXPORT|NSYSPROF:LEFT_OUT")
+_OUTSIDE = ("everything outside the requested ranges", "everything outside the ranges that were asked for")
 
 
 def keeps_metadata(name: str, value: str) -> bool:
-    """Return whether this row says how the trace was made, in a value that cannot contain a path."""
-    return bool(_METADATA_NAME.fullmatch(name) and _METADATA_VALUE.fullmatch(value))
+    """Return whether this row says how the trace was made, in a value of the form that nsys or nsysprof writes."""
+    if _TABLES_CHOSEN.fullmatch(name):
+        return len(value) < 4_000 and all(map(_is_part_of_trace, re.split(r"[ ]?[,;][ ]?", value)))
+    if _WORDED.fullmatch(name) and is_nsys_text(value):
+        return is_nsys_text(name)
+    is_known = any(names.fullmatch(name) and values.fullmatch(value) for names, values in _METADATA_PATTERNS)
+    return is_known and is_nsys_text(name)
+
+
+def _is_part_of_trace(name: str) -> bool:
+    return not name or name in _OUTSIDE or name in METADATA_TABLES or base_name(name) in TABLES or is_nsys_text(name)
 
 
 _COUNTER = re.compile(

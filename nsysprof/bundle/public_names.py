@@ -245,6 +245,17 @@ _FIRST = re.compile(
     r"sm\d{2,3}|ampere|volta|turing|hopper|maxwell|pascal|ada|blackwell|cutlass\d?x?|cudnn|nvjet|fmha|implicit|explicit"
     r"|winograd|nccl(Dev)?Kernel|MMA|GMMA|SM\d{2,3}"
 )
+# The shape of an instruction of tensor cores, such as s16816gemm.
+_INSTRUCTION = re.compile(r"(?:4|8|16|32|64|128|256){2,3}")
+_WORD_OF_NSYS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+|.", re.DOTALL)
+_CHIP = re.compile(r"[GTA][A-Z]\d{2,3}[A-Z]?(-[A-Z])?|gfx\d{3,4}[a-f]?")
+_GPU_WORDS_WORDS = (
+    "NVIDIA AMD Instinct Radeon GeForce RTX GTX Tesla Quadro TITAN Titan Graphics Device Ada Generation Laptop GPU Max "
+    "Q Design with Ti SUPER Super PCIe PCIE NVL MIG CMP Orin Xavier Jetson AGX Thor Grace Hopper Blackwell Ampere DGX "
+    "Spark Server Workstation Edition PRO Pro D cpu"
+)
+_GPU_WORDS = frozenset(_GPU_WORDS_WORDS.split())
+_GPU_MODEL = re.compile(r"[A-Z]{0,2}\d{1,4}[A-Z]{0,2}|SXM\dx?|HBM\d[a-e]?|\d{1,4}GB|\dg\.\d{1,3}gb(\+me)?|X|Xp|V|nvgpu")
 # Functions of at::native that contain a kernel, and its functors, are named after the operator.
 _OF_OPERATOR = re.compile(
     r"(?P<operator>[a-z_][a-z0-9_]*?)_?(kernel|backward_kernel|forward_kernel|out|stub|cuda|impl)"
@@ -291,7 +302,33 @@ def is_library_word(word: str) -> bool:
 @cache
 def _is_generated(word: str) -> bool:
     parts = [part for part in word.split("_") if part]
-    return bool(parts) and len(word) < 300 and bool(_FIRST.fullmatch(parts[0])) and all(map(_PART.fullmatch, parts[1:]))
+    is_known = bool(parts) and bool(_FIRST.fullmatch(parts[0])) and all(map(_PART.fullmatch, parts[1:]))
+    return is_known and len(word) < 300 and all(map(_is_size_of_tile, re.findall(r"\d+", word)))
+
+
+def _is_size_of_tile(digits: str) -> bool:
+    """Return whether a number in a generated name is one that tiles, instructions and architectures have."""
+    size = int(digits)
+    is_usual = size <= 128 or (size <= 512 and size % 8 == 0) or size.bit_count() == 1
+    return (is_usual and str(size) == digits) or _INSTRUCTION.fullmatch(digits) is not None
+
+
+def is_nsys_text(text: str) -> bool:
+    """Return whether nsys itself may have written a label, because all words of the text are its words."""
+    words = _WORD_OF_NSYS.findall(text)
+    known = _names()["nsys"]
+    return len(text) <= 80 and all(
+        len(word) <= 3 if word.isdigit() else word in " _-:/%[]" or word.lower() in known for word in words
+    )
+
+
+def is_gpu(name: str) -> bool:
+    """Return whether a GPU or a chip has this name: words of its makers, and few numbers of a model."""
+    if _CHIP.fullmatch(name):
+        return True
+    parts = re.split(r"[ -]", name)
+    models = [part for part in parts if part not in _GPU_WORDS]
+    return len(parts) <= 9 and len(models) <= 4 and all(map(_GPU_MODEL.fullmatch, models))
 
 
 @cache

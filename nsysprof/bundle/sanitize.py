@@ -22,6 +22,7 @@ from nsysprof.bundle.allow_list import (
     column_kind,
     condense_import_failure,
     keeps_diagnostic,
+    keeps_label,
     keeps_metadata,
     sample_of,
 )
@@ -40,7 +41,7 @@ from nsysprof.bundle.copied_rows import (
 )
 from nsysprof.bundle.name_tokens import NameTokens
 from nsysprof.bundle.public_names import is_public_kernel
-from nsysprof.bundle.redact import Redactor
+from nsysprof.bundle.redact import REDACTED, Redactor
 from nsysprof.bundle.secret_values import collect_secrets, machine_secrets
 from nsysprof.bundle.verify import SecretLeakError, find_leaks
 from nsysprof.errors import OutputError, TraceDamagedError
@@ -333,7 +334,7 @@ class _Rebuild:
             Kind.STRING_ID: lambda identifier: self._keep_string(identifier, column),
             Kind.SAMPLE: sample_of,
             Kind.PAYLOAD: lambda payload: payload and keep_known(payload, self.schemas, self.communicators),
-            Kind.TEXT: text,
+            Kind.TEXT: lambda cell: text(cell) if cell is None or keeps_label(table, column, cell) else REDACTED,
         }
         return converters.get(_kind(table, column))
 

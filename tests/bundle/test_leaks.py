@@ -92,6 +92,23 @@ def test_a_number_that_is_a_secret_is_not_copied_from_another_kind_of_column(tmp
     assert b"zanzibar" not in everything(tmp_path / "b.zip")
 
 
+def test_what_only_an_edited_trace_can_say_stays_behind(tmp_path: Path) -> None:
+    source = write_trace(
+        tmp_path / "in.sqlite",
+        "ALTER TABLE NVTX_EVENTS ADD COLUMN category INT; UPDATE NVTX_EVENTS SET category = 1987031455",
+        "CREATE TABLE ENUM_CUDA_MEMCPY_OPER (id INT, name TEXT, label TEXT); INSERT INTO ENUM_CUDA_MEMCPY_OPER VALUES "
+        "(1, 'CUDA_MEMCPY_KIND_HTOD', 'Host-to-Device'), (2, 'OF_ZANZIBAR', 'Zanzibar-to-Device')",
+        "UPDATE TARGET_INFO_GPU SET name = 'NVIDIA Zanzibar'",
+        "INSERT INTO META_DATA_EXPORT VALUES ('EXPORT_PLATFORM', 'zanzibar'), ('EXPORT_ARCH', 'x64')",
+        "INSERT INTO META_DATA_CAPTURE VALUES ('CAPTURE_EVENT_TYPE', 'Zanzibar'), ('COLLECT_ZANZIBAR', 'true')",
+    )
+    done = bundle(BundleRequest(source, tmp_path / "b.zip"))
+    found = everything(tmp_path / "b.zip") + done.markdown.encode()
+    assert b"zanzibar" not in found.lower()
+    assert int.to_bytes(1987031455, 4, "big") not in found
+    assert [text in found for text in (b"Host-to-Device", b"CUDA_MEMCPY_KIND_HTOD", b"x64")] == [True] * 3
+
+
 def test_what_a_backend_of_ones_own_said_stays_behind(tmp_path: Path) -> None:
     folder = tmp_path / "bench"
     folder.mkdir()

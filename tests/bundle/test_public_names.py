@@ -58,3 +58,22 @@ def test_a_range_stays_when_it_says_nothing_of_the_user(name, public):
 def test_the_name_for_all_steps_stays_so_that_findings_slowed_by_recording_are_left_out():
     assert ALL_STEPS == STEPS
     assert is_public_range(STEPS, public_backends())
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("cutlass_80_simt_sgemm_128x256_8x4_nt_align1", True),
+        ("cutlass_80_tensorop_s161616gemm_bf16_64x64_64x6_nn_align8", True),
+        ("nvjet_tst_320x128_64x3_1x2_h_bz_coopB_TNT", True),
+        ("fmha_cutlassB_bf16_aligned_64x64_k65536_sm80", True),
+        ("cutlass_80_simt_sgemm_4111x1111_1111x1111_nt_align1", False),
+        ("cutlass_80_simt_sgemm_128x256_8x4111_nt_align1", False),
+        ("cutlass_80_simt_s471113gemm_128x256_nt_align1", False),
+        ("cutlass_80_simt_sgemm_128x256_nt_align471", False),
+        ("cutlass_80_simt_sgemm_0128x256_nt_align1", False),
+        ("fmha_cutlassB_bf16_aligned_64x64_k47111_sm80", False),
+    ],
+)
+def test_sizes_in_names_are_those_of_tiles(name: str, expected: bool) -> None:
+    assert is_public_kernel(name) is expected
