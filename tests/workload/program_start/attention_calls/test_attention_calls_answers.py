@@ -7,6 +7,7 @@ torch = pytest.importorskip("torch")
 from torch.overrides import TorchFunctionMode  # noqa: E402
 
 from nsysprof.workload.program_start import attention_facts  # noqa: E402
+from nsysprof.workload.program_start.attention_calls import fast_path  # noqa: E402
 from nsysprof.workload.program_start.attention_calls.attention_calls import AttentionCalls  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -96,6 +97,30 @@ def test_a_class_or_mode_of_the_program_is_not_asked_before_torch_has_refused_th
     assert asked == []
     assert attention(own, plain, plain) is None
     assert asked == [attention]
+
+
+@pytest.mark.parametrize("is_compiled", [True, False])
+def test_what_torch_refuses_of_plain_tensors_is_refused(recorder, monkeypatch, is_compiled):
+    calls, _ = recorder
+    if not is_compiled:
+        monkeypatch.setattr(fast_path, "compiled", None)
+    original = torch.nn.functional.scaled_dot_product_attention
+    attention = calls.wrap_function(original, "sdpa")
+    q = torch.ones(1, 2, 4, 8)
+    refused = [
+        ((q, q), {}), ((q, q, q, None, 0.0, False, None), {}), ((q, q, q), {"query": q}), ((q, q, None), {}),
+        *(((q, q, q), {name: value}) for name, value in (
+            ("attn_mask", False), ("attn_mask", 0.0), ("attn_mask", True), ("dropout_p", None), ("dropout_p", "0"),
+            ("is_causal", None), ("is_causal", 0.5), ("scale", "1"), ("enable_gqa", None), ("mask", None))),
+    ]  # fmt: skip
+    for _ in range(3):  # before a call of the same form is known, and afterwards
+        for args, kwargs in refused:
+            with pytest.raises((TypeError, RuntimeError)) as theirs:
+                original(*args, **kwargs)
+            with pytest.raises(theirs.type):
+                attention(*args, **kwargs)
+        attention(q, q, q)
+        attention(q, q, q, attn_mask=None, dropout_p=0.0, is_causal=False)
 
 
 def test_a_class_gets_the_arguments_as_the_program_gave_them(recorder):
