@@ -17,6 +17,8 @@ from nsysprof.export.processes import device_ids, device_name, device_of, number
 from nsysprof.files.output import open_whole
 
 _WORK = {"kernel": "kernel", "memcpy": "gpu_memcpy", "memset": "gpu_memset", "graph": "gpu_graph"}
+_HOST_MEMORY = ("Pageable", "Pinned")
+_CUDA, _CPU = 1, 0  # c10::DeviceType
 _SIDES = {"Host": "H", "Device": "D", "Array": "A", "Peer": "P"}
 
 
@@ -166,6 +168,7 @@ class _Trace:
     def _work(self) -> None:
         gpu = self._timeline.gpu
         names, kinds = _quoted(gpu["name"], _kineto_name), gpu["kind"].to_numpy()
+        host = self._content.work.host_of(self._content.work.numbers())
         columns = [gpu[name].to_numpy() for name in ("device_id", "context_id", "stream_id", "call", "bytes")]
         for row, start, duration in self._times(gpu):
             device, context, stream, call, size = (int(column[row]) for column in columns)
@@ -173,8 +176,9 @@ class _Trace:
             more = f',"bytes":{size}' if kind in ("memcpy", "memset") else ""
             more += f',"correlation":{call + 1}' if call >= 0 and self._has_calls else ""
             category = _WORK[kind] if self._has_calls else "cpu_op"
+            name = names(row) if host[row] < 0 else _with_host_memory(names(row), _HOST_MEMORY[host[row]])
             self._emit(
-                f'{{"ph":"X","cat":"{category}","name":{names(row)},"pid":{pid},"tid":{tid},"ts":{start},'
+                f'{{"ph":"X","cat":"{category}","name":{name},"pid":{pid},"tid":{tid},"ts":{start},'
                 f'"dur":{duration},"args":{{"device":{device},"context":{context},"stream":{stream}{more}}}}}'
             )
             if call >= 0 and self._has_calls:
@@ -185,8 +189,18 @@ class _Trace:
     def _memory(self) -> None:
         name = "VRAM used" if self._analysis.trace.memory_kind == "driver" else "memory allocated"
         memory = self._timeline.memory
-        for time, device, used in zip(*(memory[column].tolist() for column in memory.columns), strict=True):
+        blocks: dict[tuple[int, int], _Blocks] = {}
+        columns = ("time_ns", "device_id", "used_bytes", "global_pid", "change")
+        for time, device, used, process, change in zip(*(memory[name].tolist() for name in columns), strict=True):
             self._emit(self._sample(name, device, time, "bytes", used))
+            pid = self._numbers.pids.get(process, self._numbers.device_pids[device])
+            kind = _CUDA if self._has_calls else _CPU
+            for address, size, total in blocks.setdefault((pid, device), _Blocks()).changes(change):
+                self._emit(
+                    f'{{"ph":"i","s":"t","cat":"cpu_instant_event","name":"[memory]","pid":{pid},"tid":0,'
+                    f'"ts":{self._time(time)},"args":{{"Device Type":{kind},"Device Id":{device},"Addr":{address},'
+                    f'"Bytes":{size},"Total Allocated":{total}}}}}'
+                )
         self.counts.add("memory", len(memory))
         self._advance(len(memory))
 
@@ -205,6 +219,35 @@ class _Trace:
         return (
             f'{{"ph":"C","name":{json.dumps(name)},"pid":{pid},"ts":{self._time(time_ns)},"args":{{"{key}":{value}}}}}'
         )
+
+
+class _Blocks:
+    """Blocks of memory whose sizes add up to what a process holds on a device.
+
+    torch.profiler writes allocations and frees; a trace with pools knows how the sum changes alone.
+    """
+
+    def __init__(self) -> None:
+        self._addresses_by_size: dict[int, list[int]] = {}
+        self._next, self._total = 1, 0
+
+    def changes(self, change: int) -> Iterator[tuple[int, int, int]]:
+        """Yield the address and the size (negative for a free) of each block that a change takes, and the sum then."""
+        while change < 0 and self._addresses_by_size:
+            # What was allocated at once is mostly freed at once; else a block is freed, and what is left of it stays.
+            fits = -change if -change in self._addresses_by_size else max(self._addresses_by_size)
+            addresses = self._addresses_by_size[fits]
+            address = addresses.pop()
+            if not addresses:
+                del self._addresses_by_size[fits]
+            self._total -= fits
+            change += fits
+            yield address, -fits, self._total
+        if change > 0:
+            self._addresses_by_size.setdefault(change, []).append(self._next)
+            self._next += 1
+            self._total += change
+            yield self._next - 1, change, self._total
 
 
 def _arrow(phase: str, number: int, pid: int, tid: int, time: str) -> str:
@@ -242,3 +285,8 @@ def _kineto_name(name: str) -> str:
     from_side, _, to_side = name.removeprefix("[CUDA memcpy ").removesuffix("]").partition("-to-")
     sides = _SIDES.get(from_side), _SIDES.get(to_side)
     return f"Memcpy {sides[0]}to{sides[1]}" if all(sides) else f"Memcpy ({name.strip('[]')})"
+
+
+def _with_host_memory(name: str, memory: str) -> str:
+    """Return `"Memcpy HtoD (Pageable -> Device)"` for `"Memcpy HtoD"`."""
+    return f'{name[:-1]} ({memory} -> Device)"' if "HtoD" in name else f'{name[:-1]} (Device -> {memory})"'

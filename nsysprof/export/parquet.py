@@ -110,7 +110,7 @@ def _frames(content: Content, name: str) -> Iterator[pd.DataFrame]:
             yield some
         return
     timeline = content.analysis.timeline
-    table = {"ranges": timeline.nvtx, "memory": timeline.memory}[name]
+    table = {"ranges": timeline.nvtx, "memory": timeline.memory[["time_ns", "device_id", "used_bytes"]]}[name]
     texts = [column for column in table.columns if table[column].dtype == object]
     for low in range(0, max(1, len(table)), _ROWS):
         yield table.iloc[low : low + _ROWS].astype(dict.fromkeys(texts, "category"))

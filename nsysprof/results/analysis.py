@@ -156,7 +156,8 @@ class Timeline:
         contexts), global_pid; the texts are categoricals
     api: start_ns, end_ns, name, global_tid
     nvtx: start_ns, end_ns, name, style ("PushPop" | "StartEnd"), domain, global_tid, global_pid, level
-    memory: time_ns, device_id, used_bytes (running sum after each device allocation or free)
+    memory: time_ns, device_id, used_bytes (running sum after each device allocation or free), and the global_pid and
+        the change (bytes) of that process
 
     work, calls: what gpu and api are made of, for a reader that takes some rows at a time and not the tables.
     """

@@ -82,7 +82,8 @@ class WorkRows:
     variant: the row of `variants` of each kernel; rows after the kernels have theirs in late_variant.
     variants: kind, name, short_name, category, device_id, context_id, stream_id, stream, global_pid.
     kernels: how many rows are kernels, which come first.
-    late_variant, late_bytes: the row of `variants` and the size of the rows after the kernels.
+    late_variant, late_bytes, late_host: the row of `variants`, the size and the memory on the host's side (see Work) of
+        the rows after the kernels.
     call: the number of the call that launched it, or -1.
     caused_by: the innermost range that adopted or captured it, or -1; None for none at all.
     calls: the calls.
@@ -96,6 +97,7 @@ class WorkRows:
     kernels: int
     late_variant: _Ints
     late_bytes: Int64s
+    late_host: _Ints
     call: _Rows
     caused_by: _Rows | None
     calls: CallRows
@@ -135,6 +137,13 @@ class WorkRows:
         late = np.flatnonzero(numbers >= self.kernels)
         sizes[late] = self.late_bytes[numbers[late] - self.kernels]
         return sizes
+
+    def host_of(self, numbers: _Ints) -> _Ints:
+        """Return the memory on the host's side of some copies: 0 pageable, 1 pinned, -1 unknown or none."""
+        host = np.full(len(numbers), -1, dtype=np.int8)
+        late = np.flatnonzero(numbers >= self.kernels)
+        host[late] = self.late_host[numbers[late] - self.kernels]
+        return host
 
     def table(self, low: int = 0, high: int | None = None) -> pd.DataFrame:
         """Return the work from the place `low` to the place `high` by start, with the columns of Timeline.gpu."""

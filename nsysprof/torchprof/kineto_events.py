@@ -57,6 +57,8 @@ class Header(NamedTuple):
     base_ns: int
     devices: tuple[dict[str, Any], ...]
     is_kineto: bool
+    # Whether its memory events are of CUDA's driver, and not of torch's allocator: nsysprof exported another trace.
+    has_driver_memory: bool = False
 
 
 def read_header(path: Path, named: Path | None = None) -> Header:
@@ -81,7 +83,7 @@ def _read_header(text: _JsonText) -> Header:
                 if key == "traceEvents" and text.take("["):
                     return _header(values)
                 value = text.value()
-                if key in _KINETO_KEYS:
+                if key in (*_KINETO_KEYS, "nsysprof"):
                     values[key] = value
                 text.take(",")
     except TraceDamagedError:
@@ -94,11 +96,13 @@ def _read_header(text: _JsonText) -> Header:
 
 
 def _header(values: dict[str, Any]) -> Header:
+    exported = values.get("nsysprof")
     devices = values.get("deviceProperties", values.get("computeProperties"))
     return Header(
         int64(values.get("baseTimeNanoseconds")) or 0,
         tuple(device for device in devices if isinstance(device, dict)) if isinstance(devices, list) else (),
         any(key in values for key in _KINETO_KEYS),
+        isinstance(exported, dict) and exported.get("memory_kind") == "driver",
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
@@ -12,6 +13,11 @@ KERNEL, MEMCPY, MEMSET = (f"CUPTI_ACTIVITY_KIND_{kind}" for kind in ("KERNEL", "
 RUNTIME, NVTX, USAGE = "CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS", "CUDA_GPU_MEMORY_USAGE_EVENTS"
 _COPY_KINDS = {
     "HtoD": 1, "DtoH": 2, "HtoA": 3, "AtoH": 4, "AtoA": 5, "AtoD": 6, "DtoA": 7, "DtoD": 8, "HtoH": 9, "PtoP": 10,
+}  # fmt: skip
+# Torch names a copy `Memcpy HtoD (Pageable -> Device)`; the numbers are those of ENUM_CUDA_MEM_KIND.
+_COPIED_MEMORY = re.compile(r"\(([A-Z][\w ]{0,20}) -> ([A-Z][\w ]{0,20})\)")
+_MEMORY_KINDS = {
+    "Pageable": 0, "Pinned": 1, "Device": 2, "Array": 3, "Managed": 4, "Device Static": 5, "Managed Static": 6,
 }  # fmt: skip
 _DEVICE_MEMORY = 2  # ENUM_CUDA_MEM_KIND: device
 _DEVICE_TYPES = {"cpu": 0, "cuda": 1}  # c10::DeviceType
@@ -131,7 +137,10 @@ class SessionRows:
             self._tables.add(KERNEL, {**row, **self._kernel_fields(event)})
         elif event.category == "gpu_memcpy":
             kind = next((number for word, number in _COPY_KINDS.items() if word in event.name), None)
-            self._tables.add(MEMCPY, {**row, "bytes": int64(arguments.get("bytes")), "copyKind": kind})
+            sides = _COPIED_MEMORY.search(event.name)
+            source, target = (None, None) if sides is None else map(_MEMORY_KINDS.get, sides.groups())
+            sizes: Row = {"bytes": int64(arguments.get("bytes")), "srcKind": source, "dstKind": target}
+            self._tables.add(MEMCPY, {**row, **sizes, "copyKind": kind})
         else:
             self._tables.add(MEMSET, {**row, "bytes": int64(arguments.get("bytes"))})
 

@@ -33,7 +33,7 @@ _COLUMNS: dict[str, str] = {
     "TARGET_INFO_SESSION_START_TIME": "utcEpochNs",
     "TARGET_INFO_GPU": "id name totalMemory smCount cuDevice computeMajor computeMinor",
     KERNEL: _WORK + "demangledName shortName registersPerThread gridX gridY gridZ blockX blockY blockZ graphNodeId",
-    MEMCPY: _WORK + "bytes copyKind",
+    MEMCPY: _WORK + "bytes copyKind srcKind dstKind",
     MEMSET: _WORK + "bytes",
     RUNTIME: "start end eventClass globalTid correlationId nameId returnValue",
     NVTX: "start end eventType rangeId text globalTid endGlobalTid textId domainId",
@@ -66,20 +66,27 @@ class TorchTables:
         self._database.close()
 
     def describe(
-        self, origin_ns: int, devices: Iterable[Mapping[str, Any]], tool_version: str | None, *, tool: str = "torch"
+        self,
+        origin_ns: int,
+        devices: Iterable[Mapping[str, Any]],
+        tool_version: str | None,
+        *,
+        tool: str = "torch",
+        memory_kind: str = "allocator",
     ) -> None:
         """Write the trace's metadata.
 
         origin_ns: its time zero (ns since 1970, UTC).
         devices: rows of TARGET_INFO_GPU.
         tool: what recorded: "torch" or "cupti".
+        memory_kind: what allocated the memory: "allocator", or "driver" in a file that was exported from another trace.
         """
         facts = {
             "NSYSPROF:VERSION": self._written_by,
             "NSYSPROF:TOOL": tool,
             "NSYSPROF:TOOL_VERSION": tool_version,
             "NSYSPROF:WORK_KIND": "kernel" if self._device == "cuda" else "operator",
-            "NSYSPROF:MEMORY_KIND": "allocator",
+            "NSYSPROF:MEMORY_KIND": memory_kind,
         }
         self._rows["META_DATA_CAPTURE"] += [{"name": name, "value": value} for name, value in facts.items() if value]
         self._rows["TARGET_INFO_SESSION_START_TIME"].append({"utcEpochNs": origin_ns})

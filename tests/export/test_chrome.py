@@ -56,17 +56,34 @@ def test_what_reads_kineto_counts_the_same(name, trace_path, tmp_path):
     assert records(pushed[1], columns, "range") == records(pushed[0], columns, "range")
 
 
+@pytest.mark.parametrize("name", ["mem", "mp", "pools", "two_gpus", "managed"])
+def test_memory_and_copies_of_pageable_memory_come_back(name, trace_path, tmp_path):
+    content = content_of(trace_path(name))
+    once, again = content.analysis, back_again(content, tmp_path)
+    assert again.trace.memory_kind == once.trace.memory_kind
+    assert again.totals.peak_vram_bytes == once.totals.peak_vram_bytes
+    columns = ["range", "instances", "peak_vram_bytes"]
+    pushed = [found.ranges[found.ranges["style"] == "PushPop"] for found in (once, again)]
+    assert records(pushed[1], columns, columns) == records(pushed[0], columns, columns)
+    columns = ["operation", "count", "pageable_count", "pinned_count"]
+    copies = [found.memops[found.memops["pinned_count"].notna()] for found in (once, again)]
+    assert records(copies[1], columns, "operation") == records(copies[0], columns, "operation")
+    table = [found.findings.table() if found.findings else None for found in (once, again)]
+    pageable = [[] if rows is None else rows[rows["code"] == "pageable-copy"]["range"].tolist() for rows in table]
+    assert pageable == [["h2d_pageable_2x16MiB"] if name == "mem" else []] * 2
+
+
 def test_every_kind_of_event(trace_path, tmp_path):
     content = content_of(trace_path("mp"))
     trace = export(content, tmp_path / "t.json")
     events = trace["traceEvents"]
     timeline = content.analysis.timeline
-    by_phase = {phase: [e for e in events if e["ph"] == phase] for phase in "XMCbesf"}
+    by_phase = {phase: [e for e in events if e["ph"] == phase] for phase in "XMCbesfi"}
     assert sum(map(len, by_phase.values())) == len(events)
     pushed = (timeline.nvtx["style"] == "PushPop").sum()
     assert len(by_phase["X"]) == len(timeline.gpu) + len(timeline.api) + pushed
     assert len(by_phase["b"]) == len(by_phase["e"]) == len(timeline.nvtx) - pushed > 0
-    assert len(by_phase["C"]) == len(timeline.memory)
+    assert len(by_phase["C"]) == len(timeline.memory) <= len(by_phase["i"])
     assert len(by_phase["f"]) == (timeline.gpu["call"] >= 0).sum()
     assert {e["id"] for e in by_phase["s"]} == {e["id"] for e in by_phase["f"]}
     assert trace["nsysprof"]["sha256"] == content.analysis.trace.sha256

@@ -52,6 +52,7 @@ def _work_rows(tables: Tables, names: Names, caused: CausedWork | None, calls: C
         kernels=work.kernels,
         late_variant=(len(work.variants) + late_variant.ravel()).astype(np.int32),
         late_bytes=work.bytes,
+        late_host=work.host_kind,
         call=tables.launch,
         caused_by=None if caused is None else _owners(len(work), caused),
         calls=calls,
@@ -189,6 +190,7 @@ def _nvtx(ranges: pd.DataFrame) -> pd.DataFrame:
 
 
 def _memory(memory: DeviceMemory | None) -> pd.DataFrame:
+    columns = ["time_ns", "device_id", "used_bytes", "global_pid", "change"]
     if memory is None:
-        return pd.DataFrame({"time_ns": [], "device_id": [], "used_bytes": []}).astype("int64")
-    return memory.usage[["time_ns", "device_id", "used_bytes"]]
+        return pd.DataFrame({name: [] for name in columns}).astype("int64")
+    return memory.usage[columns]

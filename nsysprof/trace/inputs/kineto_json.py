@@ -78,7 +78,9 @@ def _convert(events: Iterator[Event], header: Header, device: str, target: Path)
     head, origin_ns = _until_first_time(events)
     tables = TorchTables(target, device, VERSION)
     try:
-        tables.describe(header.base_ns + origin_ns, _devices(header) if device == "cuda" else (), None)
+        memory_kind = "driver" if header.has_driver_memory else "allocator"
+        devices = _devices(header) if device == "cuda" else ()
+        tables.describe(header.base_ns + origin_ns, devices, None, memory_kind=memory_kind)
         return tables.append(chain(head, events), -origin_ns, earlier_memory=True)
     finally:
         tables.close()
