@@ -628,3 +628,40 @@ def test_an_nsys_is_held_up_while_its_program_runs_and_goes_on_afterwards(tmp_pa
         for process in started:
             process.kill()
             process.wait()
+
+
+def test_the_lock_has_every_package_that_the_tests_need() -> None:
+    lock = import_module("scripts.lock")
+    pyproject = (REPOSITORY / "pyproject.toml").read_text(encoding="utf-8")
+    needed = list(lock.read_needed(pyproject))
+    text = (REPOSITORY / "requirements.lock").read_text(encoding="utf-8")
+    assert list(lock.find_faults(text, needed)) == []
+    assert {"msgspec", "matplotlib", "pytest", "mkdocs"} <= {requirement.name for requirement in needed}
+    assert not re.search(r"://|@|--(extra-)?index|--find-links", text)
+    assert len(re.findall(r"--hash=sha256:[0-9a-f]{64}$", text, re.MULTILINE)) >= len(lock.read_lock(text))
+
+
+def test_a_lock_that_is_too_old_or_not_only_hashes_is_a_fault() -> None:
+    lock = import_module("scripts.lock")
+    pyproject = """
+        [project]
+        name = "nsysprof"
+        dependencies = ["numpy>=1.26", "backports.zstd>=1; python_version < '3'"]
+        [project.optional-dependencies]
+        figures = ["matplotlib>=3.8"]
+        torch = ["nsysprof[figures]", "torch>=2.5"]
+        [dependency-groups]
+        docs = ["mkdocs>=1.6,<2"]
+        dev = [{ include-group = "docs" }]
+    """
+    needed = list(lock.read_needed(pyproject))
+    assert sorted(map(str, needed)) == ["matplotlib>=3.8", "mkdocs<2,>=1.6", "numpy>=1.26"]
+    digest = "0" * 64
+    text = lock.render_lock({"numpy": ("1.26.0", digest), "mkdocs": ("2.0", digest)})
+    assert sorted(lock.find_faults(text, needed)) == [
+        "matplotlib is not in requirements.lock: run scripts/lock.py",
+        "mkdocs 2.0 in the lock is not <2,>=1.6: run scripts/lock.py",
+    ]
+    for more in ("numpy==2.0\n", "--index-url x\n", f"a @ b \\\n    --hash=sha256:{digest}\n"):
+        (fault,) = lock.find_faults(text + more, needed)
+        assert "lines that scripts/lock.py does not write" in fault
