@@ -51,7 +51,6 @@ def bundle(request: BundleRequest, progress: Progress = SILENT) -> BundleResult:
 
 
 def _make_in_scratch(request: BundleRequest, target: Path, progress: Progress) -> BundleResult:
-
     try:
         with scratch_folder() as scratch:
             return _make(request, target, plain_title(target.stem), scratch, progress.say)
@@ -63,7 +62,6 @@ def _make_in_scratch(request: BundleRequest, target: Path, progress: Progress) -
 
 
 def _make(request: BundleRequest, target: Path, title: str, scratch: Path, say: Say) -> BundleResult:
-
     wanted = _read(request, title, scratch)
     made = scratch / "made"
     made.mkdir()
@@ -137,13 +135,11 @@ def _search(wanted: BuildRequest, built: Built, archive: Path, markdown: str, sc
 
 
 def _contents(wanted: BuildRequest, built: Built) -> BundleContents:
-
     rows = {} if built.report is None else built.report.rows
     return BundleContents(rows, shared_texts(*built.shared_traces), wanted.names.replaced())
 
 
 def _check_target(target: Path, *, force: bool) -> None:
-
     if target.is_dir():
         raise OutputError(f"{target} is a folder.", "Choose another name with --out.")
     if target.exists() and not force:

@@ -98,7 +98,6 @@ def parse_rules(request: CompareRequest) -> tuple[GateRule, ...]:
 
 
 def _read_side(sources: Sequence[Path], request: CompareRequest, say: Say) -> list[Input]:
-
     return [
         read_input(path, request.nsys, say, launched_only=request.launched_only)
         for source in sources
@@ -113,7 +112,6 @@ def _compare(
     request: CompareRequest,
     alpha: float | None = None,
 ) -> VersionComparison:
-
     margin = margin_of(rules) if request.margin_pct is None else request.margin_pct
     settings = Settings(margin, request.floor_pct, alpha or ALPHA)
     names = case_names((*baseline, *candidate))
@@ -130,7 +128,6 @@ def _compare(
 
 
 def _write(found: VersionComparison, request: CompareRequest, folder: Path | None) -> None:
-
     texts = {}
     if request.markdown is not None:
         texts[request.markdown] = render_markdown(compare_report(found))

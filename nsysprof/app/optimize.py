@@ -374,7 +374,6 @@ class _Session:
         self.notes.append(make_note("optimize-without-hook", code=ended.exit_code))
 
     def _analyze(self) -> Analysis:
-
         request = AnalyzeRequest(
             (self.request.captured or self.folder / "capture",),
             out=self.folder / "analysis",
@@ -453,7 +452,6 @@ class _Session:
         return [NotTried(name, f"--budget {seconds} has time for it", seconds) for name, seconds in needed.items()]
 
     def write(self, found: Optimization) -> None:
-
         write_whole(self.folder / RESULT, encode_json(found.to_json()))
         write_report(optimize_report(found), self.folder)
 

@@ -45,7 +45,6 @@ def plan_tuning(request: TuneRequest) -> BenchPlan:
 
 
 def _plan(request: TuneRequest) -> tuple[BenchPlan, ProgramShapes | None]:
-
     _check_numbers(request)
     grid = request.grid
     replace(grid, backends=grid.backends or ("math",)).expand()  # report wrong options before looking at the machine
@@ -68,7 +67,6 @@ def _plan(request: TuneRequest) -> tuple[BenchPlan, ProgramShapes | None]:
 
 
 def _cases(request: TuneRequest, grid: Grid, device: str) -> tuple[Case, ...]:
-
     cases = grid.expand(default_dtype(device))
     return tuple(cases if request.search == "grid" else axes_grid(cases, grid.backends))
 

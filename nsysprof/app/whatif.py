@@ -192,7 +192,6 @@ def _assumptions(changes: Mapping[str, CommunicationChange]) -> tuple[str, ...]:
 
 
 def _questions(request: WhatIfRequest) -> tuple[WhatIfQuestion, ...]:
-
     questions = [WhatIfQuestion(f"--{change}", _FIXED[change]) for change in request.changes]
     if request.policy is not None:
         questions.append(WhatIfQuestion(f"--policy {request.policy.name}", "attention-backend"))

@@ -51,6 +51,5 @@ def _print(result: ExplainResult, as_json: bool) -> None:
 
 
 def _to_json(call: AttentionCall, answer: EligibilityAnswer) -> dict[str, Any]:
-
     nearest = [{"changes": changes(call, each), "call": json_value(each)} for each in answer.nearest]
     return {**json_value(answer), "nearest": nearest}

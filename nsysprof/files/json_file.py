@@ -31,16 +31,16 @@ class FileHeader(msgspec.Struct):
     nsysprof_version: str = "of unknown version"
 
 
-def encode_json(value: object, *, indent: int = 1) -> bytes:
+def encode_json(value: object) -> bytes:
     """Return dataclasses, structs and plain values, also those of numpy, as JSON that ends with a newline.
 
     A number that is not finite becomes null. Bytes of a path that are not UTF-8 survive as lone surrogates.
     """
     try:
-        text = msgspec.json.format(msgspec.json.encode(value, enc_hook=_plain), indent=indent).decode()
+        text = msgspec.json.format(msgspec.json.encode(value, enc_hook=_plain), indent=1).decode()
         return _escape_controls(text).encode() + b"\n"
     except UnicodeEncodeError:
-        return (json.dumps(msgspec.to_builtins(value, enc_hook=_plain), indent=indent) + "\n").encode()
+        return (json.dumps(msgspec.to_builtins(value, enc_hook=_plain), indent=1) + "\n").encode()
 
 
 def plain_json(data: Any, indent: int | None = 1) -> str:

@@ -43,11 +43,6 @@ class KernelKind:
     # The attention backend that it belongs to; "" for all other kernels.
     backend: str = ""
 
-    @property
-    def is_communication(self) -> bool:
-        """Return whether the kernel waits for other GPUs."""
-        return self.category == "communication"
-
 
 @dataclass(frozen=True)
 class KernelRule:

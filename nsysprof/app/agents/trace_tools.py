@@ -196,7 +196,6 @@ class TraceTools:
         return found
 
     def _analysis(self, trace: str) -> Analysis:
-
         path = self._trace(trace)
         status = path.stat()
         key = (trace, status.st_mtime_ns, status.st_size)

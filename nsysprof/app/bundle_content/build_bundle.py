@@ -263,7 +263,6 @@ def _options(request: BuildRequest, stage: Extent) -> SanitizeOptions:
 
 
 def _share_ranks(request: BuildRequest, stage: Extent, cleaned: Path, say: Say) -> _Shared:
-
     work = cleaned.parent
     folder = work / "ranks" / request.title
     folder.mkdir(parents=True)
@@ -280,7 +279,6 @@ def _share_ranks(request: BuildRequest, stage: Extent, cleaned: Path, say: Say) 
 
 
 def _is_of_torch(trace: Path) -> bool:
-
     with open_trace(trace) as opened:
         if not {"name", "value"} <= set(opened.columns.get("META_DATA_CAPTURE", ())):
             return False
@@ -344,7 +342,6 @@ def _take_traces(shared: _Shared, stage: Extent, built: Built) -> None:
 
 
 def _report_bench(stage: Extent, built: Built) -> None:
-
     run = read_run(built.folder / SAMPLES)
     results = summarize(run)
     if run.kind == "tune":

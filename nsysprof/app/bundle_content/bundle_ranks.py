@@ -36,7 +36,6 @@ def find_rank_traces(source: Path, nsys: Path | None, work: Path) -> list[Bundle
 
 
 def _find(source: RankSource, work: Path) -> BundledRank:
-
     try:
         work.mkdir()
         path = resolve_input(source.path, source.nsys, work)

@@ -143,7 +143,6 @@ def _measured_by_bench(run: BenchRun, case: Case) -> Measured:
 
 
 def _read_capture(source: Path, nsys: Path | None, say: Say, *, launched_only: bool) -> Input:
-
     manifest, results = read_manifest(source), read_results(source)
     samples = read_capture_samples(source)
     cases = {}

@@ -91,7 +91,6 @@ def _pattern(option: str, text: str, *, groups: int = 0) -> re.Pattern[str] | No
 
 
 def _rules(request: ProgramBenchRequest) -> tuple[GateRule, ...]:
-
     names = (Path(BASELINE),), (Path(CANDIDATE),)
     rules = parse_rules(CompareRequest(*names, request.fail_on, margin_pct=request.margin_pct))
     refuse_traced(rules)
@@ -157,7 +156,6 @@ class _Session:
         return False
 
     def _run(self, side: str, turn: int, setting: ProgramSide) -> None:
-
         self.progress.say(f"turn {turn + 1} of {self.request.processes}: {side}")
         logs, environment = self.folder / "logs", setting.environment()
         try:
@@ -244,7 +242,6 @@ class _About(Struct):
 
 
 def _about(request: ProgramBenchRequest) -> str:
-
     sides = tuple(
         (side.variables, "" if side.policy is None else hashlib.sha256(side.policy.read_bytes()).hexdigest())
         for side in (request.baseline, request.candidate)
@@ -260,13 +257,11 @@ def write_runs(folder: Path, request: ProgramBenchRequest, runs: Sequence[TimedR
 
 
 def _prepare(folder: Path) -> None:
-
     prepare_folder(folder)
     remove_work(folder)
 
 
 def _write(found: ProgramComparison, session: _Session, folder: Path) -> None:
-
     write_runs(folder, session.request, session.runs)
     write_whole(folder / COMPARISON, encode_json(found.to_json()))
     write_report(program_report(found), folder)

@@ -165,7 +165,6 @@ def _split_profilers(request: CaptureRequest) -> tuple[str, CountingPlan | None]
 
 
 def _find_ncu(named: Path | None) -> Path:
-
     found = find_tool(NCU, named)
     if found is None:
         raise MissingToolError(
@@ -206,7 +205,6 @@ def _add_trace(captured: Captured, folder: Path) -> tuple[Loss, ...]:
 
 
 def _failure(captured: Captured, folder: Path, losses: tuple[Loss, ...]) -> NsysprofError | None:
-
     if captured.interrupted:
         return interrupted_error(folder, captured.progress, has_trace=own_trace(folder) is not None)
     untraced = _untraced(captured, folder)

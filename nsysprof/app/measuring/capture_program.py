@@ -47,7 +47,6 @@ def plan_program_capture(request: ProgramRequest) -> PlannedProgram:
 
 
 def _plan(request: ProgramRequest) -> tuple[ProgramPlan, RankIdentity | None]:
-
     if sys.platform == "win32":
         raise UsageError("Programs can be captured only on Linux.", "Run nsys profile here, then nsysprof analyze.")
     identity, argv = own_identity(), list(request.argv)
@@ -127,7 +126,6 @@ def _size(traces: tuple[Path, ...]) -> int:
 
 
 def _find_nsys(named: Path | None) -> Path:
-
     found = find_tool(NSYS, named)
     if found is None:
         raise MissingToolError(
@@ -138,7 +136,6 @@ def _find_nsys(named: Path | None) -> Path:
 
 
 def _default_folder(plan: ProgramPlan, identity: RankIdentity | None) -> Path:
-
     if identity is None:
         return dated_folder()
     if not names_a_job(os.environ):
@@ -151,7 +148,6 @@ def _default_folder(plan: ProgramPlan, identity: RankIdentity | None) -> Path:
 
 
 def _prepare_alone(plan: ProgramPlan, folder: Path) -> None:
-
     prepare_folder(folder)
     if plan.per_rank:
         try:

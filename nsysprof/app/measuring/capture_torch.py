@@ -131,7 +131,6 @@ def _options_of_nsys(request: ProgramRequest) -> list[str]:
 
 
 def _refuse_options_of_nsys(request: ProgramRequest) -> None:
-
     found = _options_of_nsys(request)
     if found:
         raise UsageError(

@@ -136,7 +136,6 @@ class _Recorder:
             self._thread.join()
 
     def _record(self, held: HeldProgram) -> None:
-
         seconds = self._plan.duration_s or _SIGNALLED_S
         self._progress.tell(f"SIGUSR1: record {seconds} s")
         try:
@@ -163,7 +162,6 @@ class _Recorder:
             self._progress.tell(f"recording has ended, the program goes on: {self.failure.text}")
 
     def _request(self, held: HeldProgram, seconds: float | None) -> RecordRequest:
-
         plan = self._plan
         return RecordRequest(
             Path(held.folder), seconds, watch_s=0.0, max_bytes=plan.max_bytes, keep_report=plan.keep_report

@@ -120,7 +120,6 @@ def _check(request: RecordRequest) -> None:
 
 
 def _source(held: HeldProgram, request: RecordRequest) -> StepCounter | None:
-
     logs = Path(held.folder) / LOGS
     if not request.step_pattern:
         steps = TorchSteps(Path(held.folder))
@@ -191,7 +190,6 @@ def _keep_costs(part: RecordedPart) -> list[Note]:
 
 
 def _rows(seen: dict[int, SeenProcess], events: dict[int, ProcessEvents], traces: dict[int, Path]) -> list[ProcessPart]:
-
     rows = []
     for pid in sorted({*seen, *events}):
         process, found = seen.get(pid), events.get(pid, ProcessEvents())
@@ -243,7 +241,6 @@ def _result(
     notes: list[Note],
     failure: NsysprofError | None,
 ) -> RecordResult:
-
     failure = part.failure or failure
     if failure is None and part.stopped is StopReason.DISK:
         failure = disk_full_error()
@@ -276,7 +273,6 @@ def _result(
 
 
 def _latency(part: RecordedPart, source: StepCounter | None) -> LatencyWindows:
-
     if source is None:
         return LatencyWindows("", f"{_NO_STEPS}: give --step-pattern.")
     windows = [

@@ -74,17 +74,15 @@ def _check_machine(captured: CapturedAttention, device: str) -> None:
             )
 
 
-def read_captured_attention(source: Path, nsys: Path | None = None) -> CapturedAttention:
+def read_captured_attention(source: Path) -> CapturedAttention:
     """Return the attention of a capture folder, a trace or an analysis folder.
 
     Raises UsageError where it has none, and TraceError for what cannot be read.
-
-    nsys: the program that exports a report.
     """
     if (source / "attention.csv").is_file():
         table, gpu_name, steps = _read_analysis(source)
     else:
-        table, gpu_name, steps = _analyze(source, nsys)
+        table, gpu_name, steps = _analyze(source)
     rows = known_cells(table)
     uses = tuple(CapturedUse(row) for row in rows if row["function"] is not None)
     if uses:
@@ -102,7 +100,6 @@ def read_captured_attention(source: Path, nsys: Path | None = None) -> CapturedA
 
 
 def _read_analysis(source: Path) -> tuple[pd.DataFrame, str | None, int | None]:
-
     try:
         table = pd.read_csv(source / "attention.csv", dtype="string", keep_default_na=False, na_values=[""])
         table = set_dtypes(table.reindex(columns=list(ATTENTION.names)), ATTENTION)
@@ -122,10 +119,9 @@ def _count_steps(source: Path) -> int | None:
     return steps if steps > 1 else None
 
 
-def _analyze(source: Path, nsys: Path | None) -> tuple[pd.DataFrame, str | None, int | None]:
-
+def _analyze(source: Path) -> tuple[pd.DataFrame, str | None, int | None]:
     with scratch_folder() as scratch:
-        trace = resolve(source, nsys, scratch, lambda _: None)
+        trace = resolve(source, None, scratch, lambda _: None)
         analysis = assemble(source, trace).analysis
     assert analysis.attention is not None
     names = {device.name for device in analysis.devices}

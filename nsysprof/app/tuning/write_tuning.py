@@ -109,7 +109,6 @@ def write_tuning(
 
 
 def _draw(winners: pd.DataFrame, folder: Path) -> list[Figure]:
-
     draw, alts = {"winners": lambda: draw_winners(winners)}, {"winners": lambda: describe_winners(winners)}
     return write_figures(draw, alts, folder)
 

@@ -148,7 +148,6 @@ class ViewPages:
         return analyze(request, progress).folder
 
     def _develop(self, number: int, out: Path, progress: Progress) -> Path:
-
         one = self.inputs[number]
         cases = read_history(one.path)
         out.mkdir()
