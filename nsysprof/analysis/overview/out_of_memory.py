@@ -106,9 +106,12 @@ def _lines(failure: OutOfMemory) -> tuple[str, str]:
     who = f"Rank {failure.rank}: " if failure.rank is not None else process
     layer = f" in {failure.layer}" if failure.layer else ""
     end = {True: " The process ended because of it.", False: " The process went on.", None: ""}[failure.is_fatal]
+    free = f"{format_bytes(failure.free_bytes)} were free"
+    if failure.limit_bytes is not None and failure.free_bytes >= failure.asked_bytes:
+        free += f", but torch may use {format_bytes(failure.limit_bytes)} of the device and no more"
     first = (
         f"{who}out of memory on device {failure.device_id}: {format_bytes(failure.asked_bytes)} were asked for by "
-        f"{failure.asked_by}{layer}, and {format_bytes(failure.free_bytes)} were free.{end}"
+        f"{failure.asked_by}{layer}, and {free}.{end}"
     )
     held = sorted(failure.by_kind.items(), key=lambda item: -item[1])
     parts = [f"{_KINDS[kind]} {format_bytes(size)}" for kind, size in held]
@@ -182,7 +185,7 @@ def _remedies(
     history: AllocatorHistory, device: DeviceHistory, failure: FailedAllocation, by_kind: Mapping[str, int],
     holdings: Sequence[HeldAtFailure], stack: tuple[Frame, ...],
 ) -> Iterator[MemoryRemedy]:  # fmt: skip
-    """Yield what would have made room, that which is enough alone first."""
+    """Yield what would have made room: results that pile up first, since they fill any room, then what is enough."""
     room = failure.free_bytes
     if failure.limit_bytes is not None:
         room = max(0, min(room, failure.limit_bytes - device.reserved_bytes))
@@ -195,7 +198,7 @@ def _remedies(
         )
         if size > 0
     ]
-    yield from sorted(found, key=lambda remedy: not remedy.is_enough)
+    yield from sorted(found, key=lambda remedy: (remedy.kind != "graph", not remedy.is_enough))
 
 
 def _of_allocator(

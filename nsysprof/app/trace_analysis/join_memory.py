@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nsysprof.analysis.overview.allocator_owners import RangeAt
-from nsysprof.analysis.ranges.open_range import innermost_ranges
+from nsysprof.analysis.ranges.open_range import innermost_codes
 from nsysprof.ranks.session import read_session
 from nsysprof.results.allocator_memory import AllocatorMemory, find_failures
 from nsysprof.results.analysis import Analysis
@@ -53,7 +53,7 @@ def read_capture_memory(source: Path, trace: Path, ranges: pd.DataFrame) -> Allo
         if start_ns is None:
             return read_memory(path, is_fatal=is_fatal)
         range_at = _ranges_of(ranges, process, start_ns)
-        layer_at = None if layers is None else _ranges_of(layers, process, start_ns)
+        layer_at = None if layers is None else _ranges_of(layers, process, start_ns, fold=False)
         return read_memory(path, range_at, layer_at, is_fatal=is_fatal)
 
     of_failures = [read(process, path, is_fatal=process not in ended) for process, path in failed.items()]
@@ -73,15 +73,19 @@ def read_capture_memory(source: Path, trace: Path, ranges: pd.DataFrame) -> Allo
     return replace(most, out_of_memory=tuple(failures), findings=(*findings, *most.findings))
 
 
-def _ranges_of(ranges: pd.DataFrame, process: int, start_ns: int) -> RangeAt:
-    """Return a function that gives the range of a process that was open at a time (us since 1970)."""
+def _ranges_of(ranges: pd.DataFrame, process: int, start_ns: int, *, fold: bool = True) -> RangeAt:
+    """Return a function that gives the range of a process that was open at a time (us since 1970).
+
+    fold: whether counted ranges have the name of their family.
+    """
 
     def range_at(time_us: npt.NDArray[np.int64]) -> Sequence[str]:
         own = ranges[((ranges["global_tid"].to_numpy(np.int64) >> 24) & 0xFFFFFF) == process]
         owner = own["global_tid"].to_numpy(np.int64)
         # The snapshot does not name a thread, so a range of any thread counts.
         tid = np.full(len(time_us), (int(owner[0]) >> 24) << 24 if len(own) else 0, dtype=np.int64)
-        return [str(name) for name in innermost_ranges(own, tid, time_us * 1000 - start_ns)]
+        code, names = innermost_codes(own, tid, time_us * 1000 - start_ns, fold=fold)
+        return [str(name) for name in names[code]]
 
     return range_at
 

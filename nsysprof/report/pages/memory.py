@@ -125,7 +125,7 @@ def failure_sections(memory: AllocatorMemory | None) -> list[Section]:
 def _failure_lines(failure: OutOfMemory) -> Iterator[str]:
     yield from failure.lines
     for remedy in failure.remedies:
-        yield f"{'Enough alone' if remedy.is_enough else 'Not enough alone'}: {remedy.text}"
+        yield f"{'Enough for this request' if remedy.is_enough else 'Not enough alone'}: {remedy.text}"
 
 
 def failure_table(failure: OutOfMemory) -> Table:

@@ -61,6 +61,7 @@ def test_advice_says_what_is_enough(tmp_path):
     assert "over the 4 ranks" in remedies["optimizer-state"].text
     assert "at least 15 %" in remedies["activations"].text  # 60 of 300 that are there and 100 that would be
     assert "9 results" in remedies["graph"].text
+    assert failure.remedies[0].kind == "graph", "they would fill any room"
     (finding,) = find_out_of_memory([failure])
     assert (finding.code, finding.bytes) == ("out-of-memory", 100 * MIB)
 
@@ -73,6 +74,7 @@ def test_idle_pieces_are_fragmentation_unless_segments_can_grow(tmp_path):
     failure = explain(builder, tmp_path)
     fragmentation = next(remedy for remedy in failure.remedies if remedy.kind == "fragmentation")
     assert (fragmentation.bytes, fragmentation.is_enough) == (400 * MIB, True)
+    assert "but torch may use" not in failure.lines[0], "nothing was free"
     snapshot = builder.snapshot()
     snapshot["allocator_settings"]["expandable_segments"] = True
     builder.snapshot = lambda: snapshot
