@@ -69,7 +69,7 @@ class Words:
 
 
 KERNELS = Words("kernel", "kernels", "launches", "GPU", "VRAM")
-OPERATORS = Words("operator", "operators", "calls", "cpu", "memory")
+OPERATORS = Words("operator", "operators", "calls", "CPU", "memory")
 
 # Causes of idle time as they follow a share: "38 % while the host is busy outside CUDA". docs/causes.md defines each.
 IDLE_WORDS = {

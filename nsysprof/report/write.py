@@ -40,6 +40,7 @@ from nsysprof.results.column_registry.analysis_columns import (
     MEMOPS,
     MEMORY,
     OPERATORS,
+    OS_CALLS,
     RANGE_API,
     RANGE_INSTANCES,
     RANGE_KERNELS,
@@ -152,6 +153,7 @@ def analysis_json(analysis: Analysis, record: CaptureRecord | None) -> dict[str,
     causes = findings_json(analysis)
     tables = {file.name.removesuffix(".csv"): to_records(table) for file, table in analysis_tables(analysis, record)}
     unknown = {
+        "os_calls": analysis.os_calls is None,
         "idle": analysis.idle is None,
         "idle_instances": analysis.idle is None,
         "steps": analysis.step_times is None,
@@ -181,6 +183,7 @@ def analysis_tables(analysis: Analysis, record: CaptureRecord | None) -> list[tu
         (MEMOPS, analysis.memops),
         (RANGE_API, analysis.range_api),
         (GPU_USE, analysis.gpu_use),
+        (OS_CALLS, empty_table(OS_CALLS) if analysis.os_calls is None else analysis.os_calls),
         (STREAMS, analysis.streams),
         (ENERGY, analysis.energy),
         (COLLECTIVES, analysis.collectives),

@@ -255,6 +255,8 @@ class Analysis:
     # The rows of layers.csv; None where no layers were recorded.
     layers: pd.DataFrame | None = None
     step_work: StepWork | None = None
+    # The rows of os_calls.csv; None where something ran on a GPU, or where none were recorded.
+    os_calls: pd.DataFrame | None = None
     losses: tuple[Loss, ...] = ()
     lost_kernels: bool = False
     attention: pd.DataFrame | None = None
@@ -262,6 +264,14 @@ class Analysis:
     allocator: AllocatorMemory | None = None
     recording_cost: tuple[RangeCost, ...] | None = None
     part: ReadPart | None = None
+
+    @property
+    def is_of_cpu(self) -> bool:
+        """Return whether the trace has no CUDA call and nothing of a GPU, and lost none: it tells of the CPU alone."""
+        if self.trace.work_kind == "operator":
+            return True
+        of_gpu = (self.api, self.kernels, self.memops, self.streams, self.gpu_use)
+        return not self.losses and not any(map(len, of_gpu))
 
 
 @dataclass(frozen=True)

@@ -230,6 +230,14 @@ class Tables:
     # When threads slept, polled or waited at a socket, a queue or a condition: start_ns, end_ns, global_tid. None: the
     # calls of the system were not recorded.
     waits: pd.DataFrame | None = None
+    # Calls of the OS runtime, in a trace without GPU work and CUDA calls: start_ns, end_ns, global_tid, name_id.
+    # None: not recorded, or not read.
+    os_calls: pd.DataFrame | None = None
+
+    @property
+    def is_of_processor(self) -> bool:
+        """Return whether the trace has torch's operators on a processor in place of a GPU's kernels."""
+        return "operator" in self.capture_facts.get("NSYSPROF:WORK_KIND", [])
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from nsysprof.trace.table_readers.calls import (
     match_table,
     read_calls,
     read_graph_nodes,
+    read_os_calls,
     read_overheads,
     read_syncs,
     read_waits,
@@ -80,8 +81,7 @@ def read_tables(trace: Trace, progress: Callable[[str], None] | None = None) -> 
     trace.notes[noted:] = sorted(trace.notes[noted:], key=lambda note: note.text)  # the order of threads varies
     if KERNEL in recorded:
         say(f"read {work.kernels:,} kernels")
-    if calls is not None:
-        say(f"read {len(calls):,} API calls")
+    say("read no API calls" if calls is None else f"read {len(calls):,} API calls")
     diagnostics, of_helpers = split_diagnostics(trace, _users_of_cuda(calls, work))
     return Tables(
         path_name=trace.identity.resolve().name,
@@ -113,6 +113,7 @@ def read_tables(trace: Trace, progress: Callable[[str], None] | None = None) -> 
         overheads=_with_marks(overheads, marks, calls),
         graph_nodes=nodes,
         payloads=payloads,
+        os_calls=read_os_calls(trace) if calls is None and not len(work) else None,
     )
 
 

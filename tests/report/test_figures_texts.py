@@ -42,6 +42,7 @@ def test_the_numbers_are_those_of_the_trace(tmp_path):
 def test_what_is_unknown_is_not_said(tmp_path):
     builder = TraceBuilder()
     builder.range(0, 100, "alone")
+    builder.call(1, 9, 1)
     assert "The trace does not show how busy" in describe_timeline(samples.analysis(tmp_path, builder))
 
 

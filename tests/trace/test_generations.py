@@ -154,7 +154,7 @@ def test_what_was_not_traced_is_null_and_not_zero(tmp_path: Path, generation: st
     ignored = {"coverage": None}  # next test
     assert {**numbers(lazy), **ignored} == {**numbers(full), **ignored}
     assert numbers(lazy)["kernel_count"] is numbers(lazy)["peak_vram_bytes"] is None
-    assert codes(lazy) == codes(full) >= {"no-gpu", "no-nvtx", "no-memory-usage"}
+    assert codes(lazy) == codes(full) >= {"no-gpu", "no-nvtx"}
 
 
 def test_calls_that_were_not_traced_are_unknown_in_full_exports_too(tmp_path: Path) -> None:
@@ -298,7 +298,7 @@ def test_real_exports_have_these_tables_and_these_numbers(
             ("inner", "PushPop", 3), ("inner", "StartEnd", 3),
         ]  # fmt: skip
         assert (analysis.totals.kernel_count, analysis.totals.peak_vram_bytes) == (None, None)
-        assert {"no-gpu", "no-memory-usage"} <= codes(analysis)
+        assert "no-gpu" in codes(analysis)
         if generation in VERSIONS:
             assert (analysis.trace.nsys_version or "").startswith(f"{generation}.")
             assert analysis.trace.schema_version == VERSIONS[generation][2]

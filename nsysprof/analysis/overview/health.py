@@ -155,7 +155,8 @@ def _cut_ranges(tables: Tables) -> Iterator[Note]:
         return
     ends = tables.ranges["end_ns"].to_numpy(dtype=np.int64)
     last = int(ends.max())
-    count = int((ends == last).sum())
+    # A range that is recorded in both styles is one.
+    count = len(tables.ranges[ends == last].drop_duplicates(["start_ns", "name"]))
     if count > 1 and last >= tables.work.last_end_ns():
         yield make_note("ranges-cut", count=count)
 
@@ -256,7 +257,8 @@ def _unrecorded(tables: Tables) -> Iterator[Note]:
         if torch:
             step = "Mark the code with torch.profiler.record_function."
         yield make_note("no-nvtx", next_step=step)
-    if tables.memory is None:
+    on_cpu = tables.calls is None and not len(tables.work)
+    if tables.memory is None and not on_cpu:
         missing, step = "--cuda-memory-usage", "Record with nsys profile --cuda-memory-usage=true."
         if torch:
             missing, step = "profile_memory", "Record with torch.profiler.profile(profile_memory=True)."
@@ -264,7 +266,7 @@ def _unrecorded(tables: Tables) -> Iterator[Note]:
             yield make_note("no-memory-usage", "lost")
         else:
             yield make_note("no-memory-usage", option=missing, next_step=step)
-    if tables.gpu_metrics is None:
+    if tables.gpu_metrics is None and not on_cpu and not tables.is_of_processor:
         sampled = any(name.startswith("GPU_METRICS_OPTIONS:GPU_") for name in tables.capture_facts)
         yield make_note("no-dram-counters", *(["lost"] if sampled else []))
     if tables.calls is None and len(tables.work):

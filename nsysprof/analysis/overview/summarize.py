@@ -39,7 +39,6 @@ from nsysprof.analysis.overview.trace_overview import (
     Outline,
     attribute,
     count_totals,
-    is_of_processor,
     judge,
     live_metrics,
     outline,
@@ -69,7 +68,7 @@ from nsysprof.results.analysis import (
     Totals,
     TraceRows,
 )
-from nsysprof.results.column_registry.analysis_columns import RANGE_INSTANCES, RANGE_TREE, RANGES
+from nsysprof.results.column_registry.analysis_columns import OS_CALLS, RANGE_INSTANCES, RANGE_TREE, RANGES
 from nsysprof.results.findings import Findings, Idle, StackSamples
 from nsysprof.results.power_samples import GpuEnergy
 from nsysprof.trace.schema import COPY, FILL, MIGRATION, GpuMetrics, Int64s, Ints, Tables
@@ -269,7 +268,7 @@ def _list_owners(memory: DeviceMemory | None, ranges: pd.DataFrame) -> pd.DataFr
 
 
 def _counted_work(tables: Tables, whole: Outline, work: pd.DataFrame) -> pd.DataFrame | None:
-    return work if whole.is_counted and not is_of_processor(tables) else None
+    return work if whole.is_counted and not tables.is_of_processor else None
 
 
 def _outline(
@@ -301,6 +300,7 @@ def _conclude(
     counted_work: pd.DataFrame | None,
     operators: Operators | None,
     layers: pd.DataFrame | None,
+    os_calls: pd.DataFrame | None,
 ) -> Analysis:
     return Analysis(
         trace=whole.trace,
@@ -330,6 +330,7 @@ def _conclude(
         operators=None if operators is None else operators.table,
         step_work=None if operators is None else operators.step,
         layers=layers,
+        os_calls=os_calls,
         losses=whole.losses,
         lost_kernels=whole.is_lost,
         attention=attention,
@@ -393,7 +394,7 @@ def _issued(tables: Tables, attribution: Attribution) -> Issued:
 
 def _blame(tables: Tables, issued: Issued, judged: Judged) -> BlamedIdle | None:
     """Return the causes of idle time; None where the trace lacks work."""
-    if is_of_processor(tables) or not judged.loss.is_counted or issued.has_silent:
+    if tables.is_of_processor or not judged.loss.is_counted or issued.has_silent:
         return None
     return blame_idle(tables, issued.lost, doubt_of(tables, _missing_anywhere(judged.losses)))
 
@@ -403,7 +404,7 @@ def _keep_ledger(tables: Tables, ranges: pd.DataFrame, blamed: BlamedIdle | None
 
 
 def _explain(tables: Tables, issued: Issued, judged: Judged, steps: Steps | None, ledger: Ledger | None) -> Explained:
-    if is_of_processor(tables):
+    if tables.is_of_processor:
         return Explained()
     if ledger is None:
         return Explained(no_findings=_no_work_to_explain(tables, is_lost=judged.loss.is_lost))
@@ -538,6 +539,20 @@ def _api(tables: Tables) -> pd.DataFrame:
     return table.rename(columns={"instances": "calls"})[list(API_COLUMNS)].reset_index(drop=True)
 
 
+def _os_calls(tables: Tables) -> pd.DataFrame | None:
+    """Return the calls of the OS runtime by function; None where they are unknown."""
+    calls = tables.os_calls
+    if calls is None or not len(calls):
+        return None
+    number, identifiers = pd.factorize(calls["name_id"])
+    table = summarize_durations(
+        (calls["end_ns"] - calls["start_ns"]).to_numpy(np.int64), number, np.arange(len(identifiers))
+    )
+    table["threads"] = calls["global_tid"].groupby(number).nunique().reindex(table.index)
+    table["name"] = [str(tables.strings.get(identifiers[at], f"<string {identifiers[at]}>")) for at in table.index]
+    return table.rename(columns={"instances": "calls"})[list(OS_CALLS.names)].reset_index(drop=True)
+
+
 def _memops(tables: Tables) -> pd.DataFrame:
     work = tables.work
     others = slice(work.kernels, None)
@@ -576,6 +591,7 @@ def _memops(tables: Tables) -> pd.DataFrame:
 STAGES: tuple[Stage, ...] = (
     Stage("names", kernel_names, ("tables",)),
     Stage("api", _api, ("tables",), beside=True),
+    Stage("os_calls", _os_calls, ("tables",)),
     Stage("kernels", _kernels, ("tables", "names"), beside=True),
     Stage("streams", tabulate_streams, ("tables",), beside=True),
     Stage("launched", attribute, ("tables",)),
@@ -614,6 +630,7 @@ STAGES: tuple[Stage, ...] = (
         (
             "whole", "coverage", "kernels", "api", "streams", "memops", "range_summary", "collectives", "timeline",
             "attention", "memory_owners", "explained", "findings", "counted_work", "operators", "layers",
+            "os_calls",
         ),
     ),
 )  # fmt: skip

@@ -170,11 +170,6 @@ def _trace_info(tables: Tables) -> TraceInfo:
     )
 
 
-def is_of_processor(tables: Tables) -> bool:
-    """Return whether the trace has torch's operators on a processor in place of a GPU's kernels."""
-    return "operator" in tables.capture_facts.get("NSYSPROF:WORK_KIND", [])
-
-
 def _migration_notes(totals: Totals) -> list[Note]:
     """Return a note on how much migrations of unified memory add, because they belong to no call."""
     if not totals.migration_count:

@@ -116,14 +116,17 @@ class _Facts:
             said.append((total - usually, f"{name} took {format_ns(total - usually)} longer ({times})"))
         called = [sum(total for _, total in its.values()) for its in calls]
         outside = int(self.wall[row]) - called[0], int(self.wall[median]) - called[1]
-        more = outside[0] - outside[1]
-        said.append((more, f"its thread was outside CUDA calls for {format_ns(more)} longer"))
+        works = "operators" if self.tables.is_of_processor else "kernels"
+        if self.tables.calls is not None:
+            more = outside[0] - outside[1]
+            of = works if self.tables.is_of_processor else "CUDA calls"
+            said.append((more, f"its thread was outside {of} for {format_ns(more)} longer"))
         kernels = int(self.kernel_total_ns[row] - self.kernel_total_ns[median])
-        said.append((kernels, f"its kernels took {format_ns(kernels)} longer"))
+        said.append((kernels, f"its {works} took {format_ns(kernels)} longer"))
         chosen = [text for amount, text in sorted(said, key=lambda each: -each[0]) if amount >= _SHARE * longer][:3]
         count = int(self.kernel_count[row] - self.kernel_count[median])
         if count:
-            noun = "kernel" if abs(count) == 1 else "kernels"
+            noun = works.removesuffix("s") if abs(count) == 1 else works
             chosen.append(f"it has {abs(count):,} {noun} {'more' if count > 0 else 'fewer'}")
         return "; ".join(chosen) or "nothing that was recorded differs"
 

@@ -61,7 +61,9 @@ def draw_timeline(analysis: Analysis, calls: dict[str, int] | None = None) -> Fi
         return None
     lanes = [list_lanes(analysis, panel) for panel in panels]
     whole = span_of(analysis)
-    has_overview = any(panel.start_ns > whole[0] or panel.end_ns < whole[1] for panel in panels)
+    has_overview = bool(len(analysis.timeline.work)) and any(
+        panel.start_ns > whole[0] or panel.end_ns < whole[1] for panel in panels
+    )
     has_memory = len(analysis.timeline.memory) > 0
     heights = [_OVERVIEW_IN] if has_overview else []
     for rows in lanes:
@@ -251,7 +253,7 @@ def list_lanes(analysis: Analysis, panel: Panel) -> list[FigureLane]:
     nvtx = timeline.nvtx
     nvtx = nvtx[(nvtx["start_ns"] < panel.end_ns) & (nvtx["end_ns"] > panel.start_ns)]
     nvtx = of_process(nvtx, nvtx["global_pid"])
-    for level in range(_MAX_LEVELS if panel.what == "step" else 1):
+    for level in range(_MAX_LEVELS if panel.what == "step" or not len(timeline.work) else 1):
         mine = nvtx[nvtx["level"] == level] if len(nvtx) else nvtx
         # A process-wide range hides its push/pop twin: drawing both on one lane would show neither.
         mine = mine.drop_duplicates("name") if panel.global_pid is not None else mine
@@ -308,7 +310,8 @@ def draw_lanes(axes: Axes, panel: Panel, lanes: Sequence[FigureLane], span_ns: i
     axes.set_yticks(range(len(lanes)), [clean(lane.label, 18) for lane in reversed(lanes)])
     axes.set_ylim(-0.5, len(lanes) - 0.5)
     axes.set_title(escape_mathtext(panel.title), fontsize=10, loc="left", color=INK)
-    _beside(axes, "busy", len(lanes) - 0.4)
+    if any(lane.kind != "range" for lane in lanes):
+        _beside(axes, "busy", len(lanes) - 0.4)
     quieten(axes)
     return seen
 
@@ -412,7 +415,9 @@ def _range_labels(axes: Axes, rows: pd.DataFrame, start: Int64s, end: Int64s, y:
 def describe_timeline(analysis: Analysis) -> str:
     """Return how busy the GPU is over the trace, and with what."""
     words, totals = words_for(analysis.trace), analysis.totals
-    text = f"Timeline of ranges, API calls and {words.works}."
+    if analysis.is_of_cpu and not len(analysis.kernels):
+        return "Timeline of ranges."
+    text = f"Timeline of ranges{', API calls' * (not analysis.is_of_cpu)} and {words.works}."
     if totals.gpu_busy_ns is not None and totals.gpu_span_ns:
         share = 100 * totals.gpu_busy_ns / totals.gpu_span_ns
         text += f" The {words.device} is busy for {format_ns(totals.gpu_busy_ns)} of {format_ns(totals.gpu_span_ns)}"

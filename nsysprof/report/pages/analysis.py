@@ -41,7 +41,7 @@ from nsysprof.report.pages.cases import (
 from nsysprof.report.pages.memory import failure_sections, memory_parts
 from nsysprof.report.pages.method import coverage_line, environment_table, method_lines
 from nsysprof.report.pages.range_rows import step_label
-from nsysprof.report.pages.recording import recording_cost_table
+from nsysprof.report.pages.recording import cpu_sections, os_call_table, recording_cost_table
 from nsysprof.report.pages.trace_tables import (
     api_table,
     collective_table,
@@ -89,7 +89,8 @@ def analysis_report(
         first = verdict_sections(record) if analysis.part is None else overview_sections(analysis)
         sections = [*first, *findings_sections(analysis), *case_sections(record, words)]
     else:
-        sections = [*overview_sections(analysis), *findings_sections(analysis), *step_sections(analysis)]
+        overview = [*overview_sections(analysis), *cpu_sections(analysis)]
+        sections = [*overview, *findings_sections(analysis), *step_sections(analysis)]
     step = [figure for figure in figures if figure.file == STEP_FIGURE]
     first_figures = [Section("", tuple(step), in_terminal=False)] if step else []
     first = [*failure_sections(analysis.allocator), *_lost_sections(analysis)]
@@ -101,7 +102,8 @@ def analysis_report(
     if analysis.recording_cost:
         sections.append(Section("", (recording_cost_table(analysis.recording_cost),)))
     sections.append(_notes_section(analysis, record))
-    sections.append(Section("", (Paragraph(f"Coverage: {coverage_line(analysis)}"),)))
+    if not analysis.is_of_cpu or len(analysis.kernels):
+        sections.append(Section("", (Paragraph(f"Coverage: {coverage_line(analysis)}"),)))
     sections.append(Section("Method", (Lines(tuple(method_lines(analysis, record))),), in_terminal=False))
     sections.append(Section("", (environment_table(analysis, record),), in_terminal=False))
     return Report(record.title if record else analysis.trace.path_name, tuple(sections))
@@ -113,7 +115,7 @@ def first_report(analysis: Analysis) -> Report:
         analysis.trace.path_name,
         (
             *failure_sections(analysis.allocator), *_lost_sections(analysis), *overview_sections(analysis),
-            *findings_sections(analysis), *idle_sections(analysis),
+            *cpu_sections(analysis),             *findings_sections(analysis), *idle_sections(analysis),
         ),
     )  # fmt: skip
 
@@ -178,7 +180,7 @@ def _trace_section(analysis: Analysis, tier: str) -> Section:
         layer_table(analysis), kernel_counter_table(analysis),
         collective_table(analysis), gpu_use_table(analysis),
         energy_table(analysis), memop_table(analysis), api_table(analysis),
-        range_api_table(analysis),
+        range_api_table(analysis), os_call_table(analysis),
     )  # fmt: skip
     return Section("", tuple(with_tier(table, tier) for table in tables if table is not None))
 

@@ -358,6 +358,8 @@ def verdict_line(comparison: VersionComparison) -> str:
     if not comparison.ranges:
         return text
     moved = [(sum(change.how == how for change in comparison.ranges), how) for how in ("appeared", "vanished")]
+    if all(change.metrics["launches"].change is None for change in ranges) and not any(count for count, _ in moved):
+        return f"{text} {count_of(len(ranges), 'range')} on both sides.".strip()
     more = sum((change.metrics["launches"].change or 0) > 0 for change in ranges)
     less = sum((change.metrics["launches"].change or 0) < 0 for change in ranges)
     moved += [(more, "with more launches"), (less, "with fewer")]

@@ -1,8 +1,10 @@
-"""Compose what a recording says: what was recorded of each process, and what recording cost the program."""
+"""Compose what a recording says: of each process, of a program without a GPU, and what it cost the program."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+
+import numpy as np
 
 from nsysprof.report.document import (
     Cell,
@@ -17,9 +19,14 @@ from nsysprof.report.document import (
     Unit,
     make_table,
 )
-from nsysprof.results.analysis import MOST_COST, RangeCost
+from nsysprof.report.pages.trace_tables import rows_of
+from nsysprof.report.wording import count_of
+from nsysprof.results.analysis import MOST_COST, Analysis, RangeCost
 from nsysprof.results.recorded_part import LatencyWindow, LatencyWindows, Ratio, RecordResult
-from nsysprof.units import format_ns
+from nsysprof.units import format_bytes, format_ns
+
+# The most kinds, ranges and calls that a sentence names, and the least share to name one (percent).
+_MOST, _LEAST_PCT = 4, 3.0
 
 
 def recording_report(result: RecordResult) -> Report:
@@ -128,3 +135,101 @@ def recording_cost_table(costs: Sequence[RangeCost]) -> Table:
         marks={number: slowed for number, cost in enumerate(costs[:_MOST_ROWS]) if cost.is_distorted},
         marks_are_bad=True,
     )
+
+
+def cpu_sections(analysis: Analysis) -> list[Section]:
+    """Return the overview of a recording of the CPU alone; nothing for another one."""
+    if not analysis.is_of_cpu or analysis.part is not None:
+        return []
+    has_work = bool(len(analysis.kernels))
+    first = "Nothing here ran on a GPU" if has_work else "The trace has no GPU work and no CUDA call"
+    lines = [f"{first}: what follows is about the CPU.", *_operator_lines(analysis), *_range_lines(analysis)]
+    lines += [*_os_call_lines(analysis), *_memory_lines(analysis)]
+    return [Section("Overview", (Lines(tuple(lines), is_verdict=True),))]
+
+
+def os_call_table(analysis: Analysis) -> Table | None:
+    """Return the functions of the OS runtime with the most time; None where they are unknown."""
+    calls = analysis.os_calls
+    if calls is None:
+        return None
+    columns = {
+        "name": Column("call", Unit.NAME),
+        "threads": Column("threads", Unit.COUNT, drop=1),
+        "calls": Column("calls", Unit.COUNT),
+        "total_ns": Column("total", Unit.NS),
+        "med_ns": Column("median", Unit.NS),
+        "max_ns": Column("max", Unit.NS),
+    }
+    return make_table(
+        "Calls of the OS runtime (times of all threads added up)",
+        columns.values(),
+        rows_of(calls.head(100), list(columns)),
+        total_rows=len(calls),
+        source="os_calls.csv",
+        terminal_rows=8,
+        document_rows=20,
+    )
+
+
+def _operator_lines(analysis: Analysis) -> list[str]:
+    """Return how long operators ran, and their kinds; nothing where none were recorded."""
+    kernels, totals = analysis.kernels, analysis.totals
+    if not len(kernels) or not totals.gpu_busy_ns or not totals.gpu_span_ns:
+        return []
+    share = _percent(totals.gpu_busy_ns, totals.gpu_span_ns)
+    by_kind = kernels.groupby("category", sort=False)["total_ns"].sum().sort_values(ascending=False, kind="stable")
+    kinds = ", ".join(
+        f"{format_ns(int(total))} {kind}"
+        for kind, total in by_kind.head(_MOST).items()
+        if total >= _least(by_kind.sum())
+    )
+    return [
+        f"Operators run for {format_ns(totals.gpu_busy_ns)}, {share} of the {format_ns(totals.gpu_span_ns)} from the "
+        f"first to the last of them: {kinds}."
+    ]
+
+
+def _range_lines(analysis: Analysis) -> list[str]:
+    """Return in which range most of the time is, and in which ranges inside it."""
+    tree = analysis.range_tree[analysis.range_tree["wall_ns"] > 0]
+    nested = tree[tree["style"] == "PushPop"]
+    tree = (nested if len(nested) else tree).reset_index(drop=True)
+    outer = np.flatnonzero(tree["depth"] == 0)
+    if not len(outer):
+        return []
+    walls = tree["wall_ns"].to_numpy(np.int64)
+    first = int(outer[walls[outer].argmax()])
+    after = int(min(outer[outer > first], default=len(tree)))
+    inside = tree.iloc[first + 1 : after]
+    wall, count = int(walls[first]), int(tree["instances"].to_numpy()[first])
+    text = f"The range with the most time is {tree['range'].iloc[first]}: {format_ns(wall)}, {count_of(count, 'time')}"
+    if count > 1:
+        text += f", {format_ns(wall // count)} on average"
+    inside = inside[(inside["depth"] == 1) & (inside["wall_ns"] >= _least(wall))].nlargest(_MOST, "wall_ns")
+    parts = ", ".join(
+        f"{name} {_percent(own, wall)}" for name, own in zip(inside["range"], inside["wall_ns"], strict=True)
+    )
+    return [f"{text}." + (f" In it: {parts}." if parts else "")]
+
+
+def _os_call_lines(analysis: Analysis) -> list[str]:
+    calls = analysis.os_calls
+    if calls is None:
+        return []
+    rows = calls.head(_MOST).to_dict("records")
+    parts = ", ".join(f"{row['name']} {format_ns(row['total_ns'])} ({count_of(row['calls'], 'call')})" for row in rows)
+    return [f"The calls of the OS runtime with the most time, of all threads together: {parts}."]
+
+
+def _memory_lines(analysis: Analysis) -> list[str]:
+    peaks = analysis.totals.peak_vram_bytes
+    return [f"Peak memory: {format_bytes(max(peaks.values()))}."] if peaks else []
+
+
+def _least(whole: float) -> float:
+    return whole * _LEAST_PCT / 100
+
+
+def _percent(part: float, whole: float) -> str:
+    return f"{100 * part / whole:.0f} %"

@@ -48,16 +48,25 @@ def range_table(analysis: Analysis) -> Table:
         *(Column(f"DRAM {way}, sampled", Unit.BYTES, drop=9) for way in ("read", "written") if sampled),
     ]
     cells = [_range_cells(row, caused, settled=settled, sampled=sampled) for row in rows[:MOST_ROWS]]
+    if analysis.is_of_cpu:  # nothing of a GPU is known, and nobody expects it
+        known = [at for at in range(len(columns)) if any(_is_known(row[at]) for row in cells)]
+        columns = [columns[at] for at in known]
+        cells = [tuple(row[at] for at in known) for row in cells]
     return make_table(
         "Ranges",
         columns,
         cells,
         total_rows=len(analysis.range_tree),
         source="range_tree.csv",
-        is_kept_empty=stream_table(analysis) is None,  # in a program without ranges, streams are the main table
+        is_kept_empty=stream_table(analysis) is None
+        and not analysis.is_of_cpu,  # in a program without ranges, streams are the main table
         terminal_rows=40,
         depths=tuple(row.depth for row in rows[:MOST_ROWS]),
     )
+
+
+def _is_known(cell: Any) -> bool:
+    return (cell.value if isinstance(cell, Cell) else cell) is not None
 
 
 def _range_cells(row: RangeRow, caused: Sequence[str], *, settled: bool, sampled: bool) -> tuple[Any, ...]:
@@ -110,7 +119,7 @@ def kernel_table(analysis: Analysis) -> Table:
         "kernels.csv",
         terminal_rows=10,
         document_rows=15,
-        is_kept_empty=True,
+        is_kept_empty=not analysis.is_of_cpu,
     )
 
 

@@ -206,6 +206,12 @@ STREAMS = TableFile("analysis", "streams.csv", "One row per CUDA stream that ran
     integer("busy_ns", "ns", "Union of all work of the stream, including graphs that were recorded as wholes."),
     integer("span_ns", "ns", "Time from the start of its first work to the end of its last."),
 ))  # fmt: skip
+OS_CALLS = TableFile("analysis", "os_calls.csv", "One row per function of the OS runtime that a program without GPU "
+                     "work called, the most time first. Times of different threads are added up.", (
+    text("name", "Name of the function."),
+    integer("threads", "", "Number of threads that called it."),
+    *API.columns[1:],
+))  # fmt: skip
 GPU_USE = TableFile("analysis", "gpu_use.csv", "One row per range and sampled unit of the GPU; without `range`, the "
                     "whole trace from its first to its last work.", (
     text("range", "Name of the range, counters folded; empty for the whole trace.", nullable=True),
@@ -437,6 +443,7 @@ FILES = (
     CAUSED_KERNELS,
     RANGE_TREE,
     API,
+    OS_CALLS,
     STREAMS,
     WORK,
     OPERATORS,

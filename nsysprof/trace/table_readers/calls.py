@@ -206,6 +206,24 @@ def read_waits(trace: Trace, strings: pd.Series) -> pd.DataFrame | None:
     return kept[["start_ns", "end_ns", "global_tid"]].reset_index(drop=True)
 
 
+def read_os_calls(trace: Trace) -> pd.DataFrame | None:
+    """Return the calls of the OS runtime that no other one made: start_ns, end_ns, global_tid, name_id.
+
+    None: none were recorded.
+    """
+    rows = read_integers(
+        trace,
+        "OSRT_API",
+        {"start": "start_ns", "end": "end_ns", "nameId": "name_id"},
+        {"globalTid": "global_tid", "nestingLevel": "level"},
+    )
+    if rows is None or not len(rows):
+        return None
+    chosen = rows["level"].isin((0, NULL)) & (rows["start_ns"] != NULL) & (rows["end_ns"] >= rows["start_ns"])
+    kept: pd.DataFrame = rows[chosen].drop(columns="level").reset_index(drop=True)
+    return kept
+
+
 def read_overheads(trace: Trace) -> pd.DataFrame:
     """Return when the profiler delayed a thread: start_ns, end_ns, global_tid (NULL: not recorded), name_id."""
     tables = []
