@@ -15,6 +15,24 @@ Int64s = npt.NDArray[np.int64]
 Integer = TypeVar("Integer", bound=np.integer)
 Floats = npt.NDArray[np.float64]
 _BLOCK = 1 << 18
+# A series has a trend where the medians of this many equal parts all fall or all rise, and at least by this share in
+# all and in its second half. Fewer values show none.
+_TREND_PARTS, _LEAST_TREND_SHARE, _LEAST_TREND = 8, 0.15, 32
+
+
+def find_trend(values: Int64s) -> tuple[float, float] | None:
+    """Return the medians of the first and the last eighth of a series that falls or rises from begin to end.
+
+    Return None for other series: those that settle after a beginning, are alike, or change back and forth.
+    """
+    if len(values) < _LEAST_TREND:
+        return None
+    medians = np.array([float(np.median(part)) for part in np.array_split(values, _TREND_PARTS)])
+    steps = np.diff(medians)
+    first, middle, last = medians[0], medians[_TREND_PARTS // 2], medians[-1]
+    changes = (abs(last - first) / max(last, first, 1.0), abs(last - middle) / max(last, middle, 1.0))
+    is_even = bool((steps < 0).all() or (steps > 0).all())
+    return (first, last) if is_even and min(changes) >= _LEAST_TREND_SHARE else None
 
 
 def rows_by_key(keys: pd.Series, rows: Int64s | None = None) -> list[tuple[Any, Int64s]]:

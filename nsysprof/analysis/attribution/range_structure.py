@@ -12,6 +12,7 @@ import pandas as pd
 from nsysprof.analysis.attribution.adoption import ThreadRanges, helped_parents
 from nsysprof.analysis.attribution.nesting import Paths, find_paths, parents
 from nsysprof.analysis.attribution.range_names import name_families
+from nsysprof.arrays import find_trend
 from nsysprof.trace.schema import Bools, Calls, Int64s, Ints
 
 # With fewer instances, none can be told to be warm-up.
@@ -111,13 +112,14 @@ def count_warm_up(wall_ns: Int64s) -> int:
 
     The last half is taken as steady. Each earlier instance that differs from its median scores for the change point,
     and each that does not scores against it; the point with the highest sum wins. So one normal instance among many
-    slow ones does not end the warm-up, and one slow instance in the middle does not extend it. A long and even
-    beginning is a phase of the program, not its warm-up, unless it is more than twice as slow.
+    slow ones does not end the warm-up, and one slow instance in the middle does not extend it. A trend that lasts to
+    the end is not a warm-up. A long and even beginning is a phase of the program, not its warm-up, unless it is more
+    than twice as slow.
 
     wall_ns: the durations in order of start.
     """
     half = len(wall_ns) // 2
-    if len(wall_ns) < LEAST_INSTANCES:
+    if len(wall_ns) < LEAST_INSTANCES or find_trend(wall_ns) is not None:
         return 0
     middle, tolerance = tolerance_ns(wall_ns[half:], len(wall_ns))
     score = np.cumsum(np.where(np.abs(wall_ns[:half] - middle) > tolerance, 1, -1))

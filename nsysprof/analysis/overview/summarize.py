@@ -50,7 +50,7 @@ from nsysprof.analysis.ranges.summarize_ranges import MeasuredRanges, RangeSumma
 from nsysprof.analysis.replay.execution_graph import ExecutionGraph, build_graph
 from nsysprof.analysis.steps.find_steps import Steps, find_steps
 from nsysprof.analysis.steps.settle_steps import settle_steps
-from nsysprof.analysis.steps.step_times import time_idle, time_steps
+from nsysprof.analysis.steps.step_times import explain_pace, time_idle, time_steps
 from nsysprof.analysis.traffic.collectives import tabulate_collectives
 from nsysprof.analysis.traffic.energy import by_device
 from nsysprof.attention.policy_file import PolicyFile
@@ -409,7 +409,8 @@ def _explain(tables: Tables, issued: Issued, judged: Judged, steps: Steps | None
     if ledger is None:
         return Explained(no_findings=_no_work_to_explain(tables, is_lost=judged.loss.is_lost))
     unknown = ledger.doubt or _lacks_for_findings(tables, issued.launches, judged.loss.launches_without_work)
-    return Explained(ledger.idle, ledger.notes, time_steps(tables, steps, time_idle(steps, ledger)), unknown)
+    times = time_steps(tables, steps, time_idle(steps, ledger))
+    return Explained(ledger.idle, ledger.notes, times, unknown or explain_pace(steps, times, ledger))
 
 
 def _replay(tables: Tables, steps: Steps | None, ledger: Ledger | None, explained: Explained) -> Replayed | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from nsysprof.analysis.attribution.range_structure import tolerance_ns
+from nsysprof.arrays import find_trend
 from nsysprof.trace.schema import MIGRATION, Bools, Int64s, Tables
 
 _BLOCK = 1 << 18
@@ -53,7 +54,7 @@ def mark_slow_steps(wall_ns: Int64s) -> Bools:
 
     wall_ns: how long each step after the warm-up took.
     """
-    if len(wall_ns) < _LEAST_STEADY:
+    if len(wall_ns) < _LEAST_STEADY or find_trend(wall_ns) is not None:
         return np.zeros(len(wall_ns), dtype=np.bool_)
     middle, tolerance = tolerance_ns(wall_ns, len(wall_ns))
     slow: Bools = (wall_ns > middle + tolerance) & (wall_ns > _LEAST_RATIO * middle)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from nsysprof.analysis.idle_time.blame import Blamed
+from nsysprof.analysis.idle_time.blame import HOST, Blamed
 from nsysprof.analysis.idle_time.gaps import DeviceSpan
 from nsysprof.analysis.idle_time.intervals_within import measure, measure_by_code
 from nsysprof.analysis.idle_time.ledger import Ledger
@@ -19,8 +19,13 @@ from nsysprof.arrays import find_rows
 from nsysprof.results.analysis import StepTimes
 from nsysprof.results.column_registry.analysis_columns import CAUSES, STEPS, WORK_CATEGORIES, cause_column, work_column
 from nsysprof.trace.schema import COPY, FILL, GRAPH, MIGRATION, Bools, Int64s, Rows, Tables, Work
+from nsysprof.units import format_ns
 
 _BLOCK = 1 << 20
+# Something sets the pace of a loop where at least this many steps of at least this time begin at equal distances (three
+# quarters of them within this share of the median), the GPU works for less than this share of the time, and a single
+# wait of the host outside CUDA is longer than this share of nearly every step. Work of a host varies by more.
+_LEAST_PACED, _LEAST_PACED_NS, _PACE, _PACED_BUSY, _PACED_WAIT = 10, 2_000_000, 0.005, 0.25, 0.5
 
 
 @dataclass(frozen=True)
@@ -40,6 +45,29 @@ def time_idle(steps: Steps | None, ledger: Ledger) -> list[IdleSteps]:
         IdleSteps(span.device_id, _idle(span, pieces, *_bounds(steps)))
         for span, pieces in zip(ledger.spans, ledger.pieces, strict=True)
     ]
+
+
+def explain_pace(steps: Steps | None, times: StepTimes | None, ledger: Ledger) -> str:
+    """Return why faster work would not make steps shorter: something else sets their pace; "" where nothing does."""
+    if steps is None or times is None or not steps.are_known or len(ledger.pieces) != 1 or steps.count < _LEAST_PACED:
+        return ""
+    walls, pieces = np.diff(steps.bounds_ns), ledger.pieces[0]
+    period = float(np.median(walls))
+    if period < _LEAST_PACED_NS or float(np.quantile(np.abs(walls - period), 0.75)) > _PACE * period:
+        return ""
+    inside = pieces.within(int(steps.bounds_ns[0]), int(steps.bounds_ns[-1]))
+    start, idle = pieces.start_ns[inside], pieces.duration_ns[inside].astype(np.int64)
+    at = np.clip(np.searchsorted(steps.bounds_ns, start, "right") - 1, 0, len(walls) - 1)
+    waits, longest = pieces.cause[inside] == HOST, np.zeros(len(walls), dtype=np.int64)
+    np.maximum.at(longest, at[waits], idle[waits])
+    busy = times.busy_share
+    if busy >= _PACED_BUSY or float(np.quantile(longest, 0.1)) < _PACED_WAIT * period:
+        return ""
+    return (
+        f"something outside CUDA sets the pace: a step begins every {format_ns(period)}, nearly to the moment, after "
+        f"one long wait of the host, and the GPU works for {100 * busy:.0f} % of the time: faster work would only wait "
+        "longer"
+    )
 
 
 def time_steps(tables: Tables, steps: Steps | None, idle: Sequence[IdleSteps]) -> StepTimes | None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from nsysprof.arrays import find_trend
 from nsysprof.notes import Note
 from nsysprof.report.document import (
     Bars,
@@ -514,10 +515,18 @@ def _step_line(times: StepTimes) -> str:
     walls = times.steady_walls_ns()
     warmup, slow = int(times.steps["is_warmup"].sum()), int(times.steps["is_slow"].sum())
     usual = len(walls) - slow
-    text = f"A step takes {format_ns(times.step_ns)}: the mean of {usual:,} steady step{'s' * (usual != 1)}"
+    trend = find_trend(walls)
+    kind = "steady " * (trend is None)
+    text = f"A step takes {format_ns(times.step_ns)}: the mean of {usual:,} {kind}step{'s' * (usual != 1)}"
     if len(walls) > 2:
         points = [format_ns(float(quantile)) for quantile in np.quantile(walls, (0.5, 0.25, 0.75, 0.0, 1.0))]
         text += f" (median {points[0]}, half of them {points[1]} to {points[2]}, all {points[3]} to {points[4]})"
+    if trend is not None:
+        way = "shorter" if trend[1] < trend[0] else "longer"
+        text += (
+            f". No step is typical: they become {way} from the first to the last, {format_ns(trend[0])} in the first "
+        )
+        text += f"eighth of them and {format_ns(trend[1])} in the last"
     steps = "step" if warmup == 1 else "steps"
     before = f" {warmup} {steps} before them {'was' if warmup == 1 else 'were'} warm-up." if warmup else ""
     are = "was unusually slow and does" if slow == 1 else "were unusually slow and do"

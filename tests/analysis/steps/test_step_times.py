@@ -5,8 +5,10 @@ import pytest
 
 from nsysprof.analysis.steps import step_times
 from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
+from nsysprof.report.pages.analysis import first_report
 from nsysprof.results.analysis import OUTSIDE
 from nsysprof.results.column_registry.analysis_columns import CAUSES, WORK_CATEGORIES, cause_column, work_column
+from tests.analysis.programs import MS, US, Program
 from tests.builders.build_trace import TraceBuilder
 from tests.builders.training import training
 from tests.report import samples
@@ -74,3 +76,70 @@ def test_steps_of_real_traces_add_up(trace_path, name):
     table = analysis.step_times.table
     assert (table[PARTS].sum(axis=1) == table["wall_ns"]).all()
     assert (table[PARTS] >= 0).all().all()
+
+
+def lines(tmp_path, program):
+    analysis = analyze_trace(program.builder.write(tmp_path / "trace.sqlite"))
+    texts = [text for section in first_report(analysis).sections for part in section.parts for text in texts_of(part)]
+    return analysis, " ".join(texts)
+
+
+def texts_of(part):
+    return getattr(part, "texts", ())
+
+
+@pytest.mark.parametrize("falls", [True, False])
+def test_steps_that_change_from_first_to_last_are_a_trend_and_not_a_warm_up(tmp_path, falls):
+    program = Program()
+    for size in range(200, 0, -1) if falls else range(200):
+        begin = program.now
+        program.launch(20 * US + size * US, "eliminate")
+        program.wait()
+        program.step(begin)
+    analysis, said = lines(tmp_path, program)
+    assert not analysis.step_times.table["is_warmup"].any()
+    assert not analysis.step_times.table["is_slow"].any()
+    assert ("they become shorter" if falls else "they become longer") in said
+    assert "steady" not in said
+    assert "warm-up" not in said
+
+
+def test_steps_that_settle_are_no_trend(tmp_path):
+    program = Program()
+    for number in range(80):
+        begin = program.now
+        program.launch(max(200 - 10 * number, 50) * US)
+        program.wait()
+        program.step(begin)
+    analysis, said = lines(tmp_path, program)
+    assert analysis.step_times.steps["is_warmup"].sum() > 5
+    assert "they become" not in said
+
+
+def paced(period_ns, work, varies_ns, *, steps=30):
+    """Return a program that works in each step and then sleeps until the next one is due."""
+    program, random = Program(), np.random.default_rng(1)
+    for _ in range(steps):
+        begin = program.now
+        program.copy(1 << 20, 200 * US)
+        program.launch(work + int(random.integers(200 * US)), "blur")
+        program.wait()
+        program.host(begin + period_ns + int(random.integers(varies_ns)) - program.now)
+        program.step(begin, "frame")
+    return program
+
+
+def test_no_saving_is_promised_of_a_loop_whose_pace_something_sets(tmp_path):
+    analysis, said = lines(tmp_path, paced(40 * MS, 1 * MS, 50 * US))
+    assert analysis.findings is None
+    assert "something outside CUDA sets the pace: a step begins every 40.0" in said
+    assert "the GPU works for 3 % of the time" in said
+
+
+@pytest.mark.parametrize(
+    ("work", "varies_ns"), [(1 * MS, 8 * MS), (30 * MS, 50 * US)], ids=["a loader whose time varies", "a busy GPU"]
+)
+def test_other_loops_are_not_paced(tmp_path, work, varies_ns):
+    analysis, said = lines(tmp_path, paced(40 * MS, work, varies_ns))
+    assert analysis.findings is not None
+    assert "sets the pace" not in said
