@@ -665,3 +665,45 @@ def test_a_lock_that_is_too_old_or_not_only_hashes_is_a_fault() -> None:
     for more in ("numpy==2.0\n", "--index-url x\n", f"a @ b \\\n    --hash=sha256:{digest}\n"):
         (fault,) = lock.find_faults(text + more, needed)
         assert "lines that scripts/lock.py does not write" in fault
+
+
+CORPUS = REPOSITORY / "tests" / "golden" / "corpus.txt"
+# Small traces: of a training, of memory, of streams, of graphs, and without ranges.
+SMALL = ("mem", "sdpa22", "graph_whole", "two_gpus", "managed", "pools")
+
+
+def said_of(text):
+    """Return what a corpus says of each trace, by its path."""
+    return {block.partition("  exit ")[0]: block for block in re.split(r"\n(?=\S)", text.strip())}
+
+
+def run_corpus(folder, *options):
+    command = [sys.executable, str(SCRIPTS / "corpus.py"), str(folder), *map(str, options)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_what_is_said_of_small_traces_is_what_was_read(tmp_path):
+    """After a change of sentences: scripts/corpus.py traces --expect tests/golden/corpus.txt --write, and read it."""
+    for name in SMALL:
+        shutil.copy(REPOSITORY / "traces" / f"{name}.sqlite.xz", tmp_path)
+    (tmp_path / "broken.sqlite").write_text("not a database")
+    done = run_corpus(tmp_path, "--expect", tmp_path / "said.txt", "--write")
+    assert done.returncode == 0, done.stderr
+    said, expected = said_of((tmp_path / "said.txt").read_text()), said_of(CORPUS.read_text())
+    assert "exit 0" not in said.pop("broken.sqlite")
+    assert len(said) == len(SMALL)
+    assert said == {name: expected[name] for name in said}
+
+
+def test_a_changed_sentence_of_a_corpus_is_a_difference(tmp_path):
+    shutil.copy(REPOSITORY / "traces" / "mem.sqlite.xz", tmp_path)
+    (tmp_path / "said.txt").write_text("mem.sqlite.xz  exit 0\n    Something else was said.\n")
+    done = run_corpus(tmp_path, "--expect", tmp_path / "said.txt")
+    assert done.returncode == 1
+    assert "-    Something else was said." in done.stderr
+
+
+@pytest.mark.slow
+def test_what_is_said_of_every_trace_is_what_was_read():
+    done = run_corpus(REPOSITORY / "traces", "--expect", CORPUS)
+    assert done.returncode == 0, done.stderr
