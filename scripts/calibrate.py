@@ -135,6 +135,19 @@ LONG = {
     "2 ranks, 1200 collectives, lasting deviations": SimulatedJob(2, steps=300, rho=LASTING),
     "2 ranks, 1200 collectives, one a step": SimulatedJob(2, steps=1200, collectives=1),
 }
+# Ranks are the slower one in turn: for so many steps of a recording.
+IN_TURN = {
+    "2 ranks, one slower for some 5 of 40 steps in turn": SimulatedJob(2, in_turn_ns=2e6, in_turn_steps=5),
+    "4 ranks, one slower for some 5 of 40 steps in turn": SimulatedJob(4, in_turn_ns=2e6, in_turn_steps=5),
+    "2 ranks, one slower for some 20 of 150 steps in turn": SimulatedJob(2, 150, in_turn_ns=2e6, in_turn_steps=20),
+}
+# In these, ranks vary far more from step to step.
+VARYING = {
+    "2 ranks, steps vary by 8 %": SimulatedJob(2, jitter=0.08),
+    "2 ranks, steps vary by 15 %": SimulatedJob(2, jitter=0.15),
+    "2 ranks, the slower one in turn": SimulatedJob(2, in_turn_ns=2e6),
+    "8 ranks, steps vary by 10 %": SimulatedJob(8, jitter=0.1),
+}
 # One rank takes so much longer on its GPU in each step, which takes about 9 ms.
 SLOW_NS = (100_000.0, 200_000.0, 500_000.0)
 # What a planted straggler costs is compared with the same job without it.
@@ -656,7 +669,7 @@ def measured(rng: np.random.Generator, noise: Noise, spread: float, levels: Sequ
 
 def stragglers(seed: int, runs: int) -> Iterator[Row]:
     """Count jobs in which a straggler is named: where there is none, and where there is one."""
-    for name, job in (JITTERED | LONG).items():
+    for name, job in (JITTERED | IN_TURN | LONG).items():
         count = runs // 3 if name in LONG else runs
         named = sum(bool(find_late(COLLECTIVES, job.run([seed, run])[0], [])[1]) for run in range(count))
         yield Row(name, "jobs without a straggler: one is named", named, count, ALARMS)
@@ -677,6 +690,9 @@ def costs(seed: int, runs: int) -> Iterator[Row]:
         for ranks, rho in ((2, 0.0), (4, 0.0), (2, LASTING), (4, LASTING))
         for number, slow in enumerate(COSTLY_NS)
     ]  # fmt: skip
+    jobs += [
+        (name, varying, 3e6, [seed, 20, number], runs // 2) for number, (name, varying) in enumerate(VARYING.items())
+    ]
     jobs += [(name, long, COSTLY_NS[0], [seed, long.ranks, 9], runs // 2) for name, long in LONG.items()]
     with ProcessPoolExecutor() as workers:
         for rows in workers.map(cost, *zip(*jobs, strict=True)):

@@ -33,6 +33,10 @@ class SimulatedJob:
     lag_ns: Sequence[float] = ()
     slow_host_ns: Sequence[float] = ()
     slow_gpu_ns: Sequence[float] = ()
+    # How much more GPU time the slower rank of the moment takes in each step, and for how many steps on average a rank
+    # is the slower one; with 1, ranks take turns step by step.
+    in_turn_ns: float = 0.0
+    in_turn_steps: float = 1.0
 
     def run(self, seed: object) -> tuple[Arrivals, float]:
         """Return what the traces say, and how long the job takes from the first collective's end to the last's (ns)."""
@@ -43,7 +47,7 @@ class SimulatedJob:
         waited, wait_end, computed = np.zeros(self.ranks), np.full(self.ranks, float(NULL)), np.zeros(self.ranks)
         wait_computed, started, started_computed = computed.copy(), np.full(self.ranks, float(NULL)), computed.copy()
         columns: dict[str, list[np.ndarray]] = {name: [] for name in _COLUMNS}
-        deviation = rng.normal(0, self.jitter, (2, self.ranks))
+        deviation, slower = rng.normal(0, self.jitter, (2, self.ranks)), self._slower(seed)
         for number in range(count):
             if number % self.collectives == 0:
                 fresh = rng.normal(0, self.jitter, (2, self.ranks))
@@ -51,6 +55,7 @@ class SimulatedJob:
             is_first = number % self.collectives == 0
             slow_host = np.array([self._of(self.slow_host_ns, rank) * is_first for rank in range(self.ranks)])
             slow_gpu = np.array([self._of(self.slow_gpu_ns, rank) * is_first for rank in range(self.ranks)])
+            slow_gpu[slower[number // self.collectives]] += self.in_turn_ns * is_first
             issued = host + LAUNCH_NS
             idle = issued > gpu
             started = np.where(idle, issued, started)
@@ -72,6 +77,12 @@ class SimulatedJob:
                 wait_end, wait_computed = host.copy(), computed.copy()
         whole = {name: np.array(each).T.round().astype(np.int64) for name, each in columns.items()}
         return self._arrivals(whole, count), float(whole["end_ns"][0, -1] - whole["end_ns"][0, 0])
+
+    def _slower(self, seed: object) -> np.ndarray:
+        """Return for each step the rank that is the slower one of the moment."""
+        rng = np.random.default_rng(seed)  # type: ignore[arg-type]
+        ends = rng.random(self.steps) < 1 / self.in_turn_steps
+        return (np.cumsum(ends) + rng.integers(self.ranks)) % self.ranks
 
     @staticmethod
     def _of(values: Sequence[float], rank: int) -> float:

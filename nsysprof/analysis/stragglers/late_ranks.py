@@ -28,13 +28,11 @@ COLLECTIVES, OWN_WORK, NOT_REPLAYED = "collectives", "own work", "not replayed"
 _PARTS, _LEAST_PARTS = 16, 5
 # The most ranks to replay. In a larger job, half of them are those that the others waited for longest.
 _REPLAYED, _JUDGED = 32, 16
-# With more ranks than this, one more rank hardly makes the slowest one slower.
-_MOST_JITTERED = 8
-# A rank without which a job gains so many times more than without the typical one is slow.
-_FAR_MORE = 3
 # The error of a cost is read from so many of the slowest waves of the parts. Fewer hold for deviations that last
 # longer, and have wider intervals.
 _WAVES = 4
+# A straggler costs more than the others in at least this share of the parts.
+_LEAST_PERSISTENT = 0.9
 # The most ranges that are named for a late rank. Each has at least this share of the largest excess.
 _RANGES_EACH, _LEAST_SHARE = 3, 0.1
 
@@ -184,60 +182,13 @@ def is_reproduced(recorded_ns: float, replayed_ns: float) -> bool:
 
 
 def typical_others(waited: Int64s) -> Int64s:
-    """Return for each rank a job in which it alone is replaced by the typical other one: (ranks, ranks).
-
-    waited: how long each rank waited in all; the typical rank has the median.
-    """
+    """Return for each rank the typical other one: the one with the median of how long each rank waited in all."""
     ranks = len(waited)
-    like = np.tile(np.arange(ranks), (ranks, 1))
+    usual = np.empty(ranks, dtype=np.int64)
     for rank in range(ranks):
         others = np.delete(np.arange(ranks), rank)
-        like[rank, rank] = others[np.argsort(waited[others], kind="stable")[(len(others) - 1) // 2]]
-    return like
-
-
-def typical_pairs(like: Int64s) -> Int64s:
-    """Return for each rank the jobs in which another one is replaced too: (ranks, ranks - 1, ranks).
-
-    It is empty for two ranks, and where one more rank makes no difference.
-
-    like: the result of typical_others.
-    """
-    ranks = len(like)
-    if not 2 < ranks <= _MOST_JITTERED:
-        return np.empty((ranks, 0, ranks), dtype=np.int64)
-    jobs = np.repeat(like[:, None, :], ranks - 1, axis=1)
-    for rank in range(ranks):
-        others = np.delete(np.arange(ranks), rank)
-        for row, other in enumerate(others):
-            usual = like[rank, rank]
-            chosen = usual if usual != other else others[others != other][0]
-            jobs[rank, row, rank] = jobs[rank, row, other] = chosen
-    return jobs
-
-
-def add_jitter(gains: Floats, of_pairs: Floats) -> Floats:
-    """Return what a job would gain if each rank varied like the others, but not at the same time as one of them.
-
-    A rank that copies another one is never slower than it, so the job waits for the slowest of n ranks, and not of
-    n + 1. With one more value, the expected maximum of n grows by (n - 1) / n of what it grew by with the n-th; this
-    holds exactly for three values with a symmetric distribution, and to a few percent for more normal ones.
-
-    gains: with each rank replaced by the typical other one, in each part (ranks, parts).
-    of_pairs: with one more rank replaced, for each of the others (ranks, ranks - 1, parts).
-    """
-    others = of_pairs.shape[1]
-    if others == 0:
-        return gains
-    more = of_pairs - gains[:, None, :]
-    total = more.sum(axis=2)
-    usual = np.sort(total, axis=1)[:, [(others - 1) // 2]]
-    # One of the others may be slow as well: without it the job is much quicker.
-    is_like_others = total <= _FAR_MORE * np.maximum(usual, 0)
-    is_like_others[np.arange(len(gains)), np.argmin(total, axis=1)] = True
-    weight = is_like_others / is_like_others.sum(axis=1, keepdims=True)
-    with_jitter: Floats = gains - (others - 1) / others * (weight[:, :, None] * more).sum(axis=1)
-    return with_jitter
+        usual[rank] = others[np.argsort(waited[others], kind="stable")[(len(others) - 1) // 2]]
+    return usual
 
 
 def judge_gains(ranks: Sequence[int], waits: Waits, replayed: Sequence[int], gains: Gains) -> list[Late]:
@@ -250,7 +201,10 @@ def judge_gains(ranks: Sequence[int], waits: Waits, replayed: Sequence[int], gai
     for number, (rank, gain) in enumerate(zip(replayed, gains.of_rank, strict=True)):
         others = np.median(np.delete(gains.of_rank, number, axis=0), axis=0)
         share = 100 * gain.sum() / gains.recorded_ns
-        if share < STRAGGLER_COST_PCT or not _persists(gain - others, len(ranks)):
+        more = gain - others
+        # Ranks that are slow in turn are not stragglers. A part without whole steps may lack what is slow in each.
+        in_few = gains.has_whole_steps and (more > 0).mean() < _LEAST_PERSISTENT
+        if share < STRAGGLER_COST_PCT or in_few or not _is_more(more, len(ranks)):
             continue
         mine = waits.last == rank
         late, bare_late = float(waits.wait_ns[mine].sum()), float(waits.exposed_ns[mine].sum())
@@ -268,8 +222,8 @@ def judge_gains(ranks: Sequence[int], waits: Waits, replayed: Sequence[int], gai
     return sorted(late_ranks, key=lambda straggler: -(straggler.about_ns or 0))
 
 
-def _persists(more: Floats, ranks: int) -> bool:
-    """Return whether a rank costs more than the others in most parts, and not by chance.
+def _is_more(more: Floats, ranks: int) -> bool:
+    """Return whether a rank costs more than the others on average, and not by chance.
 
     It must cost more than the others, because every rank that is sometimes last costs something. The error is shared by
     all ranks.

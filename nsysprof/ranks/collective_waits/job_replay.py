@@ -274,24 +274,57 @@ def _waited_between(begin: Int64s, end: Int64s, done: Int64s, all_here: Int64s) 
     return np.diff(np.interp(done, times, values), prepend=np.interp(done[:1], times, values))
 
 
-def add_later_work(chains: Chains, spans: Int64s, by: int) -> Chains:
-    """Return the chains of all ranks, and after them those in which each rank does the work that it did later.
+def add_usual_work(job: RecordedJob, usual: Int64s, parts: Int64s) -> Chains:
+    """Return the chains of all ranks, then for each rank those of the rank that it should be like, in two orders.
 
-    spans: the two collectives between whose ends work is moved (spans, 2). The first work of a span follows at its end.
-    by: so many collectives later.
+    A rank that did what another one does at the same moment would never wait for it. So it first does the work of the
+    other one in its own order: where its own work took longest, it does the longest work that the other one had at the
+    same place of a step. Ranks that become slower together stay together, and ranks that vary by themselves vary so.
+    After these are the chains in the order of the other one.
+
+    usual: for each rank the one that it should be like.
+    parts: the two collectives between whose ends work is moved (parts, 2).
     """
+    chains = job.uncontended
     rows = np.arange(chains.busy_ns.shape[1])
-    source = rows.copy()
-    for start, end in spans.tolist():
-        source[start + 1 : end + 1] = start + 1 + (np.arange(end - start) + by) % (end - start)
+    took = chains.host_ns + chains.busy_ns
+    judged = np.concatenate([rows[start + 1 : end + 1] for start, end in parts.tolist()])
+    # Where only stretches were kept, places are known within each of them alone.
+    stretch = np.repeat(np.arange(len(parts)), np.diff(parts)[:, 0]) * job.fresh.any()
+    source = np.tile(rows, (len(usual), 1))
+    for rank, other in enumerate(usual.tolist()):
+        step = job.period // (1 + _take_turns(job, took[rank, judged], took[other, judged], judged))
+        place = job.kind[judged] * step + judged % step
+        own, others = (judged[np.lexsort((took[chosen, judged], place, stretch))] for chosen in (rank, other))
+        source[rank, own] = others
     both = {}
     for field in fields(chains):
-        own = getattr(chains, field.name)
-        later = own if own.shape[1] == 1 else own[:, source]
+        values = getattr(chains, field.name)
+        moved = values[usual] if values.shape[1] == 1 else values[usual[:, None], source]
         if field.name in ("host_after", "gpu_after"):
-            later = np.where(later >= 0, np.maximum(later + rows - source, -1), -1)
-        both[field.name] = np.concatenate((own, later))
+            moved = np.where(moved >= 0, np.maximum(moved + rows - source, -1), -1)
+        both[field.name] = np.concatenate((values, moved, values[usual]))
     return Chains(**both)
+
+
+def _take_turns(job: RecordedJob, own_ns: Floats, other_ns: Floats, judged: Int64s) -> bool:
+    """Return whether the two halves of what repeats are two steps, in which two ranks are the slower one in turn.
+
+    Both halves then have the same collectives, and one rank works longer in the first half where the other one does in
+    the second.
+
+    own_ns, other_ns: the work of two ranks before each judged collective.
+    """
+    half = job.period // 2
+    kind = job.kind[judged]
+    if job.period % 2 or len(kind) < 2 * job.period or (kind[half:] != kind[:-half]).any():
+        return False
+    times = len(judged) // job.period * job.period
+    first_half = np.where(np.arange(times) % job.period < half, 1.0, -1.0)
+    more = [(work_ns[:times] * first_half).reshape(-1, job.period).sum(axis=1) for work_ns in (own_ns, other_ns)]
+    # So many standard errors are no chance.
+    signs = [np.sign(part.mean()) * (abs(part.mean()) > 4 * part.std() / np.sqrt(len(part))) for part in more]
+    return bool(signs[0] * signs[1] < 0)
 
 
 def replay(job: RecordedJob, chains: Chains, behaves_like: Int64s) -> Floats:

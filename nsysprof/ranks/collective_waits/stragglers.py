@@ -13,7 +13,6 @@ from nsysprof.analysis.stragglers.late_ranks import (
     OWN_WORK,
     Gains,
     Late,
-    add_jitter,
     choose_replayed,
     half_width,
     has_enough_parts,
@@ -23,21 +22,17 @@ from nsysprof.analysis.stragglers.late_ranks import (
     late_by_work,
     measure_waits,
     typical_others,
-    typical_pairs,
 )
 from nsysprof.ranks.collective_waits.clocks import Arrivals
 from nsysprof.ranks.collective_waits.job_replay import (
     RecordedJob,
-    add_later_work,
+    add_usual_work,
     has_whole_steps,
     read_job,
     replay,
 )
-from nsysprof.results.rank_results import REPLAY_ERROR_PCT, RankRow
+from nsysprof.results.rank_results import RankRow
 from nsysprof.trace.schema import Floats, Int64s
-
-# One of two ranks takes work from this many steps later of the other one. A span has at least so many steps.
-_LATER, _LEAST_SPAN = 4, 6
 
 
 @dataclass(frozen=True)
@@ -128,14 +123,14 @@ def _gains(job: RecordedJob, waited: Int64s) -> Gains | None:
     seen, replayed = (float(_over(parts, ends).sum()) for ends in (job.end_ns, unchanged))
     if not is_reproduced(seen, replayed):
         return None
-    like = typical_others(waited)
-    changed = replay(job, job.uncontended, like)
-    gained = _over(parts, unchanged - changed)
-    if ranks == 2:
-        gained -= _jitter_of_two(job, like, parts, changed)[:, None]
-    else:
-        pairs = replay(job, job.uncontended, typical_pairs(like).reshape(-1, ranks))
-        gained = add_jitter(gained, _over(parts, unchanged - pairs).reshape(ranks, -1, gained.shape[1]))
+    chains = add_usual_work(job, typical_others(waited), parts)
+    itself, own_order, copied = (number * ranks + np.arange(ranks) for number in range(3))
+    like = [np.where(np.eye(ranks, dtype=bool), changed, itself) for changed in (own_order, copied)]
+    in_order, at_once = _over(parts, unchanged - replay(job, chains, np.concatenate(like))).reshape(2, ranks, -1)
+    # What parts differ by has the error of the mean only where two ranks' work of the same moment is compared.
+    # One of the places to which a rank's work is moved by chance is its own, where no rank waits.
+    places = max(2, int(parts[0, 1] - parts[0, 0] if job.fresh.any() else parts[-1, 1] - parts[0, 0]) // job.period)
+    gained = at_once + places / (places - 1) * (in_order - at_once).mean(axis=1, keepdims=True)
     # Where only stretches of a long job were kept, they represent the rest.
     recorded = float(job.end_ns[parts[-1, 1]] - job.end_ns[parts[0, 0]])
     scale = recorded / seen
@@ -146,30 +141,3 @@ def _over(parts: Int64s, ends: Floats) -> Floats:
     """Return how long each part takes (ns). ends: when each collective ends, in any number of variants."""
     durations: Floats = ends[..., parts[:, 1]] - ends[..., parts[:, 0]]
     return durations
-
-
-def _jitter_of_two(job: RecordedJob, like: Int64s, parts: Int64s, copied: Floats) -> Floats:
-    """Return for each rank how much longer a part takes if it does what the other does some steps later (ns).
-
-    A rank that does what the other does at the same moment never waits for it. Steps that are close to each other share
-    deviations that last, and steps that are far from each other differ because all ranks become slower or quicker; so
-    work is moved by a few steps, within spans of several. All parts have the mean, because one may take its later steps
-    from another. It is 0 where they differ too much to stand for each other.
-
-    copied: when collectives end if one does what the other does at the same moment (ranks, collectives).
-    """
-    of_part = int(parts[0, 1] - parts[0, 0]) // job.period
-    spans = parts if job.fresh.any() else _spans(parts, -(-_LEAST_SPAN // max(1, of_part)))
-    steps = int(spans[0, 1] - spans[0, 0]) // job.period
-    if steps < 2:
-        return np.zeros(2)
-    chains = add_later_work(job.uncontended, spans, min(_LATER, steps // 2) * job.period)
-    later = replay(job, chains, np.where(np.eye(2, dtype=bool), like + 2, like))
-    more = _over(parts, later - copied).mean(axis=1)
-    return np.where(np.abs(more) <= REPLAY_ERROR_PCT / 100 * _over(parts, copied).mean(axis=1), more, 0.0)
-
-
-def _spans(parts: Int64s, size: int) -> Int64s:
-    """Return neighbouring parts joined, at least so many to a span."""
-    first = parts[::size, 0][: max(1, len(parts) // size)]
-    return np.stack((first, np.append(first[1:], parts[-1, 1])), axis=1)

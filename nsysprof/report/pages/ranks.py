@@ -169,11 +169,11 @@ _METHOD = (
     "(autograd's) counts for the range that began last in their process. Its host time excludes nested ranges.",
     "Straggler: a rank without whose delay the job would take at least "
     f"{STRAGGLER_COST_PCT:g} % less. The collectives are replayed as recorded, and with this rank like the typical "
-    "other one; the difference is the cost. It must exceed what the other ranks cost in part after part of the job "
-    f"(t-test, error {100 * STRAGGLER_ALPHA:g} % shared by all ranks). The warm-up, at least a "
-    "sixteenth of the job, is not judged. The interval of the cost covers what differs from step to step; it is too "
-    "narrow where a rank's deviations last over several steps. What the others waited is the time from the middle "
-    "rank's begin to its begin, added over the collectives in which it came last.",
+    "other one, longest work where its own was longest; the difference is the cost. It must exceed what the other "
+    f"ranks cost in nearly all parts of the job (t-test, error {100 * STRAGGLER_ALPHA:g} % shared by all ranks). The "
+    "warm-up, at least a sixteenth of the job, is not judged. The interval of the cost covers what differs from step "
+    "to step; it is too narrow where a rank's deviations last over several steps. What the others waited is the time "
+    "from the middle rank's begin to its begin, added over the collectives in which it came last.",
     "imbalance: the largest of the ranks' totals against their mean. Outlier: by Rosner's test at "
     f"{100 * OUTLIER_ALPHA:g} %, shared by the compared quantities, and {OUTLIER_PCT:g} % from the usual rank (the "
     f"lower median), among at least {OUTLIER_RANKS} ranks.",

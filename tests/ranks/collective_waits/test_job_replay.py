@@ -1,4 +1,4 @@
-"""What the replay reads out of recorded collectives: steps, what waiting kernels cost, and a rank's later work."""
+"""What the replay reads out of recorded collectives: steps, what waiting kernels cost, work in a rank's own order."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from nsysprof.analysis.stragglers.late_ranks import judged_parts
-from nsysprof.ranks.collective_waits.job_replay import add_later_work, find_period, has_whole_steps, read_job, replay
+from nsysprof.ranks.collective_waits.job_replay import add_usual_work, find_period, has_whole_steps, read_job, replay
 from tests.builders.simulated_job import SimulatedJob
 
 
@@ -79,17 +79,34 @@ def test_computing_that_a_wait_does_not_slow_is_left_as_it_is() -> None:
     assert without[1:].sum() == pytest.approx(own[1:].sum(), rel=0.002)
 
 
-def test_the_work_of_later_steps_takes_as_long_in_all() -> None:
-    arrived, _ = SimulatedJob(2).run(3)
+def usual_work(plain: SimulatedJob) -> tuple[np.ndarray, np.ndarray]:
+    """Return the busy times in all chains of a job of two ranks, and how long its judged part takes in their variants.
+
+    The variants are: both ranks, the second one like the first in its own order, and in the order of the first.
+    """
+    arrived, _ = plain.run(3)
     job = read_job(arrived, [0, 1])
     assert job is not None
-    chains = add_later_work(job.chains, np.array([[11, 85], [85, 159]]), 16)
-    assert chains.busy_ns.shape[0] == 4
-    assert chains.busy_ns[2, 12:86].sum() == chains.busy_ns[0, 12:86].sum()
-    assert chains.busy_ns[2, 12] == chains.busy_ns[0, 28]
-    assert chains.busy_ns[2, 70] == chains.busy_ns[0, 12]
-    assert chains.busy_ns[2, 86] == chains.busy_ns[0, 102]
-    both, like, later = replay(job, chains, np.array([[0, 1], [0, 0], [0, 2]]))[:, -1]
-    assert like < both
-    assert later == pytest.approx(both, rel=0.01)
-    assert later > like
+    parts = judged_parts(160, job.period)
+    chains = add_usual_work(replace(job, uncontended=job.chains), np.array([1, 0]), parts)
+    ended = replay(job, chains, np.array([[0, 1], [0, 3], [0, 5]]))
+    return chains.busy_ns, ended[:, parts[-1, 1]] - ended[:, parts[0, 0]]
+
+
+def test_a_rank_does_the_work_of_another_one_in_its_own_order() -> None:
+    busy, (both, in_order, at_once) = usual_work(SimulatedJob(2))
+    assert busy.shape[0] == 6
+    assert sorted(busy[3]) == sorted(busy[0])
+    assert busy[5].tolist() == busy[0].tolist()
+    judged = np.arange(20, 160, 4)
+    assert np.corrcoef(busy[3, judged], busy[1, judged])[0, 1] > 0.9
+    assert abs(np.corrcoef(busy[3, judged], busy[0, judged])[0, 1]) < 0.4
+    # It waits as ranks do that vary by themselves.
+    assert in_order == pytest.approx(both, rel=0.003)
+    assert at_once < 0.995 * both
+
+
+def test_ranks_that_are_the_slower_one_in_turn_stay_so() -> None:
+    _, (both, in_order, at_once) = usual_work(SimulatedJob(2, in_turn_ns=2_000_000.0))
+    assert in_order == pytest.approx(both, rel=0.005)
+    assert at_once < 0.95 * both

@@ -54,6 +54,25 @@ def judged_share(arrived: Arrivals) -> float:
     return (last - first) / (arrived.begin_ns.shape[1] - 1)
 
 
+VARYING = {
+    "two ranks that vary by 15 %": SimulatedJob(2, jitter=0.15),
+    "two ranks that vary by 20 %": SimulatedJob(2, jitter=0.2),
+    "two ranks, the slower one in turn": SimulatedJob(2, in_turn_ns=2_000_000.0),
+    "eight ranks that vary by 10 %": SimulatedJob(8, jitter=0.1),
+}
+
+
+@pytest.mark.parametrize("plain", VARYING.values(), ids=VARYING)
+def test_what_varying_ranks_cost_by_turns_is_no_cost_of_a_straggler(plain: SimulatedJob) -> None:
+    found = true = 0.0
+    for seed in range(8):
+        arrived, slow = replace(plain, slow_gpu_ns=[3_000_000.0]).run(seed)
+        true += (slow - plain.run(seed)[1]) * judged_share(arrived)
+        (late,) = find_late(COLLECTIVES, arrived, [])[1]
+        found += late.cost_ns or 0
+    assert found == pytest.approx(true, rel=0.08)
+
+
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_the_jitter_of_ranks_is_no_cost_of_a_straggler(ranks: int) -> None:
     """A rank is slower by three times of what a rank's steps differ by."""
