@@ -24,6 +24,8 @@ _OF_CUDNN_ATTENTION = re.compile(r"cudnn_generated.*sdpa")
 _UNLESS = " Whether it works there or waits for requests, a recording with --trace=cuda,nvtx,osrt tells."
 # Host work of a range that takes at least this share of a step is a finding of its own.
 _LARGE_PART = 0.05
+# Who issues nothing for so much of the time may be waiting for work, as a service does.
+_MOSTLY = 0.5
 # The category of collectives' kernels.
 _COLLECTIVE = "communication"
 # At least this many launches of the same few kernels in a row are a loop over small pieces.
@@ -126,8 +128,7 @@ def _collections(situation: Situation) -> Candidate | None:
 def _host_work(situation: Situation, compiled: Bools) -> Iterator[Candidate]:
     """Yield long stretches of host time: one candidate for each range that has many, and one for all others."""
     graph = situation.graph
-    own_ns = graph.gap_ns - situation.profiler_ns - situation.held_ns
-    calls = (own_ns >= LONG_GAP_NS) & situation.in_loop & ~compiled
+    calls = (situation.own_ns >= LONG_GAP_NS) & situation.in_loop & ~compiled
     if not situation.is_looped:
         calls &= _repeated(situation, calls)
     others = calls.copy()
@@ -144,14 +145,15 @@ def _host_work(situation: Situation, compiled: Bools) -> Iterator[Candidate]:
 
 def _stretches(situation: Situation, calls: Bools, where: str) -> Candidate:
     graph, base = situation.graph, no_change(situation.graph)
-    own_ns = graph.gap_ns - situation.profiler_ns - situation.held_ns
+    own_ns = situation.own_ns
     spent = int(in_calls(situation, calls, own_ns))
     text = (
         f"The host is outside CUDA for {format_ns(spent)}, in "
         f"{counted(in_calls(situation, calls), 'stretch', 'stretches')} of at least 200 us, and issues nothing "
         "meanwhile."
     )
-    if not situation.knows_waits and not OF_DATA.search(where):
+    is_most = int(own_ns[calls].sum()) >= _MOSTLY * graph.recorded_ns
+    if is_most and not situation.knows_waits and not OF_DATA.search(where):
         text += _UNLESS
     if not where:
         step = (

@@ -99,6 +99,12 @@ class Situation:
         return held
 
     @property
+    def own_ns(self) -> Int64s:
+        """Return the time before each call that is neither of these nor the profiler's: the program's own work."""
+        own: Int64s = self.graph.gap_ns - self.profiler_ns - self.held_ns
+        return own
+
+    @property
     def is_slowed(self) -> Bools:
         """Return which work the trace shows to be slowed by memory that was given back."""
         slowed: Bools = self.unslowed_ns < self.graph.duration_ns

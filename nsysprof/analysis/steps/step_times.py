@@ -22,8 +22,8 @@ from nsysprof.trace.schema import COPY, FILL, GRAPH, MIGRATION, Bools, Int64s, R
 from nsysprof.units import format_ns
 
 _BLOCK = 1 << 20
-# Something sets the pace of a loop where at least this many steps of at least this time begin at equal distances (three
-# quarters of them within this share of the median), the GPU works for less than this share of the time, and a single
+# Something sets the pace of a loop where at least this many steps of at least this time begin at equal distances (nine
+# of ten of them within this share of the median), the GPU works for less than this share of the time, and a single
 # wait of the host outside CUDA is longer than this share of nearly every step. Work of a host varies by more.
 _LEAST_PACED, _LEAST_PACED_NS, _PACE, _PACED_BUSY, _PACED_WAIT = 10, 2_000_000, 0.005, 0.25, 0.5
 
@@ -53,7 +53,7 @@ def explain_pace(steps: Steps | None, times: StepTimes | None, ledger: Ledger) -
         return ""
     walls, pieces = np.diff(steps.bounds_ns), ledger.pieces[0]
     period = float(np.median(walls))
-    if period < _LEAST_PACED_NS or float(np.quantile(np.abs(walls - period), 0.75)) > _PACE * period:
+    if period < _LEAST_PACED_NS or float(np.quantile(np.abs(walls - period), 0.9)) > _PACE * period:
         return ""
     inside = pieces.within(int(steps.bounds_ns[0]), int(steps.bounds_ns[-1]))
     start, idle = pieces.start_ns[inside], pieces.duration_ns[inside].astype(np.int64)

@@ -71,7 +71,8 @@ def test_other_waits_stay_host_work(tmp_path, name, given):
 
 
 def test_without_calls_of_the_system_a_finding_says_what_to_record(tmp_path):
-    assert "--trace=cuda,nvtx,osrt" in findings(build(tmp_path, ""))["host-bound"].text
+    text = findings(build(tmp_path, ""))["host-bound"].text
+    assert "--trace=cuda,nvtx,osrt" in text
 
 
 PROGRAM = """
