@@ -60,6 +60,8 @@ _OF_STEP = re.compile(
     r"(?<!rotary_)(?<!rotary)embedding|indexSelect|vectorized_gather|nll_loss|cross_entropy|mse_kernel|ArgMax|argmax"
     r"|multi_tensor_apply|[Ff]used_?[Aa]dam|[Ff]used_?[Ss]gd|LogSoftMax|sampling|binary_cross_entropy|smooth_l1"
 )
+# Those of optimizers: a period without any, among periods of which every second, third, ... has them, is a micro-batch.
+_OF_OPTIMIZER = re.compile(r"multi_tensor_apply|[Ff]used_?[Aa]dam|[Ff]used_?[Ss]gd")
 # Where layers repeat, so many steps that hold the same kernels are enough.
 _LEAST_STEPS = 2
 # Ranges with such names are at least a step, so periods inside them are pieces of it.
@@ -345,6 +347,8 @@ def find_periods(tables: Tables, launch: Ints, global_pid: int) -> Int64s:
         # The periods are layers. Their steps begin with a kernel that layers have not.
         position = _begins(code, calls_before, is_anchor=of_step, periods=_LEAST_STEPS)
         return begun[position].astype(np.int64)
+    is_optimizer = np.array([_OF_OPTIMIZER.search(str(text)) is not None for text in names.texts], dtype=bool)[code]
+    position = _join_micro_batches(position, is_optimizer)
     if len(position) == 0:
         position = _begins_of_solver(code, calls_before, begun, _waits(tables, global_pid))
     starts = begun[position].astype(np.int64)
@@ -414,6 +418,23 @@ def _have_each(of_step: Bools, begins: Int64s) -> bool:
     """Return whether most periods have a kernel that only a step has."""
     counts = np.diff(np.concatenate(([0], np.cumsum(of_step)))[begins])
     return float((counts > 0).mean()) >= _SAME_PERIODS
+
+
+def _join_micro_batches(begins: Int64s, is_optimizer: Bools) -> Int64s:
+    """Return where steps begin, and where the last one ends, if the periods are micro-batches of equally many a step.
+
+    begins: where each period begins, and where the last one ends.
+    is_optimizer: which kernels are an optimizer's.
+    """
+    if len(begins) == 0:
+        return begins
+    ends = np.flatnonzero(np.diff(np.concatenate(([0], np.cumsum(is_optimizer)))[begins]) > 0) + 1
+    every = np.diff(ends)
+    if len(ends) < _LEAST_STEPS or every[0] < 2 or (every != every[0]).any():
+        return begins
+    first = [ends[0] - every[0]] if ends[0] >= every[0] else []
+    steps: Int64s = begins[np.concatenate((first, ends)).astype(np.int64)]
+    return steps if len(steps) > _LEAST_STEPS else begins
 
 
 def _begins(

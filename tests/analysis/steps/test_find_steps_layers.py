@@ -55,8 +55,8 @@ def steps_of(tmp_path, kernels, ranges=()):
     [
         (forward(32) * 10, 10), (forward(32) * 4, 4), (forward(12) * 3, 3), (forward(48) * 6, 6),
         (training(12) * 6, 6), (training(12) * 3, 3), (training(32) * 4, 4),
-        # Micro-batches repeat within a step: what is found are these, of 5 steps with 4 each.
-        (training(4, micro=4) * 5, 20),
+        # Micro-batches repeat within a step.
+        (training(4, micro=4) * 5, 5), (training(12, micro=2) * 8, 8), (training(4, micro=3) * 4, 4),
         ([*forward(16), "ArgMaxOps"] * 12, 12), ([*LAYER * 16, "gemm_head", "sampling_kernel"] * 12, 12),
         # One step is none that could be told from its layers.
         (training(12), 0), (forward(32), 0), (training(24), 0),
