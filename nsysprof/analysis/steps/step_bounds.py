@@ -16,7 +16,7 @@ _BLOCK = 1 << 18
 # A slow step is marked by the rule for slow instances (nsysprof.analysis.ranges.slow_instances).
 _LEAST_STEADY, _LEAST_RATIO = 8, 1.25
 # If more steps than this are slow, and more than this share, that is how the program works, and none is an exception.
-_MOST_SLOW, _MOST_SLOW_SHARE = 2, 0.1
+_MOST_SLOW, _MOST_SLOW_SHARE = 2, 0.25
 
 
 def bound_steps(tables: Tables, global_pid: int, issued_ns: Int64s) -> Int64s:

@@ -529,14 +529,27 @@ def _step_line(times: StepTimes) -> str:
         text += f"eighth of them and {format_ns(trend[1])} in the last"
     steps = "step" if warmup == 1 else "steps"
     before = f" {warmup} {steps} before them {'was' if warmup == 1 else 'were'} warm-up." if warmup else ""
-    are = "was unusually slow and does" if slow == 1 else "were unusually slow and do"
     found_pct = times.found_pct
     unsure = (
         ""
         if found_pct is None
         else f" No range marks the steps: they are where the same kernels repeat, {found_pct:.0f} % of all kernels."
     )
-    return f"{text}.{before}" + (f" {slow} {are} not count in the mean." if slow else "") + unsure
+    return f"{text}.{before}" + _slow_share(times, slow) + unsure
+
+
+def _slow_share(times: StepTimes, slow: int) -> str:
+    """Return how often steps are slow, by how much, and the mean with them."""
+    if not slow:
+        return ""
+    walls = times.steady_walls_ns()
+    if slow == 1:
+        return f" 1 was unusually slow and does not count in the mean: with it, it is {format_ns(walls.mean())}."
+    longer = (walls.sum() - (len(walls) - slow) * times.step_ns) / slow - times.step_ns
+    return (
+        f" {slow} were unusually slow and do not count in the mean: one step in {round(len(walls) / slow)} takes "
+        f"{format_ns(longer)} longer, and with them the mean is {format_ns(walls.mean())}."
+    )
 
 
 def _slow_lines(times: StepTimes) -> list[str]:

@@ -119,9 +119,10 @@ def test_bounds_follow_each_other_and_end_with_the_last_work(tmp_path_factory, s
 
 
 def test_few_slow_steps_are_exceptions_and_many_are_how_a_program_works():
-    few, many = np.full(30, 1000), np.full(30, 1000)
-    few[[7, 19]], many[::5] = 3000, 3000
+    few, eighth, many = np.full(30, 1000), np.full(32, 1000), np.full(30, 1000)
+    few[[7, 19]], eighth[::8], many[::3] = 3000, 3000, 3000
     assert np.flatnonzero(mark_slow_steps(few)).tolist() == [7, 19]
+    assert np.flatnonzero(mark_slow_steps(eighth)).tolist() == [0, 8, 16, 24]
     assert not mark_slow_steps(many).any()
 
 

@@ -29,7 +29,8 @@ def test_it_says_how_busy_the_gpu_is_why_it_is_idle_and_how_long_a_step_takes(tm
     assert lines.texts[1] == "What it does: 100 ns gemm without tensor cores, 50 ns communication."
     assert lines.texts[2] == (
         "A step takes 1.000 us: the mean of 12 steady steps (median 1.000 us, half of them 1.000 us to 1.000 us, all "
-        "1.000 us to 2.000 us). 1 step before them was warm-up. 1 was unusually slow and does not count in the mean."
+        "1.000 us to 2.000 us). 1 step before them was warm-up. 1 was unusually slow and does not count in the mean: "
+        "with it, it is 1.077 us."
     )
     assert lines.texts[3].startswith(
         "Slow steps: 9 (2.000 us, 1.062 us more idle while the host is busy outside CUDA)."
