@@ -68,6 +68,7 @@ from nsysprof.results.samples import Block, median_interval
 from nsysprof.trace.schema import DramSeries, GpuMetrics, Int64s
 from scripts.busy_noise import BUSY_FAMILIES
 from scripts.calibration_rows import ALARMS, COVERS, FINDS, HOLDS, NEVER, PASSES, Row
+from scripts.rank_noise import RANK_FAMILIES
 from tests.builders.simulated_job import SimulatedJob
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -888,6 +889,7 @@ FAMILIES = {
     "dram": dram,
     "stragglers": stragglers,
     "cost": costs,
+    **RANK_FAMILIES,
     **BUSY_FAMILIES,
 }
 

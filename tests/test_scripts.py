@@ -382,6 +382,13 @@ def test_a_gate_in_turn_passes_what_did_not_change_and_calls_what_did() -> None:
     assert {(row.model, row.what) for row in rows} <= {(row.model, row.what) for row in gate.rows}
 
 
+def test_ranks_and_steps_that_differ_by_chance_are_judged_as_the_page_says() -> None:
+    noise = load("rank_noise")
+    rows = [*noise.outliers(0, 3), *noise.pauses(0, 3)]
+    assert [row.what for row in rows if row.reach == "at most 5 %" and row.share > 0.1] == []
+    assert all(row.share >= 0.8 for row in rows if row.reach == "at least 80 %")
+
+
 def test_the_page_of_the_calibration_says_what_its_files_say() -> None:
     calibrate = load("calibrate")
     page = (REPOSITORY / "docs/calibration.md").read_text(encoding="utf-8")
@@ -393,7 +400,7 @@ def test_the_page_of_the_calibration_says_what_its_files_say() -> None:
 
 FAMILIES = (
     "advice", "bench", "busy-bench", "busy-captures", "busy-traces", "busy-tune", "busy-turns", "compare", "cost",
-    "dram", "gate", "medians", "pairs", "process", "programs", "recording", "stragglers", "traces",
+    "dram", "gate", "medians", "outliers", "pairs", "process", "programs", "recording", "steps", "stragglers", "traces",
 )  # fmt: skip
 
 

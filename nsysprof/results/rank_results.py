@@ -18,16 +18,16 @@ if TYPE_CHECKING:  # workers start before this process loads what reads traces
 # The version of ranks.json. 1: the first.
 FORMAT_VERSION = 1
 # A rank is a straggler when the job would take this much less time if the rank were like the others, by a replay of the
-# collectives, and when this holds in most parts of the job. Where the traces share no collective on one clock, it is
-# one when it computes this much longer than the usual rank.
-STRAGGLER_COST_PCT, STRAGGLER_EXCESS_PCT = 1.0, 5.0
+# collectives, and when this holds in nearly all parts of the job. Where the traces share no collective on one clock, it
+# is one when it computes longer as an outlier, or, of fewer ranks, this much longer than the usual one.
+STRAGGLER_COST_PCT, STRAGGLER_EXCESS_OF_FEW_PCT = 1.0, 10.0
 # In this share of jobs without a straggler, one may be named by chance.
 STRAGGLER_ALPHA = 0.001
 # A replay that differs from the recorded time by more than this share says nothing about a job.
 REPLAY_ERROR_PCT = 5.0
-# A rank is an outlier (among at least this many ranks) when it is further from the usual one than chance explains, and
-# by at least this much. In this share of jobs without an outlier, one may be named by chance.
-OUTLIER_RANKS, OUTLIER_ALPHA, OUTLIER_PCT = 5, 0.05, 5.0
+# A rank is an outlier (among at least this many ranks) when it is so many times further from the usual one than any
+# other rank is, and by at least this much.
+OUTLIER_RANKS, OUTLIER_TIMES, OUTLIER_PCT = 6, 10, 5.0
 # The median residual up to which a clock that was found by collectives is used. Ends of one collective on two ranks
 # differ by the last hop of a ring: some 10 us. A clock that is ten times as far off was not fitted.
 MOST_RESIDUAL_NS = 100_000

@@ -12,13 +12,13 @@ from nsysprof.analysis.sampling.student_t import t_isf, t_sf
 from nsysprof.results.column_registry.column import Dtype
 from nsysprof.results.column_registry.rank_columns import STRAGGLERS
 from nsysprof.results.rank_results import (
-    OUTLIER_ALPHA,
     OUTLIER_PCT,
     OUTLIER_RANKS,
+    OUTLIER_TIMES,
     REPLAY_ERROR_PCT,
     STRAGGLER_ALPHA,
     STRAGGLER_COST_PCT,
-    STRAGGLER_EXCESS_PCT,
+    STRAGGLER_EXCESS_OF_FEW_PCT,
     RankRow,
 )
 from nsysprof.trace.schema import Floats, Int64s
@@ -251,13 +251,22 @@ def half_width(gain: Floats) -> float:
 
 
 def late_by_work(rows: Sequence[RankRow]) -> list[Late]:
-    """Return the ranks that compute for much longer than is typical, worst first."""
+    """Return the ranks that compute for much longer than is typical, worst first.
+
+    Of many ranks, they must be outliers. Of a few it is unknown how much ranks vary, so they must differ by more.
+    """
     known = {row.rank: row.compute_ns for row in rows if row.rank is not None and row.compute_ns is not None}
-    usual = typical(list(known.values()))
+    usual, ranks = typical(list(known.values())), list(known)
+    least_pct, apart = STRAGGLER_EXCESS_OF_FEW_PCT, ranks
+    if len(known) >= OUTLIER_RANKS:
+        least_pct, apart = (
+            OUTLIER_PCT,
+            [ranks[place] for place in _far_away(np.array(list(known.values()), dtype=float))],
+        )
     late_ranks = [
-        Late(rank, OWN_WORK, int(own - usual), 100 * (own - usual) / usual, None, None, None, None)
-        for rank, own in known.items()
-        if usual and 100 * (own - usual) / usual >= STRAGGLER_EXCESS_PCT
+        Late(rank, OWN_WORK, int(known[rank] - usual), 100 * (known[rank] - usual) / usual, None, None, None, None)
+        for rank in apart
+        if usual and 100 * (known[rank] - usual) / usual >= least_pct
     ]
     return sorted(late_ranks, key=lambda straggler: -straggler.late_ns)
 
@@ -330,12 +339,7 @@ _COMPARED = {
 
 
 def find_outliers(rows: Sequence[RankRow]) -> dict[int, str]:
-    """Return the ranks that are far from the others, each with the quantities in which it is.
-
-    Each quantity is tested by the generalized extreme studentized deviate test (Rosner 1983), with the error shared
-    among the quantities, and the difference must also be large enough to matter. Fewer than five ranks have no usual
-    value, so none of them is judged.
-    """
+    """Return the ranks that are far from the others, each with the quantities in which it is."""
     texts_by_rank: dict[int, list[str]] = {}
     for name, title in _COMPARED.items():
         known = {
@@ -345,26 +349,22 @@ def find_outliers(rows: Sequence[RankRow]) -> dict[int, str]:
             continue
         values = np.array(list(known.values()), dtype=float)
         middle = typical(values.tolist())
-        for number in _deviant(values, OUTLIER_ALPHA / len(_COMPARED)):
+        for number in _far_away(values):
             apart = values[number] - middle
             if middle > 0 and abs(apart) > OUTLIER_PCT / 100 * middle:
                 texts_by_rank.setdefault(list(known)[number], []).append(f"{title} {100 * apart / middle:+.0f} %")
     return {rank: ", ".join(texts) for rank, texts in texts_by_rank.items()}
 
 
-def _deviant(values: Floats, alpha: float) -> list[int]:
-    """Return the positions of the outliers among normal values, at most a quarter of them, by Rosner's test."""
-    left, removed, count = np.arange(len(values)), [], 0
-    for step in range(1, max(1, len(values) // 4) + 1):
-        spread = values[left].std(ddof=1)
-        if spread == 0:
-            break
-        deviation = np.abs(values[left] - values[left].mean()) / spread
-        worst = int(deviation.argmax())
-        n = len(left)
-        t = t_isf(alpha / (2 * n), n - 2)
-        removed.append(int(left[worst]))
-        if deviation[worst] > (n - 1) * t / np.sqrt((n - 2 + t**2) * n):
-            count = step
-        left = np.delete(left, worst)
-    return sorted(removed[:count])
+def _far_away(values: Floats) -> list[int]:
+    """Return the positions of the values that are far from all others, at most a quarter of them.
+
+    They are OUTLIER_TIMES times further from the usual value than any other. Normal values are never so, and of values
+    with the tails of Student's t with 3 degrees of freedom few are: nothing is assumed of how values are distributed.
+    """
+    distance = np.abs(values - typical(values.tolist()))
+    order = np.argsort(-distance, kind="stable")
+    for count in range(max(1, len(values) // 4), 0, -1):
+        if distance[order[count - 1]] > OUTLIER_TIMES * distance[order[count]]:
+            return sorted(order[:count].tolist())
+    return []

@@ -48,12 +48,11 @@ from nsysprof.results.findings import LEAST_SHARE, JobFinding
 from nsysprof.results.rank_results import (
     FORMAT_VERSION,
     MOST_RESIDUAL_NS,
-    OUTLIER_ALPHA,
     OUTLIER_PCT,
     OUTLIER_RANKS,
+    OUTLIER_TIMES,
     STRAGGLER_ALPHA,
     STRAGGLER_COST_PCT,
-    STRAGGLER_EXCESS_PCT,
     RankRow,
     RanksAnalysis,
 )
@@ -174,9 +173,9 @@ _METHOD = (
     "warm-up, at least a sixteenth of the job, is not judged. The interval of the cost covers what differs from step "
     "to step; it is too narrow where a rank's deviations last over several steps. What the others waited is the time "
     "from the middle rank's begin to its begin, added over the collectives in which it came last.",
-    "imbalance: the largest of the ranks' totals against their mean. Outlier: by Rosner's test at "
-    f"{100 * OUTLIER_ALPHA:g} %, shared by the compared quantities, and {OUTLIER_PCT:g} % from the usual rank (the "
-    f"lower median), among at least {OUTLIER_RANKS} ranks.",
+    "imbalance: the largest of the ranks' totals against their mean. Outlier: at least "
+    f"{OUTLIER_TIMES} times further from the usual rank (the lower median) than any other rank, and by "
+    f"{OUTLIER_PCT:g} %, among at least {OUTLIER_RANKS} ranks. It may be a quarter of the ranks.",
     "Clocks: ranks known to be of one host by their sessions' starts, others by the median difference of the ends of "
     f"matching AllReduce, AllGather and ReduceScatter kernels, refused above {format_ns(MOST_RESIDUAL_NS)} of median "
     "residual.",
@@ -312,8 +311,7 @@ _NO_STRAGGLER = {
     f"{STRAGGLER_COST_PCT:g} % of its time, in part after part, beyond what chance explains.",
     "not replayed": "Whether a rank holds up the others is unknown: the collectives are too few, their launches were "
     "not recorded, or a replay of them does not take the recorded time.",
-    "own work": f"No straggler: no rank computes {STRAGGLER_EXCESS_PCT:g} % longer than is usual (they share no "
-    "collective on one clock).",
+    "own work": "No straggler: no rank computes far longer than the others (they share no collective on one clock).",
     "": "Whether a rank holds up the others is unknown: the traces share no collective on one clock, and their work "
     "cannot be compared.",
 }

@@ -39,6 +39,13 @@ def test_a_rank_that_works_longer_is_late_by_the_excess():
     assert late_by_work(rows(1000, 1001, 1000)) == []
 
 
+def test_of_many_ranks_one_that_computes_longer_is_far_from_all_others():
+    assert [late.rank for late in late_by_work(rows(*[1000, 1003] * 4, 1080))] == [8]
+    assert late_by_work(rows(*[1000, 1060] * 4, 1200)) == []
+    # Of a few it is unknown how much ranks differ.
+    assert late_by_work(rows(1000, 1080)) == []
+
+
 def waits():
     begin = np.array([[0, 100, 200], [5, 140, 240], [0, 100, 200]])
     return measure_waits(begin, np.full((3, 3), 50), np.full((3, 3), 50), np.ones(3))

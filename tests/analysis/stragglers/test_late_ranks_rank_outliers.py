@@ -1,4 +1,4 @@
-"""Ranks unlike the others are found by Rosner's test, and only where the difference matters."""
+"""Ranks unlike the others are far from all others, and only where the difference matters."""
 
 import pytest
 
@@ -20,8 +20,10 @@ EVEN = [1000, 1001, 999, 1002, 998, 1000, 1001]
         ([*EVEN, 700], {7: "compute -30 %"}),
         ([*EVEN, 1015], {}),  # certainly apart, but too little to matter
         ([1000, 1300, 700, 1200, 800, 1100, 900, 1300], {}),
+        ([*EVEN, 1000, 1300, 1310], {8: "compute +30 %", 9: "compute +31 %"}),
+        ([1000, 1020, 990, 1030, 980, 1010, 970, 1200], {}),  # ranks differ, and one does so most
         ([1000] * 8, {}),
-        ([1000, 1001, 999, 1300], {}),  # too few ranks have no usual value
+        ([*EVEN[:4], 1300], {}),  # too few ranks have no usual value
         ([*EVEN, None], {}),
     ],
 )
