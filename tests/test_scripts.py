@@ -438,13 +438,7 @@ def test_the_tables_of_the_tuning_study_come_from_its_samples(tmp_path: Path) ->
             # Another processor may round the last digit of a logarithm otherwise.
             new = pd.read_csv(tmp_path / name / path.name.removesuffix(".xz"))
             pd.testing.assert_frame_equal(new, pd.read_csv(path), rtol=1e-9, atol=1e-12)
-        if (FOLDER / name / "policy.json").exists():
-            assert policy(tmp_path / name) == policy(FOLDER / name)
-
-
-def policy(folder: Path) -> object:
-    """Return a policy with its numbers as far as they do not depend on the processor that wrote them."""
-    return json.loads((folder / "policy.json").read_text(), parse_float=lambda text: float(f"{float(text):.9g}"))
+        assert not (tmp_path / name / "policy.json").exists(), "no shape has a winner"
 
 
 @pytest.mark.slow

@@ -33,7 +33,6 @@ def facts() -> dict[str, str]:
         "ties": str((winners["verdict"] == "tie").sum()),
         "undecided": str((winners["verdict"] == "inconclusive").sum()),
         "won": str((winners["verdict"] == "winner").sum()),
-        "left_to_torch": str(sum(rule["backend"] == "auto" for name in ("grid", "wider") for rule in _rules(name))),
         "auto_in_tie": str(sum("auto" in _names(row) for row in winners.to_dict("records"))),
         "grid_shapes": str(_shapes(grid)),
         "grid_cases": str(len(grid)),
@@ -63,11 +62,6 @@ def read_results(name: str) -> pd.DataFrame:
 def _header(name: str) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(lzma.decompress((FOLDER / name / "samples.json.xz").read_bytes()))
     return found
-
-
-def _rules(name: str) -> list[dict[str, Any]]:
-    rules: list[dict[str, Any]] = json.loads((FOLDER / name / "policy.json").read_bytes())["rules"]
-    return rules
 
 
 def _minutes(name: str) -> float:
