@@ -14,7 +14,7 @@ from tests.report import samples
 FILES = {
     "summary.json", "kernels.csv", "ranges.csv", "range_instances.csv", "range_kernels.csv",
     "range_caused_kernels.csv", "range_tree.csv", "layers.csv", "api.csv", "memops.csv", "gpu_use.csv",
-    "streams.csv", "operators.csv", "work.csv", "energy.csv", "collectives.csv",
+    "streams.csv", "operators.csv", "work.csv", "os_calls.csv", "energy.csv", "collectives.csv",
     "range_api.csv", "idle.csv",
     "idle_instances.csv", "steps.csv", "findings.csv", "findings.json", "attention.csv", "memory.csv", "findings.sarif",
     "results.csv", "recording_cost.csv",

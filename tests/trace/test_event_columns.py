@@ -14,7 +14,7 @@ from nsysprof.trace.open import open_trace
 from nsysprof.trace.table_readers.calls import read_calls
 from nsysprof.trace.table_readers.devices import read_gpus
 from nsysprof.trace.table_readers.work import read_work
-from tests.trace.test_tuple_encoder import MULTIPLIER
+from tests.trace.test_event_columns_tuple_encoder import MULTIPLIER
 
 KERNELS = "start, end, deviceId, contextId, streamId, correlationId, globalPid, demangledName, shortName, graphNodeId"
 CALLS = "start, end, eventClass, globalTid, correlationId, nameId, returnValue"

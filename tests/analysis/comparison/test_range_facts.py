@@ -9,7 +9,7 @@ from nsysprof.analysis.overview.summarize import summarize
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_tables
 from tests.analysis.attribution.test_adoption import training
-from tests.analysis.attribution.test_graph_work import create, replay
+from tests.analysis.attribution.test_calls_graph_work import create, replay
 from tests.builders.build_trace import TraceBuilder
 
 

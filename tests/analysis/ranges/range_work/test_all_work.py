@@ -4,7 +4,7 @@ import pandas as pd
 
 from tests.analysis.attribution.test_adoption import analyze as analyze_adopted
 from tests.analysis.attribution.test_adoption import training
-from tests.analysis.attribution.test_graph_work import analyze, create, layers, replay
+from tests.analysis.attribution.test_calls_graph_work import analyze, create, layers, replay
 from tests.builders.build_trace import OTHER_TID, TraceBuilder
 
 
