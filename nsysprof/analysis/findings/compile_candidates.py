@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
-import numpy as np
 import pandas as pd
 
 from nsysprof.analysis.findings.candidates import Candidate
 from nsysprof.analysis.findings.situation import Situation
 from nsysprof.analysis.findings.step_amounts import counted, in_calls, number_text
 from nsysprof.analysis.idle_time.interval_layers import outermost
-from nsysprof.analysis.replay.replay import ReplayChange, no_change
 from nsysprof.units import format_ns
 
 # The share of the time for compiling that is left at worst: padding leaves some shapes that are new.
@@ -41,14 +38,9 @@ _FOR_KERNELS = (
 
 def find_compile_candidate(situation: Situation) -> Candidate | None:
     """Return what the program gains where nothing is compiled between the calls of a step; None where nothing is."""
-    graph, base = situation.graph, no_change(situation.graph)
     calls = (situation.compiled_ns > 0) & situation.in_loop
     if not calls.any():
         return None
-
-    def left(part: float) -> ReplayChange:
-        kept = (situation.compiled_ns * (1 - part)).astype(np.int64)
-        return replace(base, gap_ns=np.where(calls, np.maximum(graph.gap_ns - kept, 0), graph.gap_ns))
 
     spent, compiles = int(in_calls(situation, calls, situation.compiled_ns)), situation.compiles
     compiles = compiles[outermost(compiles["start_ns"].to_numpy(), compiles["end_ns"].to_numpy())]
@@ -61,10 +53,10 @@ def find_compile_candidate(situation: Situation) -> Candidate | None:
     others = len(table) - len(named)
     text = f"The host compiles for {format_ns(spent)}, before {counted(in_calls(situation, calls), 'call')}: "
     text += "; ".join(named) + (f"; and {counted(others, 'other')}" if others > 0 else "") + "."
-    change = left(0.0)
+    change, low = (situation.hold_less(calls, situation.compiled_ns, left) for left in (0.0, _LEFT))
     places = [str(place) for place in table["place"] if place]
     return Candidate(
-        "jit-in-loop", change, left(_LEFT), change, calls, int(calls.sum()), text, _mend(table), gaps=calls,
+        "jit-in-loop", change, low, change, calls, int(calls.sum()), text, _mend(table), gaps=calls,
         spent_ns=spent, place=places[0] if places else "",
     )  # fmt: skip
 

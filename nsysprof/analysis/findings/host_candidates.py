@@ -101,15 +101,9 @@ def _module_loads(situation: Situation, compiled: Bools) -> Candidate | None:
 
 def _collections(situation: Situation) -> Candidate | None:
     """Return what the program gains where Python collects no garbage between the calls of a step."""
-    graph, base = situation.graph, no_change(situation.graph)
     calls = (situation.collected_ns > 0) & situation.in_loop
     if not calls.any():
         return None
-
-    def left(part: float) -> ReplayChange:
-        kept = (situation.collected_ns * (1 - part)).astype(np.int64)
-        return replace(base, gap_ns=np.where(calls, np.maximum(graph.gap_ns - kept, 0), graph.gap_ns))
-
     spent = int(in_calls(situation, calls, situation.collected_ns))
     text = (
         f"Python collects garbage for {format_ns(spent)}, before {counted(in_calls(situation, calls), 'call')}, while "
@@ -119,10 +113,8 @@ def _collections(situation: Situation) -> Candidate | None:
         "After warm-up, gc.collect() and gc.freeze() take what lives on out of every later collection; gc.disable() "
         "with a gc.collect() every some hundred steps moves the rest to where you choose."
     )
-    change = left(0.0)
-    return Candidate(
-        "python-gc", change, left(_GC_LEFT), change, calls, int(calls.sum()), text, step, gaps=calls, spent_ns=spent
-    )
+    change, low = (situation.hold_less(calls, situation.collected_ns, left) for left in (0.0, _GC_LEFT))
+    return Candidate("python-gc", change, low, change, calls, int(calls.sum()), text, step, gaps=calls, spent_ns=spent)
 
 
 def _host_work(situation: Situation, compiled: Bools) -> Iterator[Candidate]:

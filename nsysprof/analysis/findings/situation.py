@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from nsysprof.analysis.idle_time.intervals_within import measure, union_of_group
 from nsysprof.analysis.kernel_names.variant_names import Names, Texts, kernel_names
 from nsysprof.analysis.ranges.open_range import innermost_ranges, open_ranges
 from nsysprof.analysis.replay.execution_graph import ExecutionGraph, count_periods
-from nsysprof.analysis.replay.replay import replay
+from nsysprof.analysis.replay.replay import ReplayChange, no_change, replay
 from nsysprof.analysis.steps.find_steps import Steps
 from nsysprof.trace.schema import COPY, FILL, MIGRATION, PID_MASK, Bools, Int64s, Tables
 
@@ -103,6 +103,11 @@ class Situation:
         """Return the time before each call that is neither of these nor the profiler's: the program's own work."""
         own: Int64s = self.graph.gap_ns - self.profiler_ns - self.held_ns
         return own
+
+    def hold_less(self, calls: Bools, held_ns: Int64s, left: float) -> ReplayChange:
+        """Return the change in which this part (0 to 1) is left of what holds up the host before some calls."""
+        gap_ns, saved_ns = self.graph.gap_ns, (held_ns * (1 - left)).astype(np.int64)
+        return replace(no_change(self.graph), gap_ns=np.where(calls, np.maximum(gap_ns - saved_ns, 0), gap_ns))
 
     @property
     def is_slowed(self) -> Bools:

@@ -6,13 +6,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from nsysprof.analysis.idle_time.call_classes import HELD_NOTHING, LAUNCH, MEMORY, SLOW_NS, CallClasses
 from nsysprof.analysis.idle_time.call_ends import CallEnds, list_ends
 from nsysprof.analysis.idle_time.compiled_blame import blame_compiled, list_holds
 from nsysprof.analysis.idle_time.gaps import Gaps
-from nsysprof.analysis.idle_time.host_holds import find_host_holds
+from nsysprof.analysis.idle_time.host_holds import find_host_holds, intervals_of
 from nsysprof.analysis.idle_time.interval_layers import Layer, cut, merge_layer, overlay
 from nsysprof.arrays import GrowingColumn, count_codes, different
 from nsysprof.native.load import loop
@@ -106,7 +105,7 @@ def follow_threads(tables: Tables, classes: CallClasses) -> HeldThreads:
     cause = np.where(classes.is_blocking_copy(held), PAGEABLE, np.where(classes.is_wait(held), SYNC, SLOW))
     tid = calls.tid_of[calls.variant[held]]
     start, end = calls.start_ns[held], calls.ends_ns(held)
-    lost, host = _intervals(tables.overheads), find_host_holds(tables).by_thread
+    lost, host = intervals_of(tables.overheads), find_host_holds(tables).by_thread
     empty = Layer(none, none, none)
     # The holders: the calls, the profiler's intervals, and one of each cause of the host.
     of_host = len(held) + len(lost)
@@ -121,13 +120,6 @@ def follow_threads(tables: Tables, classes: CallClasses) -> HeldThreads:
         above = merge_layer(lost[lost_here, 0], lost[lost_here, 1], lost_here + len(held))
         holds[thread] = overlay(overlay(below, called), above)
     return HeldThreads(holds, holder_cause, holder_call, list_ends(calls, _working(tables, classes)))
-
-
-def _intervals(table: pd.DataFrame | None) -> Int64s:
-    """Return start, end and thread of each row, of shape (n, 3)."""
-    if table is None:
-        return np.zeros((0, 3), dtype=np.int64)
-    return table[["start_ns", "end_ns", "global_tid"]].to_numpy(dtype=np.int64)
 
 
 def _holding_calls(calls: Calls, classes: CallClasses) -> Int64s:

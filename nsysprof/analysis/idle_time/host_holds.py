@@ -45,10 +45,10 @@ def find_host_holds(tables: Tables) -> HostHolds:
     by_thread: dict[int, Layer] = {}
     causes = (_waits_for_work(tables), WAITING), (tables.collections, COLLECTING), (tables.compiles, COMPILING)
     for table, cause in causes:
-        start, end, tid = _columns(table)
-        for thread in np.unique(tid).tolist():
-            mine = tid == thread
-            above = merge_layer(start[mine], end[mine], np.full(int(mine.sum()), cause, dtype=np.int64))
+        intervals = intervals_of(table)
+        for thread in np.unique(intervals[:, 2]).tolist():
+            start, end, _ = intervals[intervals[:, 2] == thread].T
+            above = merge_layer(start, end, np.full(len(start), cause, dtype=np.int64))
             by_thread[thread] = overlay(by_thread[thread], above) if thread in by_thread else above
     return HostHolds(by_thread)
 
@@ -68,9 +68,8 @@ def _waits_for_work(tables: Tables) -> pd.DataFrame | None:
     return of_others
 
 
-def _columns(table: pd.DataFrame | None) -> tuple[Int64s, Int64s, Int64s]:
+def intervals_of(table: pd.DataFrame | None) -> Int64s:
+    """Return start, end and thread of each row, of shape (n, 3)."""
     if table is None:
-        none = np.zeros(0, dtype=np.int64)
-        return none, none, none
-    start, end, tid = (table[name].to_numpy(dtype=np.int64) for name in ("start_ns", "end_ns", "global_tid"))
-    return start, end, tid
+        return np.zeros((0, 3), dtype=np.int64)
+    return table[["start_ns", "end_ns", "global_tid"]].to_numpy(dtype=np.int64)

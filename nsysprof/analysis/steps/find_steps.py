@@ -54,14 +54,14 @@ _MOST_COMPARED, _MOST_KERNELS_COMPARED = 32, 1_000_000
 # A period that takes this many times as long as most ends with a pause. Periods of fewer kernels than a step usually
 # has are pieces of something longer if such pauses come at unequal distances and take at least this share of the time.
 _BREAK, _KERNELS_OF_A_STEP, _BREAKS_TAKE = 5.0, 64, 0.1
+# Kernels of optimizers. A period without any is a micro-batch where every second, third, ... of the periods has them.
+_OF_OPTIMIZER = re.compile(r"multi_tensor_apply|[Ff]used_?[Aa]dam|[Ff]used_?[Ss]gd")
 # Kernels that a step of a network has once or in one place, and its layers have not: of embeddings, losses, the choice
 # of a token, and optimizers. Rotary embeddings belong to layers.
 _OF_STEP = re.compile(
     r"(?<!rotary_)(?<!rotary)embedding|indexSelect|vectorized_gather|nll_loss|cross_entropy|mse_kernel|ArgMax|argmax"
-    r"|multi_tensor_apply|[Ff]used_?[Aa]dam|[Ff]used_?[Ss]gd|LogSoftMax|sampling|binary_cross_entropy|smooth_l1"
+    rf"|{_OF_OPTIMIZER.pattern}|LogSoftMax|sampling|binary_cross_entropy|smooth_l1"
 )
-# Those of optimizers: a period without any, among periods of which every second, third, ... has them, is a micro-batch.
-_OF_OPTIMIZER = re.compile(r"multi_tensor_apply|[Ff]used_?[Aa]dam|[Ff]used_?[Ss]gd")
 # Where layers repeat, so many steps that hold the same kernels are enough.
 _LEAST_STEPS = 2
 # Ranges with such names are at least a step, so periods inside them are pieces of it.

@@ -194,9 +194,8 @@ def read_waits(trace: Trace, strings: pd.Series) -> pd.DataFrame | None:
 
     A read is none, because it may be of a file. Short waits are the cost of the call.
     """
-    columns = {"start": "start_ns", "end": "end_ns", "nameId": "name_id"}
-    rows = read_integers(trace, "OSRT_API", columns, {"globalTid": "global_tid"})
-    if rows is None or len(rows) == 0:
+    rows = _read_osrt(trace)
+    if rows is None:
         return None
     name = rows["name_id"].map({key: str(text).partition("@")[0] for key, text in strings.items()})
     at_condition = name.isin(_CONDITIONS)
@@ -206,18 +205,19 @@ def read_waits(trace: Trace, strings: pd.Series) -> pd.DataFrame | None:
     return kept[["start_ns", "end_ns", "global_tid"]].reset_index(drop=True)
 
 
+def _read_osrt(trace: Trace) -> pd.DataFrame | None:
+    columns = {"start": "start_ns", "end": "end_ns", "nameId": "name_id"}
+    rows = read_integers(trace, "OSRT_API", columns, {"globalTid": "global_tid", "nestingLevel": "level"})
+    return None if rows is None or rows.empty else rows
+
+
 def read_os_calls(trace: Trace) -> pd.DataFrame | None:
     """Return the calls of the OS runtime that no other one made: start_ns, end_ns, global_tid, name_id.
 
     None: none were recorded.
     """
-    rows = read_integers(
-        trace,
-        "OSRT_API",
-        {"start": "start_ns", "end": "end_ns", "nameId": "name_id"},
-        {"globalTid": "global_tid", "nestingLevel": "level"},
-    )
-    if rows is None or not len(rows):
+    rows = _read_osrt(trace)
+    if rows is None:
         return None
     chosen = rows["level"].isin((0, NULL)) & (rows["start_ns"] != NULL) & (rows["end_ns"] >= rows["start_ns"])
     kept: pd.DataFrame = rows[chosen].drop(columns="level").reset_index(drop=True)

@@ -1,10 +1,10 @@
 """Record torch's CUDA allocator in a captured program, and write what it held: at the end, and where memory runs out.
 
 It needs only torch, because it runs in the program's own Python. Recording begins when CUDA is initialised, so that a
-program that forks first still can. Torch calls an observer when an allocation fails,
-before the exception leaves. The first failure goes into PROCESS.oom-first.pickle, the last one into
-PROCESS.oom-last.pickle, which nsysprof.torchprof.failed_allocation reads. A process that reaches its end also writes
-PROCESS.pickle, unless a failure ended it. No fault of this module reaches the program.
+program that forks first still can. Torch calls an observer when an allocation fails, before the exception leaves. The
+first failure goes into PROCESS.oom-first.pickle, the last one into PROCESS.oom-last.pickle, which
+nsysprof.torchprof.failed_allocation reads. A process that reaches its end also writes PROCESS.pickle, unless a failure
+ended it. No fault of this module reaches the program.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from .watched_program.after_import import attempt
+from .watched_program.module_places import named_modules
 from .watched_program.process_file import process_path
 
 FOLDER = "NSYSPROF_MEMORY_FOLDER"
@@ -31,8 +32,6 @@ _FAULT = "the program's memory is not recorded"
 # A program that tries again and again writes so many snapshots of failures; then the one that ends it, at its end.
 _MOST_WRITTEN = 8
 _MOST_TENSORS, _LONGEST = 200_000, 300
-# Attributes under which torch.compile and wrappers for many GPUs keep the program's module.
-_WRAPPERS = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module", "module")
 
 
 class MemoryRecorder:
@@ -189,9 +188,8 @@ def _of_modules(modules: list[Any]) -> list[tuple[str, str, Any]]:
     for root in modules:
         if id(root) not in inner:
             with contextlib.suppress(Exception):  # a module of the program's own kind
-                for path, module in root.named_modules():
-                    shown = ".".join(part for part in path.split(".") if part not in _WRAPPERS)
-                    names.setdefault(id(module), shown or type(module).__name__)
+                for path, module in named_modules(root):
+                    names.setdefault(id(module), path or type(module).__name__)
     owned = [
         (kind, names.get(id(module), type(module).__name__), tensor)
         for kind, attribute in (("parameters", "_parameters"), ("buffers", "_buffers"))

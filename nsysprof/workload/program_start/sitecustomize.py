@@ -52,7 +52,7 @@ def _begin() -> None:
     for _, action, module in after_torch:
         watch.after_import("torch", action, lambda torch, module=module: _load(module).begin(torch))
     for _, action, module in at_start:
-        watch.attempt(_load(module).begin, f"the program's {action} are not recorded")
+        watch.attempt(lambda module=module: _load(module).begin(), f"the program's {action} are not recorded")
     _import_the_next()
 
 
