@@ -125,16 +125,26 @@ def optimize(request: OptimizeRequest, progress: Progress = SILENT) -> OptimizeR
     return OptimizeResult(found, folder, failure)
 
 
-def tuning_budget_s(left_s: float, run_s: float | None, trials: int, turns: int) -> float:
-    """Return how long tuning may take (s): what the attempts leave, and at least a fixed part of what is left.
+def tuning_budget_s(
+    left_s: float, run_s: float | None, trials: int, turns: int, share_pct: float | None = None
+) -> float:
+    """Return how long tuning may take (s): what the attempts leave, and at least a part of what is left.
+
+    The part is fixed, and beyond the shortest time of a tuning no larger than attention's: what takes a tenth of the
+    time can save a tenth at most.
 
     Where the attempts that are certain leave the shortest time of a tuning, it is at least that. The attempt of a
     policy is not certain: without tuning there is none.
 
     left_s: of the whole budget. run_s: how long the program runs; None where that is unknown.
     trials: how many attempts may follow, the policy's included. turns: of each attempt, with two runs each.
+    share_pct: the share of attention in the time of all kernels (percent); None where it is unknown.
     """
     least = _TUNING_PART * max(0.0, left_s)
+    if share_pct is not None:
+        least = min(least, max(LEAST_TUNING_S, share_pct / 100 * left_s))
+    if run_s is not None and run_s > least:  # it would end before its process has begun
+        least = 0.0
     certain_s = (trials - 1) * (_LEAST_BUDGET_S if run_s is None else turns * 2 * run_s)
     if left_s - certain_s >= LEAST_TUNING_S:
         least = max(least, LEAST_TUNING_S)
@@ -229,7 +239,8 @@ class _Session:
         if self.facts.uses:
             with self._step("tune"):
                 trials = 1 + len(self._candidates())
-                budget = tuning_budget_s(self.left_s, self.run_s, trials, self.request.processes)
+                turns, share = self.request.processes, self.facts.attention_share_pct
+                budget = tuning_budget_s(self.left_s, self.run_s, trials, turns, share)
                 self._tune(budget, resume=self.request.resume)
             spare = spare_tuning_s(self.left_s, self.run_s, len(self._candidates()), self.request.processes)
             if spare >= LEAST_TUNING_S and any(use.needs_budget for use in self.tuning.tuned):

@@ -84,6 +84,7 @@ def facts() -> dict[str, str]:
         "promising": open_ones,
         "sampled": settled,
         "by_hand": _by_hand(),
+        "public": _public(),
         "hook": _hook(),
         "hook_aim": str(HOOK_AIM_PCT),
         "hook_below": _hook_below(),
@@ -242,6 +243,28 @@ def _by_hand() -> str:
         "values",
     )  # fmt: skip
     return markdown(head, "llrrlrll", rows) if rows else "No advice was tested yet."
+
+
+def _public() -> str:
+    """Return a table of models of public libraries: what was reached by hand, and what `optimize` proved."""
+    rows = []
+    for name, found in json.loads((FOLDER / "public.json").read_bytes()).items():
+        means_us = {changes: sum(times_us) / len(times_us) for changes, times_us in found["steps_us"].items()}
+        as_it_is_us, best = means_us.pop(""), min(means_us, key=lambda changes: means_us[changes])
+        by_hand_pct = 100 * (1 - means_us[best] / as_it_is_us)
+        low, gain, high = (100 * (1 - found[key]) for key in ("high", "ratio", "low"))
+        rows.append(
+            (
+                name, f"{as_it_is_us / 1000:.1f}", best.replace(",", ", "), f"{by_hand_pct:.1f}",
+                ", ".join(found["names"]) or "nothing", f"{gain:.1f} [{low:.1f}, {high:.1f}]",
+                f"{100 * gain / by_hand_pct:.0f}", f"{found['seconds']}",
+            )
+        )  # fmt: skip
+    head = (
+        "program", "a step, ms", "best changes by hand", "gain, %", "optimize proved", "gain, % [95 %]",
+        "of the best, %", "took, s",
+    )  # fmt: skip
+    return markdown(head, "lrlrlrrr", rows)
 
 
 def _promised(path: Path) -> dict[str, float]:

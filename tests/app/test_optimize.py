@@ -186,6 +186,15 @@ def test_tuning_has_what_the_attempts_leave_and_never_less_than_a_part(run_s, tr
     assert tuning_budget_s(100.0, run_s, trials, turns=3) == pytest.approx(budget_s)
 
 
+def test_attention_that_takes_little_of_the_time_is_tuned_for_little_of_the_budget():
+    """The remedies beside it need the rest: a program with 9.6 % of attention had no time left for torch.compile."""
+    assert tuning_budget_s(200.0, 10.0, 6, turns=3, share_pct=9.6) == pytest.approx(19.2)
+    assert tuning_budget_s(200.0, 10.0, 6, turns=3, share_pct=70.0) == pytest.approx(80.0)
+    assert tuning_budget_s(200.0, 1.0, 2, turns=3, share_pct=9.6) == pytest.approx(188.0)
+    # A process of this program needs 22 s until it has begun: nothing could be measured in 15.
+    assert tuning_budget_s(150.0, 22.0, 6, turns=3, share_pct=6.7) == 0.0
+
+
 @pytest.mark.parametrize(
     ("left_s", "run_s", "trials", "budget_s"),
     [(25.0, 5.0, 1, 15.0), (15.0, 5.0, 1, 15.0), (14.0, 5.0, 1, 5.6), (25.0, 2.0, 2, 10.0), (27.0, 2.0, 2, 15.0),

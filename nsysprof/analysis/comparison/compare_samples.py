@@ -17,6 +17,8 @@ _LOW_PRECISION_PCT = 5.0
 # Losses of the first steps may differ by so much (percent of the loss), or by so many times the difference of runs.
 LOSS_LIMITS_PCT = {"same": 1.0, "random": 1.0, "tf32": 2.0, "bf16": 5.0}
 _TIMES_NOISE = 3.0
+# To so many bits of the mantissa a class of remedies rounds, or, for the classes of fp32, what fp32 rounds anyway.
+_MANTISSA_BITS = {"same": 22, "random": 22, "tf32": 10, "bf16": 7}
 # Where runs of the same side differ by more, nothing can be said.
 _MOST_NOISE_PCT = 20.0
 _TINY = 1e-30
@@ -25,13 +27,20 @@ _Numbers = Sequence[float | None]
 
 
 def compare_samples(
-    baseline: Sequence[TimedRun], candidate: Sequence[TimedRun], precision: str, other_seed: TimedRun | None = None
+    baseline: Sequence[TimedRun],
+    candidate: Sequence[TimedRun],
+    precision: str,
+    other_seed: TimedRun | None = None,
+    rounded: TimedRun | None = None,
 ) -> ValueComparison:
     """Return whether the sides compute the same, or differ by no more than their precision explains.
 
     precision: the class of the remedy: same, random, tf32 or bf16.
     other_seed: a run of the baseline with another seed. Where a remedy draws other random numbers (random), its losses
         may differ from the program's as much as those of this run do.
+    rounded: a run of the baseline whose weights were rounded to the mantissa of the class (rounding_of). Gradients of
+        deep nets with batch normalization multiply a rounding a hundred thousand times: those of a remedy may differ
+        as much as this run's do, if the losses agree.
     """
     old = [run.samples for run in baseline if run.status == OK and run.samples is not None]
     new = [run.samples for run in candidate if run.status == OK and run.samples is not None]
@@ -53,12 +62,22 @@ def compare_samples(
     loss_noise = max((_loss_pct(old[0], sample) for sample in old[1:]), default=0.0)
     text = f"{what} differ by {largest:.2g} %"
     verdict = Sameness.DIFFERENT
+    by_rounding = 0.0
+    if rounded is not None and rounded.status == OK and rounded.samples is not None:
+        by_rounding = _TIMES_NOISE * _error_pct(_vector(old[0]), _vector(rounded.samples))
     if loss_pct > max(LOSS_LIMITS_PCT[precision], _TIMES_NOISE * loss_noise):
         text = f"losses of the first {old[0].steps} steps differ by up to {loss_pct:.2g} %"
     elif largest <= max(rounding, _TIMES_NOISE * (noise or 0.0)):
         verdict, text = Sameness.EQUAL, ""
     elif largest <= limit:
         verdict = Sameness.APPROXIMATE
+    elif largest <= by_rounding:
+        limit = by_rounding
+        verdict = Sameness.EQUAL if precision in ("same", "random") else Sameness.APPROXIMATE
+        text += (
+            f", as rounding the weights to {_MANTISSA_BITS[precision]} bits of mantissa explains "
+            f"({by_rounding / _TIMES_NOISE:.2g} %); the losses of the first {old[0].steps} steps by {loss_pct:.2g} %"
+        )
     return ValueComparison(verdict, text, count, limit, _shown(largest), _shown(noise))
 
 
@@ -86,6 +105,14 @@ def needs_other_seed(baseline: Sequence[TimedRun], precision: str) -> bool:
     """Return whether the values of such a remedy can only be compared with a run with another seed."""
     traits = next((run.traits for run in baseline if run.traits is not None), None)
     return precision == "random" and traits is not None and _is_random(traits)
+
+
+def rounding_of(comparison: ValueComparison, precision: str) -> str:
+    """Return the switch of a run with rounded weights that may explain a difference; empty where none can."""
+    largest = comparison.largest_pct
+    if comparison.verdict is not Sameness.DIFFERENT or largest is None or largest <= comparison.tolerance_pct:
+        return ""
+    return f"rounded={_MANTISSA_BITS[precision]}"
 
 
 def _is_precise(traits: ProgramTraits) -> bool:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from nsysprof.analysis.comparison.compare_samples import compare_samples, needs_other_seed
+from nsysprof.analysis.comparison.compare_samples import compare_samples, needs_other_seed, rounding_of
 from nsysprof.results.program_runs import OK, ProgramTraits, Sameness, TimedRun, ValueSamples
 
 GRADIENTS = np.random.default_rng(0).normal(size=1000)
@@ -78,3 +78,25 @@ def test_other_random_numbers_are_compared_with_another_seed():
     assert compare_samples([dropping], [run(1.0, 0.2)], "random", other).verdict is Sameness.DIFFERENT
     assert compare_samples([dropping], [run(1.0, 0.2)], "random").verdict is Sameness.UNKNOWN
     assert compare_samples([dropping], [run()], "random").verdict is Sameness.EQUAL
+
+
+@pytest.mark.parametrize(
+    ("precision", "switch", "explained"),
+    [("tf32", "rounded=10", Sameness.APPROXIMATE), ("same", "rounded=22", Sameness.EQUAL)],
+)
+def test_a_net_that_multiplies_roundings_is_judged_by_its_losses_and_by_rounded_weights(precision, switch, explained):
+    """A ResNet-50 before its first step: TF32 changes its gradients by 67 %, and its losses by 1 %."""
+    old, new = [run(), run()], [run(0.6, seed=2)]
+    alone = compare_samples(old, new, precision)
+    assert (alone.verdict, rounding_of(alone, precision)) == (Sameness.DIFFERENT, switch)
+    compared = compare_samples(old, new, precision, rounded=run(0.6, seed=3))
+    assert (compared.verdict, compared.tolerance_pct) == (explained, pytest.approx(180, rel=0.1))
+    assert "as rounding the weights to" in compared.reason
+    calm = compare_samples(old, new, precision, rounded=run(1e-2, seed=3))
+    assert calm.verdict is Sameness.DIFFERENT
+    elsewhere = compare_samples(old, [run(0.6, 0.1, seed=2)], precision, rounded=run(0.6, seed=3))
+    assert elsewhere.verdict is Sameness.DIFFERENT  # its losses part
+
+
+def test_no_rounding_is_asked_for_where_nothing_differs():
+    assert rounding_of(compare_samples([run(), run()], [run()], "tf32"), "tf32") == ""

@@ -3,6 +3,7 @@
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -137,3 +138,15 @@ def test_a_remedy_whose_start_takes_longer_than_the_budget_is_not_tried(search):
     assert [item.trial.name for item in found.try_alone([slow, trial("fast", SLEEP="0.04")])] == ["fast"]
     assert found.lacking_s.keys() == {"compiled"}
     assert found.lacking_s["compiled"] == pytest.approx(40 - 20, abs=15)
+
+
+def test_where_time_is_short_all_that_helps_is_tried_at_once_without_what_starts_slowly(search, monkeypatch):
+    """One by one would take 6 runs of 10 s beside the proof's 4; a run with `slow` would leave no time for a proof."""
+    found, runs = search(left_s=70.0), []
+    monkeypatch.setattr(found, "run", lambda name, *_, **__: runs.append(name))
+    monkeypatch.setattr(found, "run_s", lambda name="": 40.0 if name == "slow" else 10.0)
+    monkeypatch.setattr(found, "_ratio_in", lambda *_: 0.9)
+    ratios = {"fast": 0.4, "also": 0.9, "slow": 0.7, "third": 0.95}
+    items = [SimpleNamespace(trial=trial(name, name), is_promising=True, ratio=ratios[name]) for name in ratios]
+    assert name_of(found.combine(items)) == "fast + also + third"
+    assert runs == ["fast + also + third"]

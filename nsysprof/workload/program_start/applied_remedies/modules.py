@@ -57,6 +57,28 @@ class Compile(_OfModules):
         return text
 
 
+class Rounded(_OfModules):
+    """Weights of fp32 rounded once to so many bits of mantissa (the option).
+
+    It makes nothing faster: it shows how much a rounding of that size changes what the program computes.
+    """
+
+    def on_module(self, module: Any) -> None:
+        torch, dropped = self.torch, 23 - int(self.option)
+        with torch.no_grad():
+            for weight in module.parameters():
+                if weight.dtype == torch.float32:
+                    bits = (weight.view(torch.int32) + (1 << (dropped - 1))) >> dropped << dropped
+                    weight.copy_(bits.view(torch.float32))
+        self._take(module)
+
+    def is_in_force(self) -> bool:
+        return bool(self.modules)
+
+    def evidence(self) -> str:
+        return f"the weights of {self._names() or 'no module'} were rounded to {self.option} bits"
+
+
 class ChannelsLast(_OfModules):
     """Weights of convolutions in channels_last, from which torch lays out what they compute."""
 

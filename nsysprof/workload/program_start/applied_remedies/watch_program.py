@@ -21,7 +21,7 @@ from ..watched_program.after_import import attempt
 from ..watched_program.module_places import find_place
 from ..watched_program.process_file import write_json
 from .flags import CudnnBenchmark, FlagSettings, Tf32
-from .modules import Autocast, ChannelsLast, Compile, Liger, describe_module
+from .modules import Autocast, ChannelsLast, Compile, Liger, Rounded, describe_module
 from .outer_modules import OuterModules
 from .remedy import AppliedRemedy
 from .training import Buckets, FreeGradients, FrozenGarbage, FusedOptimizer, GarbageTime, Loader, Made
@@ -71,6 +71,7 @@ class ProgramWatch:
             "channels_last": lambda: ChannelsLast(self.torch, option),
             "autocast": lambda: Autocast(self.torch, option),
             "liger": lambda: Liger(self.torch, option),
+            "rounded": lambda: Rounded(self.torch, option),
             "optimizer": lambda: FusedOptimizer(self.torch, option, self.made),
             "free_gradients": lambda: FreeGradients(self.torch, option, self.made),
             "loader": lambda: Loader(self.torch, option, self.made),

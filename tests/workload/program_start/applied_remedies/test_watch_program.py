@@ -2,6 +2,7 @@
 
 import sys
 
+import numpy as np
 import pytest
 
 from nsysprof.capture.user_program.policy_environment import REMEDIES
@@ -98,6 +99,14 @@ def test_the_same_seed_gives_the_same_values_and_another_precision_others(run):
     assert one.gradients != other.gradients
     lowered = run(TRAINING, "autocast", seed=7).samples
     assert 0 < abs(lowered.losses[0] - one.losses[0]) < 0.02 * one.losses[0]
+
+
+def test_rounded_weights_move_the_gradients_by_what_a_rounding_of_that_size_does(run):
+    exact = np.array(run(TRAINING, seed=7).samples.gradients)
+    fine, coarse = (np.array(run(TRAINING, f"rounded={bits}", seed=7).samples.gradients) for bits in (22, 10))
+    fine_error, coarse_error = (np.linalg.norm(one - exact) / np.linalg.norm(exact) for one in (fine, coarse))
+    assert 0 < fine_error < 1e-5
+    assert 1e-4 < coarse_error < 1e-1
 
 
 def test_calls_of_the_outermost_module_are_steps_where_there_is_no_optimizer(run):
