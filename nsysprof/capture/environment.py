@@ -50,6 +50,7 @@ class _Ceilings(Struct):
     # By dtype.
     flops: dict[str, float | None] | None = None
     sm_clock_mhz: dict[str, float | None] | None = None
+    gpu_name: str | None = None
 
 
 class _Environment(Struct):

@@ -10,6 +10,7 @@ Each case is counted twice, because one run cannot answer both questions:
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -78,17 +79,21 @@ def metrics_of(run: Run) -> list[str]:
 
 
 def count_kernels(
-    run: Run, named: Sequence[NcuKernel], symbols: Sequence[NcuKernel], ranges: Sequence[str], more: Sequence[str] = ()
+    run: Run,
+    named: Sequence[NcuKernel],
+    symbols: Sequence[NcuKernel],
+    ranges: Sequence[str] | None,
+    more: Sequence[str] = (),
 ) -> list[CountedKernel]:
-    """Return the launches inside `ranges`.
+    """Return the launches inside `ranges`; all launches, without a range, for None.
 
     named, symbols: the same report with demangled and with mangled names of kernels.
     more: further metrics to keep, by ncu's name or its beginning.
     """
-    known, position, counted = set(ranges), dict.fromkeys(ranges, 0), []
+    known, position, counted = set(ranges or ()), defaultdict[str, int](int), []
     by_number = {kernel.number: kernel.name for kernel in symbols}
     for kernel in named:
-        inside = next((name for name in kernel.ranges if name in known), None)
+        inside = "" if ranges is None else next((name for name in kernel.ranges if name in known), None)
         if inside is None:
             continue
         extra = {name: value for name, value in kernel.metrics.items() if more and name.startswith(tuple(more))}

@@ -12,7 +12,7 @@ from nsysprof.errors import ToolFailedError, TraceError
 from nsysprof.nsight.counters import metrics_of
 from nsysprof.nsight.ncu_csv import NcuPage, parse_ncu_csv
 from nsysprof.nsight.run_tool import run_tool
-from nsysprof.results.kernel_counters import Run
+from nsysprof.results.kernel_counters import FP64_METRICS, Run
 
 ADMIN_ONLY = (
     "options nvidia NVreg_RestrictProfilingToAdminUsers=0 in /etc/modprobe.d and a reboot, or CAP_SYS_ADMIN, or root"
@@ -27,6 +27,8 @@ _OPTIONS = ("--target-processes", "all", "--clock-control", "none", "--force-ove
 # Sections about source code need the machine code, which is what makes reports large (60 MB with torch's kernels).
 _WITHOUT_CODE = ("--import-source", "no", "--import-sass", "no")
 _IN_OUR_RANGES = "regex:RUN::.*"
+# One argument of a command line may have 128 KiB.
+_MOST_LETTERS = 60_000
 _MEANINGS = (
     (r"ERR_NVGPUCTRPERM", "the driver does not permit reading hardware counters (ERR_NVGPUCTRPERM)", ADMIN_ONLY),
     (
@@ -78,6 +80,26 @@ def count_argv(
     argv += () if sections else _known_options(ncu)
     if most is not None:
         argv += ["--launch-count", str(most)]
+    return [*argv, "--export", str(report), *program]
+
+
+def count_program_argv(ncu: Path, report: Path, symbols: Sequence[str], program: Sequence[str]) -> list[str]:
+    """Return the command line that counts the first launch of each kernel and grid of any program into `report`.
+
+    Each launch is replayed from cold caches.
+
+    symbols: the mangled names of the kernels to count; those that make the command line too long are left out.
+    """
+    names, letters = list[str](), 0
+    for name in symbols:
+        letters += len(name) + 1
+        if names and letters > _MOST_LETTERS:
+            break
+        names.append(re.sub(r"\W", r"\\\g<0>", name))
+    metrics = [*metrics_of(Run.DETAIL), *FP64_METRICS]
+    argv = [str(ncu), *_OPTIONS, "--metrics", ",".join(metrics), "--cache-control", "all", "--replay-mode", "kernel"]
+    argv += ["--kernel-name-base", "mangled", "--kernel-name", f"regex:^({'|'.join(names)})$"]
+    argv += ["--filter-mode", "per-launch-config", "--launch-count", "1", *_known_options(ncu)]
     return [*argv, "--export", str(report), *program]
 
 

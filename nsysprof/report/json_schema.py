@@ -137,7 +137,7 @@ def _analyze() -> Schema:
     of_step: dict[str, Schema] = {
         "step_flops": {"type": ["integer", "null"]}, "mfu_pct": {"type": ["number", "null"]},
         "peak_flops_per_s": {"type": ["number", "null"]}, "peak_source": {"type": ["string", "null"]},
-        "mfu_unknown_because": {"type": ["string", "null"]},
+        "mfu_unknown_because": {"type": ["string", "null"]}, "floor_source": {"type": ["string", "null"]},
     }  # fmt: skip
     properties = {
         "trace": _ref(TraceInfo), "part": _or_null(_ref(ReadPart)), "devices": _list(device),

@@ -104,6 +104,7 @@ def summary_json(analysis: Analysis) -> dict[str, Any]:
         "coverage": asdict(analysis.coverage),
         "totals": totals,
         **step_work_json(analysis.step_work),
+        "floor_source": analysis.floor_source or None,
         "notes": json_value(analysis.notes),
     }
 

@@ -250,6 +250,8 @@ class Analysis:
     step_times: StepTimes | None = None
     # What devices do while they work, with the columns of work.csv; None where not all their work is known.
     work: pd.DataFrame | None = None
+    # Where the rates of the floors come from; "" where no rate of the GPU is known.
+    floor_source: str = ""
     # The rows of operators.csv and what a step computes; None where no operators were recorded.
     operators: pd.DataFrame | None = None
     # The rows of layers.csv; None where no layers were recorded.

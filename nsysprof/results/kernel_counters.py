@@ -7,6 +7,14 @@ from enum import StrEnum
 
 from nsysprof.results.column_registry.case_columns import COUNTERS
 
+# What ncu counts of programs beside the columns: FLOP of single threads in fp64 by metric, and how metrics of tensor
+# cores begin, which have a dtype each.
+FP64_METRICS = {
+    f"smsp__sass_thread_inst_executed_op_{op}_pred_on.sum": flops
+    for op, flops in (("dfma", 2.0), ("dadd", 1.0), ("dmul", 1.0))
+}
+TENSOR_METRICS = "sm__ops_path_tensor_"
+
 
 class Run(StrEnum):
     """The two runs of ncu over the cases."""
@@ -37,6 +45,22 @@ class CountedKernel:
     more: dict[str, float] = field(default_factory=dict)
     # The trace's name for the symbol, which nsys demangles in its own way; empty when unknown.
     kernel: str = ""
+
+
+@dataclass(frozen=True)
+class CountedLaunches:
+    """All launches of one kernel with one grid in a trace, of which ncu counted one.
+
+    grid, block: as ncu writes them, `(64, 32, 1)`. counted: None where none was counted.
+    """
+
+    kernel: str
+    symbol: str
+    grid: str
+    block: str
+    instances: int
+    total_ns: int
+    counted: CountedKernel | None = None
 
 
 _FIXED = ("run", "range", "position", "kernel", "name", "symbol", "grid", "block", "gpu", "passes")

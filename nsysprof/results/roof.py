@@ -39,10 +39,23 @@ COUNTED, SAMPLED = "counted", "sampled"
 
 @dataclass(frozen=True)
 class Peak:
-    """The peak rates of a GPU: FLOP/s by dtype of case.DTYPES and in TF32 (fp32 is without it), and bytes/s of DRAM."""
+    """The peak rates of a GPU: FLOP/s by dtype of case.DTYPES and in TF32 (fp32 is without it), and bytes/s of DRAM.
+
+    measured: the dtypes whose rate was measured on this machine, as bytes/s was then; the others are the datasheet's.
+    """
 
     flops: dict[str, float]
     bytes_per_s: float
+    measured: frozenset[str] = frozenset()
+
+    @property
+    def source(self) -> str:
+        """Return where the rates come from."""
+        return "measured on this machine" if self.measured else "of the datasheet"
+
+    def source_of(self, dtype: str) -> str:
+        """Return where the rate of a dtype comes from."""
+        return f"measured on this machine, {dtype}" if dtype in self.measured else f"datasheet, dense {dtype}"
 
 
 def _peak(half_tflops: float, tf32_tflops: float, fp32_tflops: float, gigabytes_per_s: float) -> Peak:
@@ -69,6 +82,19 @@ def find_peak(gpu_name: str | None) -> Peak | None:
     name = gpu_name or ""
     names = [known for known in _PEAKS if known in name and not (known == "NVIDIA L4" and "L40" in name)]
     return _PEAKS[max(names, key=len)] if names else None
+
+
+def settle_peak(gpu_name: str | None, ceilings: Mapping[str, Any]) -> Peak | None:
+    """Return the rates of a GPU that were measured on this machine, else those of its datasheet; None for neither.
+
+    ceilings: what a capture measured, with the name of the GPU; {} where it measured none, or not of a program.
+    """
+    datasheet = find_peak(gpu_name)
+    if not ceilings.get("bytes_per_s") or ceilings.get("gpu_name") != gpu_name:
+        return datasheet
+    flops = {dtype: rate for dtype, rate in (ceilings.get("flops") or {}).items() if rate}
+    known_flops = {} if datasheet is None else datasheet.flops
+    return Peak(known_flops | flops, ceilings["bytes_per_s"], frozenset(flops))
 
 
 def link_bytes_per_s(gpu_name: str | None) -> float | None:

@@ -3,7 +3,7 @@ import pytest
 
 from nsysprof.attention.case import Case, row_of_case
 from nsysprof.attention.shape import attention_flops, least_bytes, named_columns, seen_keys
-from nsysprof.results.roof import find_peak
+from nsysprof.results.roof import find_peak, settle_peak
 
 torch = pytest.importorskip("torch", reason="needs the extra [torch]")
 
@@ -85,3 +85,14 @@ def test_datasheets_are_dense_peaks(name, bandwidth, half):
 @pytest.mark.parametrize("name", [None, "", "NVIDIA L40", "NVIDIA GeForce RTX 4060 Ti", "Tesla T4"])
 def test_what_is_not_in_the_table_is_unknown(name):
     assert find_peak(name) is None
+
+
+def test_rates_that_were_measured_on_this_machine_come_before_the_datasheet():
+    ceilings = {"bytes_per_s": 4.1e12, "flops": {"bf16": 700e12, "fp32": None}, "gpu_name": "NVIDIA H200"}
+    peak = settle_peak("NVIDIA H200", ceilings)
+    assert (peak.bytes_per_s, peak.flops["bf16"], peak.flops["tf32"]) == (4.1e12, 700e12, 494.7e12)
+    assert peak.source_of("bf16") == "measured on this machine, bf16"
+    assert peak.source_of("tf32") == "datasheet, dense tf32"
+    assert settle_peak("Some new GPU", ceilings | {"gpu_name": "Some new GPU"}).flops == {"bf16": 700e12}
+    assert settle_peak("NVIDIA H100 80GB HBM3", ceilings) == find_peak("NVIDIA H100 80GB HBM3")
+    assert settle_peak("NVIDIA H200", {}) == find_peak("NVIDIA H200")

@@ -8,7 +8,7 @@ import pandas as pd
 
 from nsysprof.analysis.attribution.calls import RESOLVED, find_graph_work
 from nsysprof.analysis.attribution.nesting import parents
-from nsysprof.analysis.busy_time.operators import Operators
+from nsysprof.analysis.busy_time.kernel_needs import KernelNeeds
 from nsysprof.analysis.overview.memory import DeviceMemory, peak_in_ranges
 from nsysprof.analysis.ranges.open_range import open_ranges
 from nsysprof.results.column_registry.analysis_columns import LAYERS
@@ -19,7 +19,7 @@ _LEAST_KNOWN = 0.9
 _Texts = npt.NDArray[np.object_]
 
 
-def tabulate_layers(tables: Tables, memory: DeviceMemory | None, operators: Operators | None) -> pd.DataFrame | None:
+def tabulate_layers(tables: Tables, memory: DeviceMemory | None, needs: KernelNeeds | None) -> pd.DataFrame | None:
     """Return the rows of layers.csv; None where no range is of a module.
 
     A kernel belongs to the innermost range around its launch, or where a graph replays it, around the call that made
@@ -39,7 +39,7 @@ def tabulate_layers(tables: Tables, memory: DeviceMemory | None, operators: Oper
         "pass": np.where(row_of_kernel >= 0, owner["pass"], way_outside),
         "kernel_count": 1,
         "kernel_total_ns": tables.work.duration_ns[: tables.work.kernels].astype(np.int64),
-        "flops": np.nan if operators is None else operators.flops,
+        "flops": np.nan if needs is None else needs.flops,
     })  # fmt: skip
     kernels["known_ns"] = kernels["kernel_total_ns"].where(kernels["flops"].notna(), 0)
     calls = pd.DataFrame({

@@ -2,7 +2,7 @@
 
 The recorder of `capture --operators` (or a program's own `emit_nvtx`) writes ranges of operators. The kernels of the
 step whose tensors it wrote down are a pattern. Wherever the same kernels follow in the same order, the same operators
-launched them.
+launched them. A kernel that a CUDA graph replays has the operator in which its node was captured.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from nsysprof.analysis.attribution.calls import RESOLVED, find_graph_work
 from nsysprof.analysis.attribution.library_ranges import users_ranges
+from nsysprof.analysis.busy_time.kernel_needs import KernelNeeds
 from nsysprof.analysis.busy_time.operator_work import OperatorWork, floor_ns, work_of
 from nsysprof.analysis.kernel_names.variant_names import Names
 from nsysprof.results.analysis import StepWork
 from nsysprof.results.column_registry.analysis_columns import OPERATORS
-from nsysprof.results.roof import Peak, find_peak
+from nsysprof.results.roof import Peak
 from nsysprof.torchprof.operator_facts import (
     OperatorFacts,
     RangeText,
@@ -48,14 +50,12 @@ class Operators:
     """What launched the kernels of a trace.
 
     table: the rows of operators.csv.
-    flops, least_bytes, floor_ns: of each kernel, as its share of its operator's; NaN where it is unknown.
+    needs: of each kernel, as its share of its operator's.
     """
 
     table: pd.DataFrame
     step: StepWork
-    flops: Floats
-    least_bytes: Floats
-    floor_ns: Floats
+    needs: KernelNeeds
 
 
 @dataclass(frozen=True)
@@ -71,28 +71,39 @@ class _Call:
 
 @dataclass(frozen=True)
 class _Launched:
-    """The kernels that a process launched, in the order of their launches: the row, name and launch time of each."""
+    """The kernels that a process launched, in the order of their launches.
+
+    row, name, launch_ns: of each kernel. time_ns, thread: when and where it was launched, or its node was captured.
+    replay: the call that replayed the graph of each; -1 where no graph did.
+    """
 
     row: Int64s
     name: Int64s
+    launch_ns: Int64s
     time_ns: Int64s
     thread: Int64s
+    replay: Int64s
 
 
-def find_operators(tables: Tables, names: Names, facts: Facts) -> Operators | None:
+def find_operators(tables: Tables, names: Names, facts: Facts, peak: Peak | None) -> Operators | None:
     """Return the operators of a trace; None where no range names one.
 
     facts: what the recorder wrote.
+    peak: the rates of the GPU.
     """
     if tables.operators is None or tables.calls is None:
         return None
-    peak = find_peak(tables.devices[0].name if tables.devices else None)
     # A number each for FLOP, bytes and floor.
     of_kernel = np.full((3, tables.work.kernels), np.nan)
+    created = _creations(tables)
     parts, steps = [], []
     for process, ranges in tables.operators.groupby(tables.operators["global_tid"] & PID_MASK):
         of_process = _OfProcess(
-            tables, ranges, _launched(tables, names, int(process)), facts.get((int(process) >> 24) & 0xFFFFFF, {}), peak
+            tables,
+            ranges,
+            _launched(tables, names, int(process), created),
+            facts.get((int(process) >> 24) & 0xFFFFFF, {}),
+            peak,
         )
         part = of_process.tabulate(of_kernel)
         if part is not None:
@@ -101,19 +112,38 @@ def find_operators(tables: Tables, names: Names, facts: Facts) -> Operators | No
     if not parts:
         return None
     table = pd.concat(parts, ignore_index=True).sort_values("kernel_total_ns", ascending=False, kind="stable")
-    return Operators(table[list(OPERATORS.names)].reset_index(drop=True), steps[0], *of_kernel)
+    return Operators(table[list(OPERATORS.names)].reset_index(drop=True), steps[0], KernelNeeds(*of_kernel))
 
 
-def _launched(tables: Tables, names: Names, process: int) -> _Launched:
-    """Return the kernels of a process whose launch was recorded."""
+def _creations(tables: Tables) -> tuple[Int64s, Int64s]:
+    """Return when and on which thread the node of each kernel was captured; -1 where no graph replayed it."""
+    time, thread = (np.full(tables.work.kernels, -1, dtype=np.int64) for _ in range(2))
+    graph = find_graph_work(tables)
+    if graph is not None:
+        kernels = (graph.row < tables.work.kernels) & (graph.why == RESOLVED)
+        created = graph.created.of(graph.node[kernels])
+        time[graph.row[kernels]], thread[graph.row[kernels]] = created.start_ns, created.global_tid
+    return time, thread
+
+
+def _launched(tables: Tables, names: Names, process: int, created: tuple[Int64s, Int64s]) -> _Launched:
+    """Return the kernels of a process whose launch was recorded. created: what _creations returns."""
     work, calls = tables.work, tables.calls
     assert calls is not None
     rows = np.flatnonzero((work.pid_of[work.variant[: work.kernels]] == process) & (tables.launch[: work.kernels] >= 0))
     call = tables.launch[rows]
     rows = rows[np.argsort(calls.start_ns[call], kind="stable")]
     call = tables.launch[rows]
-    thread = calls.tid_of[calls.variant[call]]
-    return _Launched(rows, names.of_variant[work.variant[rows]].astype(np.int64), calls.start_ns[call], thread)
+    captured_ns, captured_on = (value[rows] for value in created)
+    is_captured = captured_ns >= 0
+    return _Launched(
+        rows,
+        names.of_variant[work.variant[rows]].astype(np.int64),
+        calls.start_ns[call],
+        np.where(is_captured, captured_ns, calls.start_ns[call]),
+        np.where(is_captured, captured_on, calls.tid_of[calls.variant[call]]),
+        np.where(is_captured, call, -1).astype(np.int64),
+    )
 
 
 @dataclass(frozen=True)
@@ -144,9 +174,12 @@ class _OfProcess:
         groups: dict[tuple[str, ...], _Group] = {}
         needed = np.full((3, last - first), np.nan)
         place_of = self._places(first, last)
-        for number in np.unique(pattern[pattern >= 0]).tolist():
+        # A graph that a step replays twice computes everything twice.
+        for number, replay in np.unique(np.stack((pattern, self.launched.replay[first:last])), axis=1).T.tolist():
+            if number < 0:
+                continue
             call = calls[number]
-            kernels = np.flatnonzero(pattern == number)
+            kernels = np.flatnonzero((pattern == number) & (self.launched.replay[first:last] == replay))
             spent = each_ns[kernels]
             facts = self.facts.get(call.op_id)
             work = None if facts is None or facts.name != call.name else work_of(facts)
@@ -181,10 +214,22 @@ class _OfProcess:
         return call_of_kernel, calls
 
     def _pattern(self, call_of_kernel: Int64s, calls: list[_Call]) -> tuple[int, int]:
-        """Return from which to which kernel the step goes whose tensors are known, else all that has an operator."""
+        """Return from which to which kernel the step goes whose tensors are known, else all that has an operator.
+
+        Replays of graphs have their operators in all steps, so they say where a step is only where nothing else does:
+        then it goes from one replay of a graph to the next.
+        """
         known = np.array([*(call.op_id in self.facts for call in calls), False])
-        wanted = np.flatnonzero(known[call_of_kernel] if known.any() else call_of_kernel >= 0)
-        return int(wanted[0]), int(wanted[-1]) + 1
+        is_wanted = known[call_of_kernel] if known.any() else call_of_kernel >= 0
+        replay = self.launched.replay
+        if (is_wanted & (replay < 0)).any():
+            wanted = np.flatnonzero(is_wanted & (replay < 0))
+            return int(wanted[0]), int(wanted[-1]) + 1
+        wanted = np.flatnonzero(is_wanted)
+        first = int(wanted[0])
+        again = np.flatnonzero((call_of_kernel == call_of_kernel[first]) & (replay != replay[first]))
+        again = again[again > first]
+        return first, int(again[0]) if len(again) else int(wanted[-1]) + 1
 
     def _repeats(self, first: int, last: int) -> Int64s:
         """Return where the kernels of the pattern follow in the same order, without overlaps."""
@@ -225,7 +270,7 @@ class _OfProcess:
     def _is_marked(self, begins: Int64s) -> Bools:
         """Return which of the repetitions were recorded with their operators, or while that ended."""
         marked = np.zeros(len(begins), dtype=bool)
-        time = self.launched.time_ns[begins]
+        time = self.launched.launch_ns[begins]
         for start, end, _ in self.tables.marks.tolist():
             marked |= (time >= start) & (time < end)
         if not len(self.tables.marks):
@@ -239,7 +284,7 @@ class _OfProcess:
         if ranges is None or not len(time):
             return [""] * len(time)
         own = ranges[users_ranges(ranges)]
-        own = own[(own["start_ns"] <= time[-1]) & (own["end_ns"] >= time[0]) & (own["style"] == "PushPop")]
+        own = own[(own["start_ns"] <= time.max()) & (own["end_ns"] >= time.min()) & (own["style"] == "PushPop")]
         own = own[(own["global_tid"] & PID_MASK) == (thread[0] & PID_MASK)].sort_values("start_ns", kind="stable")
         start, end, of_thread = (own[name].to_numpy(np.int64) for name in ("start_ns", "end_ns", "global_tid"))
         texts, places = own["name"].tolist(), []
@@ -265,9 +310,9 @@ class _OfProcess:
             return StepWork(flops, unknown_because="no two steps with the same kernels follow one another")
         step_ns = float(np.median(walls))
         rate = None if self.peak is None else self.peak.flops.get(_PEAK_DTYPE)
-        if not rate:
+        if self.peak is None or not rate:
             return StepWork(flops, step_ns, unknown_because="the peak rate of this GPU is not known")
-        return StepWork(flops, step_ns, 1e9 * flops / step_ns / rate * 100, rate, f"datasheet, dense {_PEAK_DTYPE}")
+        return StepWork(flops, step_ns, 1e9 * flops / step_ns / rate * 100, rate, self.peak.source_of(_PEAK_DTYPE))
 
 
 class _Group:

@@ -12,7 +12,7 @@ from nsysprof.analysis.attribution.attribute import merge
 from nsysprof.analysis.attribution.attributed_ranges import Attributed
 from nsysprof.analysis.attribution.caused_work import CausedWork
 from nsysprof.analysis.attribution.work_stretches import running_sum
-from nsysprof.analysis.busy_time.operators import Operators
+from nsysprof.analysis.busy_time.kernel_needs import KernelNeeds
 from nsysprof.analysis.idle_time.intervals_within import measure
 from nsysprof.analysis.kernel_names.variant_names import Names
 from nsysprof.kernels.names import CATEGORIES, UNITS, kind_of
@@ -23,7 +23,7 @@ from nsysprof.trace.schema import COPY, FILL, GRAPH, KERNEL, MIGRATION, Bools, I
 _BEHIND = ("communication", "wait")
 _SUMS = ("busy_ns", "kernel_count", "kernel_total_ns")
 _FLOORS = ("flops", "least_bytes", "floor_ns")
-# What is known of the operators of kernels, and how much of the kernels' time (ns) it is known for.
+# What is known of the needs of kernels, and how much of the kernels' time (ns) it is known for.
 _ALL_SUMS = (*_SUMS, *_FLOORS, *(f"{column}_of_ns" for column in _FLOORS))
 # Sums are known where this share of the kernels' time is.
 _LEAST_KNOWN = 0.9
@@ -105,17 +105,17 @@ def tabulate_work(
     names: Names,
     attributed: Attributed,
     caused: CausedWork | None,
-    operators: Operators | None = None,
+    needs: KernelNeeds | None = None,
 ) -> pd.DataFrame:
     """Return the rows of work.csv: those of devices first, then those of ranges.
 
     A range has the work that it launched or adopted. Work of a range inside another belongs to both.
 
     caused: None where only what ranges launched is wanted.
-    operators: what is known of the operators that launched the kernels.
+    needs: what each kernel needs, where that is known.
     """
     owned = own_time(tables, names)
-    cells = _Cells.of(tables, owned, operators)
+    cells = _Cells.of(tables, owned, needs)
     parts = [cells.sum_stretches(None, np.array([-1]), np.array([0]), np.array([len(cells.cell)]))]
     names_of_groups = attributed.keys["name"].tolist()
     if names_of_groups:
@@ -137,7 +137,7 @@ def tabulate_work(
         ["is_part", "device_id", "range", "busy_ns"], ascending=[True, True, True, False], kind="stable"
     )
     for column in _FLOORS:
-        if operators is None:
+        if needs is None:
             table[column] = pd.array([pd.NA] * len(table), dtype="Int64")
             continue
         total = table["kernel_total_ns"]
@@ -159,15 +159,15 @@ class _Cells:
     kernels: int
     # Device, category and unit of each number.
     keys: tuple[tuple[int, str, str], ...]
-    operators: Operators | None = None
+    needs: KernelNeeds | None = None
 
     @property
     def sums(self) -> tuple[str, ...]:
         """Return what is summed up."""
-        return _SUMS if self.operators is None else _ALL_SUMS
+        return _SUMS if self.needs is None else _ALL_SUMS
 
     @classmethod
-    def of(cls, tables: Tables, owned: Owned, operators: Operators | None = None) -> _Cells:
+    def of(cls, tables: Tables, owned: Owned, needs: KernelNeeds | None = None) -> _Cells:
         """Return the numbers of the devices, categories and units that the trace has."""
         work = tables.work
         kind_of_variant = np.full(len(work.variants), -1, dtype=np.int64)
@@ -177,7 +177,7 @@ class _Cells:
         number_of_pair = np.where(counted, np.cumsum(counted) - 1, -1).astype(np.int16)
         keys = tuple((int(device), *owned.kinds[kind]) for device, kind in pairs[:, counted].T.tolist())
         cell = number_of_pair[number.reshape(-1)][work.variant]
-        return cls(cell, owned.busy_ns, work.duration_ns, work.kernels, keys, operators)
+        return cls(cell, owned.busy_ns, work.duration_ns, work.kernels, keys, needs)
 
     def sum_stretches(self, order: Rows | None, group: Int64s, low: Int64s, high: Int64s) -> pd.DataFrame:
         """Return the sums over stretches of work by group and cell, those of one group not overlapping.
@@ -203,14 +203,11 @@ class _Cells:
         return self._table(group[:0], (0, "", ""), [group[:0]] * len(self.sums))
 
     def _floors(self, rows: Ints, is_kernel: Bools) -> list[Any]:
-        """Return what is known of the operators of some rows of work, and the time for which it is known."""
-        if self.operators is None:
+        """Return what is known of the needs of some rows of work, and the time for which it is known."""
+        if self.needs is None:
             return []
         kernel = np.where(is_kernel, rows, 0)
-        known = [
-            np.where(is_kernel, value[kernel] if len(value) else np.nan, np.nan)
-            for value in (self.operators.flops, self.operators.least_bytes, self.operators.floor_ns)
-        ]
+        known = [np.where(is_kernel, value[kernel] if len(value) else np.nan, np.nan) for value in self.needs.each]
         times = [np.where(np.isnan(value), 0, self.duration_ns[rows]).astype(np.int64) for value in known]
         return [*(np.rint(np.nan_to_num(value)).astype(np.int64) for value in known), *times]
 

@@ -13,6 +13,7 @@ from nsysprof.analysis.attribution.attribute import attribute_work, covered, ord
 from nsysprof.analysis.attribution.caused_work import CausedWork, find_caused
 from nsysprof.analysis.attribution.duration_statistics import summarize_durations
 from nsysprof.analysis.attribution.intervals import kernels_and_graphs
+from nsysprof.analysis.busy_time.kernel_needs import KernelNeeds, join_needs, needs_of_counted
 from nsysprof.analysis.busy_time.layers import tabulate_layers
 from nsysprof.analysis.busy_time.operators import Facts, Operators, find_operators
 from nsysprof.analysis.busy_time.work_ledger import tabulate_work
@@ -70,7 +71,9 @@ from nsysprof.results.analysis import (
 )
 from nsysprof.results.column_registry.analysis_columns import OS_CALLS, RANGE_INSTANCES, RANGE_TREE, RANGES
 from nsysprof.results.findings import Findings, Idle, StackSamples
+from nsysprof.results.kernel_counters import CountedLaunches
 from nsysprof.results.power_samples import GpuEnergy
+from nsysprof.results.roof import Peak, settle_peak
 from nsysprof.trace.schema import COPY, FILL, MIGRATION, GpuMetrics, Int64s, Ints, Tables
 
 # In a trace with fewer calls and pieces of work, two threads wait for each other longer than they work together.
@@ -111,6 +114,10 @@ class SummaryOptions:
     power: Sequence[GpuEnergy] = ()
     # What the recorder of operators wrote, by process and number.
     operator_facts: Facts = field(default_factory=dict)
+    # The launches of the trace by kernel and grid, with what ncu counted of one of each.
+    launches: Sequence[CountedLaunches] = ()
+    # What the GPU reached, as its capture measured it.
+    ceilings: Mapping[str, Any] = field(default_factory=dict)
     # The part of the trace to analyze; None for all of it.
     part: WantedPart | None = None
 
@@ -252,14 +259,25 @@ def _tabulate_ranges(evidence: RangeEvidence, measured_ranges: MeasuredRanges, o
     return tabulate_ranges(evidence, measured_ranges, unfold=options.unfold)
 
 
-def _find_operators(tables: Tables, names: Names, options: SummaryOptions) -> Operators | None:
-    return find_operators(tables, names, options.operator_facts)
+def _settle_peak(tables: Tables, options: SummaryOptions) -> Peak | None:
+    return settle_peak(tables.devices[0].name if tables.devices else None, options.ceilings)
+
+
+def _find_operators(tables: Tables, names: Names, options: SummaryOptions, peak: Peak | None) -> Operators | None:
+    return find_operators(tables, names, options.operator_facts, peak)
+
+
+def _needs(
+    tables: Tables, names: Names, operators: Operators | None, options: SummaryOptions, peak: Peak | None
+) -> KernelNeeds | None:
+    of_operators = None if operators is None else operators.needs
+    return join_needs(of_operators, needs_of_counted(tables.work, names, options.launches, peak))
 
 
 def _tabulate_work(
-    tables: Tables, names: Names, attribution: Attribution, caused: CausedWork | None, operators: Operators | None
+    tables: Tables, names: Names, attribution: Attribution, caused: CausedWork | None, needs: KernelNeeds | None
 ) -> pd.DataFrame:
-    return tabulate_work(tables, names, attribution.attributed, caused, operators)
+    return tabulate_work(tables, names, attribution.attributed, caused, needs)
 
 
 def _list_owners(memory: DeviceMemory | None, ranges: pd.DataFrame) -> pd.DataFrame | None:
@@ -301,6 +319,7 @@ def _conclude(
     operators: Operators | None,
     layers: pd.DataFrame | None,
     os_calls: pd.DataFrame | None,
+    peak: Peak | None,
 ) -> Analysis:
     return Analysis(
         trace=whole.trace,
@@ -327,6 +346,7 @@ def _conclude(
         no_findings=explained.no_findings,
         step_times=explained.step_times,
         work=counted_work,
+        floor_source="" if peak is None else peak.source,
         operators=None if operators is None else operators.table,
         step_work=None if operators is None else operators.step,
         layers=layers,
@@ -606,9 +626,11 @@ STAGES: tuple[Stage, ...] = (
     Stage("caused", _find_caused, ("tables", "attribution", "options")),
     Stage("part", _find_part, ("tables", "attribution", "caused", "steps", "options")),
     Stage("coverage", _coverage, ("tables", "attribution", "caused"), beside=True),
-    Stage("operators", _find_operators, ("tables", "names", "options"), beside=True),
-    Stage("work", _tabulate_work, ("tables", "names", "attribution", "caused", "operators"), beside=True),
-    Stage("layers", tabulate_layers, ("tables", "memory", "operators"), beside=True),
+    Stage("peak", _settle_peak, ("tables", "options")),
+    Stage("operators", _find_operators, ("tables", "names", "options", "peak"), beside=True),
+    Stage("needs", _needs, ("tables", "names", "operators", "options", "peak"), beside=True),
+    Stage("work", _tabulate_work, ("tables", "names", "attribution", "caused", "needs"), beside=True),
+    Stage("layers", tabulate_layers, ("tables", "memory", "needs"), beside=True),
     Stage("sampled", live_metrics, ("tables",)),
     Stage("issued", _issued, ("tables", "attribution")),
     Stage("evidence", _evidence, ("tables", "attribution", "names", "caused", "sampled", "options")),
@@ -631,7 +653,7 @@ STAGES: tuple[Stage, ...] = (
         (
             "whole", "coverage", "kernels", "api", "streams", "memops", "range_summary", "collectives", "timeline",
             "attention", "memory_owners", "explained", "findings", "counted_work", "operators", "layers",
-            "os_calls",
+            "os_calls", "peak",
         ),
     ),
 )  # fmt: skip

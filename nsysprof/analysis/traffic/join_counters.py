@@ -14,7 +14,7 @@ from nsysprof.results.column_registry.analysis_columns import KERNEL_COUNTERS
 from nsysprof.results.column_registry.case_columns import CAPTURE_RESULTS
 from nsysprof.results.column_registry.column import Dtype
 from nsysprof.results.column_registry.csv_table import pandas_dtype
-from nsysprof.results.kernel_counters import COUNTED_COLUMNS, CountedKernel, Run
+from nsysprof.results.kernel_counters import COUNTED_COLUMNS, CountedKernel, CountedLaunches, Run
 from nsysprof.results.roof import known
 
 KERNEL_COUNTER_COLUMNS = tuple(column.name for column in KERNEL_COUNTERS)
@@ -40,6 +40,56 @@ def of_this_gpu(counted: pd.DataFrame, gpu_name: str | None) -> tuple[pd.DataFra
     if not others:
         return counted, []
     return counted.iloc[:0], [make_note("counters-of-another-gpu", counted=", ".join(others), captured=gpu_name)]
+
+
+def join_launches(
+    launches: Sequence[CountedLaunches], kernels: Iterable[CountedKernel], gpu_name: str | None
+) -> list[CountedLaunches]:
+    """Return the launches of a trace with the one of each kernel and grid that ncu counted of the program.
+
+    A launch that was counted within a range belongs to a case of a grid, and one of another GPU to none.
+    """
+    counted = {
+        (name, kernel.grid, kernel.block): kernel
+        for kernel in kernels
+        if not kernel.range and kernel.run is Run.DETAIL and gpu_name in (kernel.gpu, None, "")
+        for name in (kernel.symbol, kernel.kernel)
+        if name
+    }
+    return [
+        replace(part, counted=next((counted[key] for key in _keys_of(part) if key in counted), None))
+        for part in launches
+    ]
+
+
+def _keys_of(part: CountedLaunches) -> tuple[tuple[str, str, str], ...]:
+    return tuple((name, part.grid, part.block) for name in (part.symbol, part.kernel))
+
+
+def with_launch_counters(analysis: Analysis, launches: Sequence[CountedLaunches]) -> Analysis:
+    """Return the analysis with KERNEL_COUNTER_COLUMNS in kernels.csv: means over launches, one counted of each grid."""
+    parts: dict[str, list[tuple[CountedLaunches, dict[str, Any]]]] = {}
+    for part in launches:
+        if part.counted is not None:
+            runs = counted_table(replace(part.counted, run=run) for run in Run)
+            parts.setdefault(part.kernel, []).append((part, _kernel(runs)))
+    rows = [_over_grids(parts[name]) if name in parts else None for name in map(str, analysis.kernels["name"])]
+    return replace(analysis, kernels=_joined(analysis.kernels, rows))
+
+
+def _over_grids(parts: Sequence[tuple[CountedLaunches, dict[str, Any]]]) -> dict[str, Any]:
+    """Return the counters of a kernel over its grids: means by the number of launches, the most registers."""
+    row: dict[str, Any] = {"counted_instances": len(parts)}
+    launched = sum(part.instances for part, _ in parts)
+    for column in KERNEL_COUNTER_COLUMNS[1:]:
+        values = [values[column] for _, values in parts]
+        if any(value is None for value in values):
+            row[column] = None
+        elif column in ("registers", "shared_bytes"):
+            row[column] = max(values)
+        else:
+            row[column] = sum(v * part.instances for v, (part, _) in zip(values, parts, strict=True)) / launched
+    return row
 
 
 def fill_counters(results: pd.DataFrame, counted: pd.DataFrame) -> tuple[pd.DataFrame, list[Note]]:

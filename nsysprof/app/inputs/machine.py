@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 from nsysprof.attention.case import check_names
 from nsysprof.capture.environment import has_usable_gpu
 from nsysprof.errors import MissingToolError
+from nsysprof.nsight.run_tool import NCU, find_tool
 
 DEVICES = ("auto", "cuda", "cpu")
 
@@ -47,3 +49,14 @@ def default_dtype(device: str) -> str:
 def shared_values(request: object, plan: type) -> dict[str, Any]:
     """Return what a request says about those fields of a plan that it has too."""
     return {field.name: getattr(request, field.name) for field in fields(plan) if hasattr(request, field.name)}
+
+
+def find_ncu(option: str, named: Path | None) -> Path:
+    """Return the ncu to use. Raises MissingToolError, which names the option that needs it."""
+    found = find_tool(NCU, named)
+    if found is None:
+        raise MissingToolError(
+            f"{option} was given, but ncu was not found.",
+            "Install Nsight Compute, or name it with --ncu or NSYSPROF_NCU.",
+        )
+    return found

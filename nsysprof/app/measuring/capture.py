@@ -12,7 +12,7 @@ import pandas as pd
 from nsysprof.analysis.overview.recording_cost import cost_of
 from nsysprof.analysis.sampling.bench import hidden_keys
 from nsysprof.analysis.sampling.latency import noise_notes
-from nsysprof.app.inputs.machine import default_dtype, require_torch, settle_device, shared_values
+from nsysprof.app.inputs.machine import default_dtype, find_ncu, require_torch, settle_device, shared_values
 from nsysprof.app.progress import SILENT, Progress
 from nsysprof.app.requests.attention import CaptureRequest
 from nsysprof.app.trace_analysis.assemble import COUNTERS, AnalysisOptions, assemble
@@ -39,7 +39,7 @@ from nsysprof.files.json_file import encode_json, json_value
 from nsysprof.files.output import write_whole
 from nsysprof.files.result_folder import claim_folder
 from nsysprof.notes import Loss
-from nsysprof.nsight.run_tool import GET_NSYS, NCU, NSYS, find_tool
+from nsysprof.nsight.run_tool import GET_NSYS, NSYS, find_tool
 from nsysprof.results.analysis import COSTS, RESULT_COLUMNS, RecordingCosts
 from nsysprof.results.column_registry.case_columns import CAPTURE_RESULTS
 from nsysprof.results.column_registry.csv_table import render_csv, to_records
@@ -100,7 +100,7 @@ def plan_capture(request: CaptureRequest) -> PlannedCapture:
         memory_of(device),
         **{**shared_values(request, capture_plan.CapturePlan), **settled},
     )
-    ncu = _find_ncu(request.ncu) if counting is not None else None
+    ncu = find_ncu("--profiler ncu", request.ncu) if counting is not None else None
     return PlannedCapture(plan, request.out or dated_folder(), nsys, ncu, fall_back=tracer == "auto")
 
 
@@ -162,16 +162,6 @@ def _split_profilers(request: CaptureRequest) -> tuple[str, CountingPlan | None]
         return rest[0], None
     plan = CountingPlan(request.metrics, request.sections, request.replay, request.count_kernels)
     return rest[0] if rest else "none", plan
-
-
-def _find_ncu(named: Path | None) -> Path:
-    found = find_tool(NCU, named)
-    if found is None:
-        raise MissingToolError(
-            "--profiler ncu was given, but ncu was not found.",
-            "Install Nsight Compute, or name it with --ncu or NSYSPROF_NCU.",
-        )
-    return found
 
 
 def _settle_profiler(profiler: str, device: str, nsys: Path | None) -> str:

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from nsysprof.app.inputs.machine import shared_values
+from nsysprof.app.inputs.machine import find_ncu, shared_values
 from nsysprof.app.measuring.capture_torch import (
     TorchChoice,
     capture_with_torch,
@@ -23,19 +23,32 @@ from nsysprof.app.progress import SILENT, Progress
 from nsysprof.app.trace_analysis.check_trace import check_trace
 from nsysprof.app.trace_analysis.join_recording_cost import cost_notes, read_costs
 from nsysprof.capture.folder import NSYS_REPORT, RANKS, dated_folder, prepare_folder
+from nsysprof.capture.manifest import write_manifest
 from nsysprof.capture.rank import RankIdentity, job_token, names_a_job, own_identity
+from nsysprof.capture.user_program.measure_floors import count_program, measure_ceilings
 from nsysprof.capture.user_program.program import run_program_capture
 from nsysprof.capture.user_program.program_plan import ProgramPlan, is_torch_launcher, plan_program
 from nsysprof.capture.user_program.program_run import CapturedProgram
 from nsysprof.capture.user_program.rank_record import has_all_ranks, has_rank, prepare_rank, report_of
-from nsysprof.capture.user_program.record_program import own_watchers
-from nsysprof.errors import DataLossError, InterruptedCaptureError, MissingToolError, NsysprofError, UsageError
+from nsysprof.capture.user_program.record_program import Say, own_watchers
+from nsysprof.errors import (
+    DataLossError,
+    InterruptedCaptureError,
+    MissingToolError,
+    NsysprofError,
+    TraceError,
+    UsageError,
+)
 from nsysprof.files.folder_state import CAPTURE
 from nsysprof.files.joint_folder import JointFolder, join_folder
 from nsysprof.files.output import output_error
 from nsysprof.files.result_folder import claim_folder
+from nsysprof.notes import make_note
 from nsysprof.nsight.nsys import profile_argv
 from nsysprof.nsight.run_tool import GET_NSYS, NSYS, find_tool
+from nsysprof.results.checks import MissingSource
+from nsysprof.results.kernel_counters import CountedLaunches
+from nsysprof.trace.table_readers.native_stacks import read_launches
 
 
 def plan_program_capture(request: ProgramRequest) -> PlannedProgram:
@@ -43,7 +56,8 @@ def plan_program_capture(request: ProgramRequest) -> PlannedProgram:
     plan, identity = _plan(request)
     choice = choose_torch(request)
     nsys = None if choice is not None else _find_nsys(request.nsys)
-    return PlannedProgram(plan, request.out or _default_folder(plan, identity), nsys, identity, choice)
+    ncu = find_ncu("--counters", request.ncu) if plan.counters else None
+    return PlannedProgram(plan, request.out or _default_folder(plan, identity), nsys, identity, choice, ncu)
 
 
 def _plan(request: ProgramRequest) -> tuple[ProgramPlan, RankIdentity | None]:
@@ -55,6 +69,11 @@ def _plan(request: ProgramRequest) -> tuple[ProgramPlan, RankIdentity | None]:
     plan = plan_program(**{**shared_values(request, ProgramPlan), "argv": argv, "per_rank": launches})
     if plan.measure_cost and (launches or identity):
         raise UsageError("--measure-cost works with a single trace, and this job makes one per rank.", "Leave it out.")
+    if (plan.ceilings or plan.counters) and (launches or identity or request.hold or request.keep):
+        raise UsageError(
+            "--ceilings and --counters are for a program that is recorded in a single trace, from its start.",
+            "Leave them out here, and capture one process of it alone.",
+        )
     if plan.ranks and not (launches or identity):
         raise UsageError("--ranks selects ranks of a job, but this program is not a job.", "Give --per-rank too.")
     if shutil.which(argv[0]) is None:
@@ -98,6 +117,7 @@ def capture_program(request: ProgramRequest, progress: Progress = SILENT) -> Pro
                 captured = record_with_torch(request, planned.plan, claimed.path, TorchChoice(reason), say)
             elif not planned.plan.per_rank:
                 split_capture(captured, claimed.path, progress)
+                _measure_floors(planned, captured, claimed.path, say)
             trace_bytes = _size(captured.traces)
             claimed.commit()
         captured = replace(captured, traces=claimed.final(captured.traces))
@@ -113,6 +133,28 @@ def capture_program(request: ProgramRequest, progress: Progress = SILENT) -> Pro
     where = joint.path if joint.is_left else planned.folder
     captured = replace(captured, traces=joint.final(captured.traces))
     return ProgramResult(captured, where, planned.is_first, _failure(captured, where), trace_bytes)
+
+
+def _measure_floors(planned: PlannedProgram, captured: CapturedProgram, folder: Path, say: Say) -> None:
+    """Measure the rates of the GPU and count the kernels of a finished capture, as far as they are wanted."""
+    manifest, plan = captured.manifest, planned.plan
+    if not captured.traces or captured.ended.interrupted is not None:
+        return
+    if plan.ceilings:
+        say("measuring what the GPU reaches")
+        measure_ceilings(manifest)
+    if planned.ncu is not None:
+        try:
+            launches = [CountedLaunches(*launched) for launched in read_launches(captured.traces[0])]
+        except TraceError as error:
+            manifest.add_missing(
+                MissingSource.COUNTERS, make_note("no-counters", problem=error.text, next_step=error.next_step)
+            )
+        else:
+            say(f"the program runs again under ncu, for at most {plan.counters_budget_s} s")
+            count_program(manifest, folder, planned.ncu, plan.argv, launches, plan.counters_budget_s)
+    if plan.ceilings or planned.ncu is not None:
+        write_manifest(folder, manifest)
 
 
 def _never_started(captured: CapturedProgram) -> bool:
@@ -199,6 +241,8 @@ class PlannedProgram:
     nsys: Path | None
     identity: RankIdentity | None
     torch: TorchChoice | None = None
+    # The ncu that counts; None where nothing is counted.
+    ncu: Path | None = None
 
     @property
     def is_first(self) -> bool:

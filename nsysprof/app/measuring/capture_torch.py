@@ -124,6 +124,8 @@ def _options_of_nsys(request: ProgramRequest) -> list[str]:
         "--operators": request.operators,
         "--nsys-option": bool(request.nsys_options),
         "--measure-cost": request.measure_cost,
+        "--ceilings": request.ceilings,
+        "--counters": request.counters,
         "--power": request.power,
         "--max-recording": bool(request.max_bytes),
     }

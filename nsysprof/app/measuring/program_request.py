@@ -28,6 +28,9 @@ class ProgramRequest:
         short.
     probe: whether options of nsys are tried out first where nothing is known about this machine.
     measure_cost: whether the program is run once more, with only its ranges recorded.
+    ceilings: whether the rates that products and copies reach on this GPU are measured after the program.
+    counters: whether the program runs once more under ncu, which counts a launch of each kernel that matters.
+    counters_budget_s: how long ncu may take (s).
     power: whether the energy that the GPUs use is sampled.
     max_bytes: how much nsys may write while it records (bytes); 0: as much as fits.
     keep_report: whether nsys' own reports stay beside the traces.
@@ -119,6 +122,17 @@ class ProgramRequest:
             options.PROGRAM,
         ),
     ] = False
+    ceilings: Annotated[
+        bool,
+        Option("Measure what this GPU reaches, for the floors of the work.", ("--ceilings",), options.PROGRAM),
+    ] = False
+    counters: Annotated[
+        bool,
+        Option("Run the program again under ncu, to count each kernel that matters.", ("--counters",), options.PROGRAM),
+    ] = False
+    counters_budget_s: Annotated[
+        int, Option("Seconds that ncu may take.", ("--counters-budget",), options.PROGRAM, min=1)
+    ] = 60
     power: Annotated[
         bool, Option("Sample the energy that GPUs use, for each range.", ("--power",), options.PROGRAM)
     ] = False
@@ -137,6 +151,7 @@ class ProgramRequest:
     ] = 0
     stdout_to_stderr: bool = False
     nsys: options.Nsys = None
+    ncu: options.Ncu = None
     out: Annotated[Path | None, options.out_option("Capture folder. Default: traces/DATE-TIME.")] = None
     force: options.Force = False
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from nsysprof.analysis.busy_time.operators import Facts
 from nsysprof.analysis.overview.summarize import SummaryOptions, run_summary
 from nsysprof.analysis.parts.find_part import wanted_part
+from nsysprof.analysis.traffic.join_counters import join_launches
 from nsysprof.app.progress import Say
 from nsysprof.app.trace_analysis.capture_record import read_record
 from nsysprof.app.trace_analysis.join_attention import join_attention
@@ -19,16 +20,20 @@ from nsysprof.app.trace_analysis.join_memory import join_memory, session_start_n
 from nsysprof.app.trace_analysis.join_recording_cost import join_recording_cost
 from nsysprof.app.trace_analysis.read_stacks import read_stacks
 from nsysprof.attention.policy_file import PolicyFile
+from nsysprof.capture import collect
 from nsysprof.files.json_file import FileHeader, read_json
 from nsysprof.files.memory_reuse import reuse_in_pyarrow
 from nsysprof.notes import Note
 from nsysprof.ranks.rank_energy import parse_power, power_of
 from nsysprof.results.analysis import Analysis, CaptureRecord
 from nsysprof.results.findings import StackSamples
+from nsysprof.results.kernel_counters import CountedLaunches
 from nsysprof.results.power_samples import GpuEnergy
 from nsysprof.torchprof.operator_facts import OperatorFacts
 from nsysprof.trace.inputs.resolve_input import identity_of
 from nsysprof.trace.open import Trace, open_trace
+from nsysprof.trace.table_readers.devices import read_gpus
+from nsysprof.trace.table_readers.native_stacks import read_launches
 from nsysprof.trace.tables import read_tables
 
 if TYPE_CHECKING:
@@ -91,6 +96,8 @@ class Beside:
     stacks: StackSamples | None = None
     power: Sequence[GpuEnergy] = ()
     operators: Facts = field(default_factory=dict)
+    launches: Sequence[CountedLaunches] = ()
+    ceilings: Mapping[str, Any] = field(default_factory=dict)
 
 
 DEFAULT = AnalysisOptions()
@@ -105,7 +112,11 @@ def assemble(source: Path, trace: Path, options: AnalysisOptions = DEFAULT, say:
     record = read_record(source) if COUNTERS in options.parts and source.is_dir() else None
     with open_trace(trace, identity_of(source, trace)) as opened:
         opened.begin()
-        beside = Beside(read_stacks(source, trace), read_power(source, trace), read_operators(source))
+        beside = Beside(
+            read_stacks(source, trace), read_power(source, trace), read_operators(source),
+            _read_launches(source, trace, opened) if record is not None else (),
+            (record.environment.get("ceilings") or {}) if record is not None else {},
+        )  # fmt: skip
         analysis, facts = summarize_opened(opened, options, say, beside=beside)
     trace_notes = len(analysis.notes)
     if record is not None and analysis.part is not None:
@@ -114,7 +125,7 @@ def assemble(source: Path, trace: Path, options: AnalysisOptions = DEFAULT, say:
         from nsysprof.app.trace_analysis.join_counters import complete_analysis
 
         analysis, record = complete_analysis(
-            analysis, record, trace, folder=source, report=options.counters, ncu=options.ncu
+            analysis, record, trace, folder=source, report=options.counters, ncu=options.ncu, launches=beside.launches
         )
     counter_notes = analysis.notes[trace_notes:]
     for name, join in JOINS.items():
@@ -144,7 +155,7 @@ def summarize_opened(
     read = beside or Beside()
     wanted = SummaryOptions(
         options.launched_only, options.policy, read.stacks, options.unfold, read.power, read.operators,
-        wanted_part(options.range, options.step),
+        read.launches, read.ceilings, wanted_part(options.range, options.step),
     )  # fmt: skip
     summary = run_summary(tables, wanted, keeps_attribution=options.calls_by_range is not None)
     if options.calls_by_range is None or summary.attribution is None:
@@ -159,6 +170,17 @@ def summarize_opened(
         attributed=(summary.attribution, summary.caused),
     )
     return summary.analysis, facts
+
+
+def _read_launches(source: Path, trace: Path, opened: Trace) -> Sequence[CountedLaunches]:
+    """Return the launches of a trace where `capture --counters` counted some of its program; none elsewhere."""
+    path = source / collect.COUNTERS
+    kernels = collect.read_counters(path) if path.is_file() else []
+    if all(kernel.range for kernel in kernels):
+        return ()
+    launches = [CountedLaunches(*launched) for launched in read_launches(trace)]
+    devices = read_gpus(opened).device_rows()
+    return join_launches(launches, kernels, devices[0].name if devices else None)
 
 
 class _Operators(FileHeader, kw_only=True):

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from nsysprof.analysis.traffic.join_counters import counted_table, fill_counters, of_this_gpu, with_kernel_counters
+from nsysprof.analysis.traffic.join_counters import (
+    counted_table,
+    fill_counters,
+    of_this_gpu,
+    with_kernel_counters,
+    with_launch_counters,
+)
 from nsysprof.analysis.traffic.roofline import fill_roofline
 from nsysprof.errors import MissingToolError, TraceError
 from nsysprof.notes import make_note
@@ -15,7 +22,7 @@ from nsysprof.nsight.ncu_csv import parse_ncu_csv
 from nsysprof.nsight.run_tool import NCU, find_tool
 from nsysprof.results.analysis import Analysis, CaptureRecord
 from nsysprof.results.checks import MissingSource
-from nsysprof.results.kernel_counters import CountedKernel, Run
+from nsysprof.results.kernel_counters import CountedKernel, CountedLaunches, Run
 from nsysprof.results.roof import roof_of
 from nsysprof.trace.table_readers.native_stacks import read_symbols
 
@@ -28,12 +35,14 @@ def complete_analysis(
     folder: Path,
     report: Path | None = None,
     ncu: Path | None = None,
+    launches: Sequence[CountedLaunches] = (),
 ) -> tuple[Analysis, CaptureRecord | None]:
     """Return a trace's analysis and a capture's record, each completed from the other and from the counters.
 
     folder: the capture folder.
     report: the user's own counters, used instead of the capture's.
     ncu: the program that reads the report.
+    launches: those of a program, of which `capture --counters` counted some.
     """
     if record is not None:
         from nsysprof.analysis.comparison.rank_cases import fill_results
@@ -41,6 +50,9 @@ def complete_analysis(
         record = replace(record, results=fill_results(record.results, analysis))
     if record is None and report is None:
         return analysis, None
+    if report is None and launches:
+        analysis = with_launch_counters(analysis, launches)
+        return join_counters(analysis, record, [], trace, foreign=False)
     ranges = [str(name) for name in analysis.ranges["range"].unique()]
     counted = read_counted(None if record is None else folder, report, ranges, ncu)
     return join_counters(analysis, record, counted, trace, foreign=report is not None)

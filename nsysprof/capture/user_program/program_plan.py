@@ -95,6 +95,11 @@ class ProgramPlan:
     keep_report: bool = True
     # Whether to run the program once more with only its ranges recorded, to measure what recording costs.
     measure_cost: bool = False
+    # Whether the rates that the GPU reaches are measured after the program.
+    ceilings: bool = False
+    # Whether the program runs again under ncu, and for how long at most (s).
+    counters: bool = False
+    counters_budget_s: int = 60
     # Whether the energy that the GPUs use is sampled.
     power: bool = False
     # Whether to record again with fewer options where data was lost; None: only if the program ends by itself and soon.

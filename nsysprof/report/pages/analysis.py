@@ -31,6 +31,7 @@ from nsysprof.report.document import (
     Unit,
     make_table,
 )
+from nsysprof.report.figures.step import list_parts
 from nsysprof.report.pages.cases import (
     case_table,
     comparison_table,
@@ -337,7 +338,7 @@ def overview_sections(analysis: Analysis) -> list[Section]:
     devices = times.devices[:_MOST_DEVICES]
     lines = [_busy_line(times, device, several=len(devices) > 1) for device in devices]
     if len(devices) == 1:
-        lines += [*_work_lines(times, devices[0], analysis.work), *_floor_lines(analysis)]
+        lines += [*_work_lines(times, devices[0], analysis.work), *_floor_lines(analysis, devices[0])]
     if times.are_steps:
         lines += [_step_line(times), *_slow_lines(times)]
     # The findings follow, and should be seen without a scroll: the bars of several devices stand behind them.
@@ -478,11 +479,27 @@ def _kinds_line(begin: str, kinds: Sequence[StepPart], work: pd.DataFrame) -> li
     return [f"{begin}: {', '.join(texts)}{more}."]
 
 
-def _floor_lines(analysis: Analysis) -> list[str]:
+def _counted_floor(analysis: Analysis, device: int) -> list[str]:
+    """Return how far the work of a device is from its floor as ncu counted it, and where the rest is."""
+    parts = [part for part in list_parts(analysis, device) if part.is_busy]
+    above = {part.name: part.mean_ns - part.floor_ns for part in parts if part.floor_ns is not None}
+    known_ns = sum(part.mean_ns for part in parts if part.name in above)
+    busy_ns = sum(part.mean_ns for part in parts)
+    if not above or 100 * known_ns < _LEAST_FLOOR_PCT * busy_ns:
+        return []
+    most = sorted(above.items(), key=lambda item: -item[1])[:_MOST_CAUSES]
+    rest = ", ".join(f"{format_ns(time)} {name}" for name, time in most if time > 0)
+    return [
+        f"Counters: {format_ns(busy_ns)} of work would take {format_ns(busy_ns - sum(above.values()))} at the least "
+        f"time of each kernel (rates {analysis.floor_source})." + (f" Most above it: {rest}." if rest else "")
+    ]
+
+
+def _floor_lines(analysis: Analysis, device: int) -> list[str]:
     """Return how far the kernels of a step are from their floor, where the rest is, and what the products reach."""
     operators, work = analysis.operators, analysis.step_work
     if operators is None or not len(operators) or work is None:
-        return []
+        return _counted_floor(analysis, device)
     known = operators[operators["floor_ns"].notna()]
     spent, floor = float(known["kernel_total_ns"].sum()), float(known["floor_ns"].sum())
     if 100 * spent < _LEAST_FLOOR_PCT * float(operators["kernel_total_ns"].sum()):
@@ -496,7 +513,7 @@ def _floor_lines(analysis: Analysis) -> list[str]:
     ]
     lines = [
         f"Operators: the kernels of a step take {format_ns(spent)}; at the least time of each operator they would take "
-        f"{format_ns(floor)}. Most above it: {', '.join(parts)}."
+        f"{format_ns(floor)} (rates {analysis.floor_source}). Most above it: {', '.join(parts)}."
     ]
     if work.step_flops and work.mfu_pct is not None:
         lines.append(

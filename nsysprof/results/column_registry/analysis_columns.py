@@ -279,10 +279,10 @@ WORK = TableFile("analysis", "work.csv", "One row per device, range, category an
             "before communication, and then the one that began first."),
     integer("kernel_count", "", "Number of kernels."),
     integer("kernel_total_ns", "ns", "Sum of their durations."),
-    integer("flops", "FLOP", "Floating-point operations, from the shapes of operators; empty where they are unknown.",
-            nullable=True),
-    integer("least_bytes", "B", "Bytes that the work has to read and write at least; empty where shapes are unknown.",
-            nullable=True),
+    integer("flops", "FLOP", "Floating-point operations, from the shapes of operators, else counted by ncu; empty "
+            "where they are unknown.", nullable=True),
+    integer("least_bytes", "B", "Bytes that the work has to read and write at least, from shapes, else the bytes of "
+            "DRAM that ncu counted from cold caches; empty where they are unknown.", nullable=True),
     integer("floor_ns", "ns", "The least time in which this GPU can do it: the larger of `flops` at its rate and of "
             "`least_bytes` at the rate of memory; empty where they are unknown.", nullable=True),
 ))  # fmt: skip

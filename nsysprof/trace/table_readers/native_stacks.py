@@ -1,10 +1,12 @@
-"""Read the stacks of native functions that nsys recorded in slow CUDA calls (`--cudabacktrace`)."""
+"""Read the stacks of native functions in slow CUDA calls (`--cudabacktrace`), and the symbols and grids of kernels."""
 
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from nsysprof.errors import TraceError
 from nsysprof.trace.columns import table_sql
@@ -15,6 +17,8 @@ _CHAINS, _CALLS = "CUDA_CALLCHAINS", "CUPTI_ACTIVITY_KIND_RUNTIME"
 # Limits on frames and calls: more than nsys records, and they bound how much a foreign file can make us hold.
 _MOST_FRAMES, _MOST_CALLS = 128, 2_000_000
 _TABLE = "CUPTI_ACTIVITY_KIND_KERNEL"
+_GRID = tuple(f"{what}{axis}" for what in ("grid", "block") for axis in "XYZ")
+_MOST_KERNELS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -94,25 +98,50 @@ def read_symbols(path: Path) -> dict[str, frozenset[str]]:
     as open_trace does.
     """
     symbols_by_name: dict[str, set[str]] = {}
+    for name, symbol in _read_kernels(path, ""):
+        symbols_by_name.setdefault(name, set()).add(symbol)
+    return {name: frozenset(symbols) for name, symbols in symbols_by_name.items()}
+
+
+def read_launches(path: Path) -> list[tuple[str, str, str, str, int, int]]:
+    """Return name, symbol, grid and block of the launches of a trace, with their number and time (ns), the most first.
+
+    Grid and block are texts as ncu writes them: `(64, 32, 1)`.
+
+    The result is empty where the trace has no mangled names. Raises TraceError as open_trace does.
+    """
+    columns = ", ".join((*_GRID, "COUNT(*)", "SUM(end - start)"))
+    launches = [
+        (name, symbol, f"({cells[0]}, {cells[1]}, {cells[2]})", f"({cells[3]}, {cells[4]}, {cells[5]})", *cells[6:])
+        for name, symbol, *cells in _read_kernels(path, columns, "WHERE end > start GROUP BY 1, 2, 3, 4, 5, 6, 7, 8")
+        if all(isinstance(cell, int) for cell in cells)
+    ]
+    return sorted(launches, key=lambda launched: -launched[5])
+
+
+def _read_kernels(path: Path, more: str, rest: str = "") -> Iterator[tuple[Any, ...]]:
+    """Yield name and mangled name of each kernel of a trace, and more columns of its table, each combination once."""
     with open_trace(path) as trace:
         table, strings = trace.find(_TABLE), trace.find("StringIds")
         present = {} if table is None else {column.lower(): quote(column) for column in trace.columns[table]}
-        if table is None or strings is None or not {"demangledname", "shortname", "mangledname"} <= present.keys():
-            return {}
+        wanted = {"demangledname", "shortname", "mangledname"}
+        wanted |= {name.lower() for name in _GRID} if more else set()
+        if table is None or strings is None or not wanted <= present.keys():
+            return
         name = f"COALESCE({present['demangledname']}, {present['shortname']})"
+        columns = f"{name}, {present['mangledname']}" + (f", {more}" if more else "")
         try:
-            query = f"SELECT DISTINCT {name}, {present['mangledname']} FROM {table_sql(trace, table)}"
-            pairs = trace.connection.execute(query).fetchall()
-            ids = sorted({text_id for pair in pairs for text_id in pair if isinstance(text_id, int)})
+            query = f"SELECT DISTINCT {columns} FROM {table_sql(trace, table)} {rest} LIMIT {_MOST_KERNELS}"
+            rows = trace.connection.execute(query).fetchall()
+            ids = sorted({text_id for row in rows for text_id in row[:2] if isinstance(text_id, int)})
             texts = _texts(trace.connection, table_sql(trace, strings), ids)
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
             raise TraceError(
                 f"The kernels of {path} cannot be read: {trace.explain(error)}.", "Export the report again."
             ) from error
-    for name_id, symbol_id in pairs:
+    for name_id, symbol_id, *cells in rows:
         if name_id in texts and symbol_id in texts:
-            symbols_by_name.setdefault(texts[name_id], set()).add(texts[symbol_id])
-    return {name: frozenset(symbols) for name, symbols in symbols_by_name.items()}
+            yield texts[name_id], texts[symbol_id], *cells
 
 
 def _texts(connection: sqlite3.Connection, strings: str, ids: list[int]) -> dict[int, str]:

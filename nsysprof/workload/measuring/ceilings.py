@@ -1,8 +1,13 @@
-"""Measure the ceilings of the device: bytes/s of copies, FLOP/s of matrix products, and the clock they run at."""
+"""Measure the ceilings of the device: bytes/s of copies, FLOP/s of matrix products, and the clock they run at.
+
+Run as `python -m nsysprof.workload.measuring.ceilings` it prints those of the first GPU, with its name, as one line.
+"""
 
 from __future__ import annotations
 
+import json
 import statistics
+import sys
 import time
 from typing import Any
 
@@ -16,7 +21,7 @@ from nsysprof.workload.measuring.memory import release_memory
 from nsysprof.workload.measuring.timing import Call, capture_graph, time_calls, warm_up
 
 _COPY_BYTES = {"cuda": 1 << 30, "cpu": 1 << 28}
-_MATMUL_SIZES = {("cuda", "fp16"): 8192, ("cuda", "bf16"): 8192, ("cuda", "fp32"): 4096}
+_MATMUL_SIZES = {("cuda", "fp16"): 8192, ("cuda", "bf16"): 8192, ("cuda", "tf32"): 8192, ("cuda", "fp32"): 4096}
 _CPU_MATMUL_SIZE = 1024
 _CEILING_SAMPLES = 20
 _L2_PART = 6  # two buffers of a sixth of the L2 fit easily, and each half of a split L2 still holds its share
@@ -30,7 +35,7 @@ def measure_ceilings(device: str, dtypes: list[str]) -> dict[str, Any]:
 
     bytes_per_s, l2_bytes_per_s: copies from DRAM and within the L2 cache, with read and written bytes added. The L2 is
         unknown where its copies are no faster than those from DRAM: they are so short there that starting them counts.
-    flops: the FLOP/s of a matrix product, by dtype.
+    flops: the FLOP/s of a matrix product, by dtype; tf32 is fp32 as tensor cores multiply it.
     sm_clock_mhz: the SM clock while these products ran (MHz).
     """
     flops = {dtype: _multiplication_rate(device, dtype) for dtype in dtypes}
@@ -89,8 +94,15 @@ def _multiplication_rate(device: str, dtype: str) -> float:
 
 def _product(device: str, dtype: str) -> Call:
     n = _matmul_size(device, dtype)
-    a, b, out = (torch.randn(n, n, device=device).to(DTYPES[dtype]) for _ in range(3))
-    return lambda: torch.mm(a, b, out=out)
+    a, b, out = (torch.randn(n, n, device=device).to(DTYPES["fp32" if dtype == "tf32" else dtype]) for _ in range(3))
+
+    def multiply() -> None:
+        before = torch.backends.cuda.matmul.allow_tf32
+        torch.backends.cuda.matmul.allow_tf32 = dtype == "tf32"
+        torch.mm(a, b, out=out)
+        torch.backends.cuda.matmul.allow_tf32 = before
+
+    return multiply if dtype in ("tf32", "fp32") else lambda: torch.mm(a, b, out=out)
 
 
 def _matmul_size(device: str, dtype: str) -> int:
@@ -101,3 +113,13 @@ def _rate(call: Call, device: str, amount: int) -> float:
     """Return `amount` per second for the fastest of several calls, because a ceiling is the most that is possible."""
     warm_up(call, device, 1.0)
     return amount / (min(time_calls(call, device, _CEILING_SAMPLES, None).values_ns) * 1e-9)
+
+
+def main() -> int:
+    ceilings = measure_ceilings("cuda", ["bf16", "fp16", "tf32", "fp32"])
+    sys.stdout.write(json.dumps(ceilings | {"gpu_name": torch.cuda.get_device_name()}) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -6,6 +6,10 @@ import pytest
 
 from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
 from nsysprof.app.trace_analysis.assemble import assemble
+from nsysprof.capture.manifest import program_manifest, write_manifest
+from nsysprof.report.pages.analysis import overview_sections
+from nsysprof.report.write import summary_json
+from tests.analysis.attribution.test_calls_graph_work import create, replay
 from tests.builders.build_trace import TID, TraceBuilder
 from tests.conftest import REPOSITORY
 
@@ -80,6 +84,29 @@ def test_recorded_steps_are_not_timed(analyses):
     assert steps["wall_ns"].max() > 3 * timed.max()
 
 
+def floor_line(analysis):
+    (section,) = overview_sections(analysis)
+    return next(text for text in section.parts[0].texts if text.startswith("Operators: "))
+
+
+def test_the_page_says_how_far_a_step_is_from_its_floor_where_the_rest_is_and_at_which_rates(analyses, captures):
+    line = floor_line(analyses["gpt"])
+    assert "at the least time of each operator they would take" in line
+    assert "(rates of the datasheet). Most above it: " in line and " mm" in line.partition("Most above it: ")[2]
+    # A machine that reaches half of the datasheet: the floors are higher, and MFU is a share of what it reaches.
+    ceilings = {"bytes_per_s": 2.4e12, "flops": {"bf16": 494.7e12, "tf32": 247e12}, "gpu_name": "NVIDIA H200"}
+    write_manifest(captures["gpt"], program_manifest(("train",), {"ceilings": ceilings}))
+    measured = assemble(captures["gpt"], captures["gpt"] / "nsys.sqlite").analysis
+    assert "(rates measured on this machine)" in floor_line(measured)
+    known = analyses["gpt"].operators["floor_ns"].sum()
+    assert measured.operators["floor_ns"].sum() == pytest.approx(2 * known, rel=0.01)
+    assert measured.step_work.mfu_pct == pytest.approx(2 * analyses["gpt"].step_work.mfu_pct)
+    found = summary_json(measured)
+    assert found["floor_source"] == "measured on this machine"
+    assert found["peak_source"] == "measured on this machine, bf16"
+    assert found["peak_flops_per_s"] == 494.7e12
+
+
 def test_ranges_of_the_recording_are_none_of_the_program(analyses):
     names = set(analyses["gpt"].ranges["range"])
     assert not [name for name in names if name.startswith(("aten::", "nsysprof "))]
@@ -124,3 +151,44 @@ def test_operators_of_a_program_that_emits_them_itself_stay_ranges(tmp_path):
     analysis = analyze_trace(trace.write(tmp_path / "t.sqlite"))
     assert analysis.operators["operator"].tolist() == ["aten::mm"]
     assert analysis.ranges["range"].tolist() == ["aten::mm"]
+
+
+def test_kernels_of_a_graph_have_the_operators_that_were_open_when_they_were_captured(tmp_path):
+    """Two operators with three kernels are captured at 1,000 ns and replayed three times; a step is one replay."""
+    trace = TraceBuilder()
+    trace.gpu()
+    trace.range(900, 2_000, "capture")
+    trace.range(1_000, 1_400, "aten::mm, op_id = 1, sizes = [[8, 8], [8, 8]]")
+    trace.range(1_500, 1_900, "aten::add, op_id = 2, sizes = [[8, 8], [8, 8]]")
+    for number, at in enumerate((1_100, 1_200, 1_600)):
+        create(trace, at, 100 + number)
+        create(trace, 3_000 + number, 200 + number, 100 + number)
+    for step in range(3):
+        replay(trace, 5_000 + 2_000 * step, 1 + step, 200)
+    analysis = analyze_trace(trace.write(tmp_path / "t.sqlite"))
+    table = analysis.operators.set_index("operator")
+    assert table["kernel_count"].to_dict() == {"aten::mm": 2, "aten::add": 1}
+    assert table["calls"].to_dict() == {"aten::mm": 1, "aten::add": 1}
+    assert table["kernel_total_ns"].to_dict() == {"aten::mm": 100, "aten::add": 50}
+    assert set(table["range"]) == {"capture"}
+
+
+def test_a_graph_that_a_step_replays_twice_counts_twice(tmp_path):
+    trace = TraceBuilder()
+    trace.gpu()
+    trace.range(1_000, 1_400, "aten::mm, op_id = 1, sizes = [[8, 8], [8, 8]]")
+    create(trace, 1_100, 200)
+    now, correlation = 5_000, 1
+    for step in range(3):
+        if step == 0:
+            trace.range(now - 5, now + 3_500, "aten::step, op_id = 7, sizes = [[4]]")
+        trace.launch(now, correlation, name="eager")
+        for number in (1, 2):
+            at = now + 1_000 * number
+            trace.call(at, at + 10, correlation + number, "cudaGraphLaunch_v10000")
+            trace.kernel(at + 100, at + 150, correlation + number, "k", node=200)
+        trace.launch(now + 3_400, correlation + 3, name="last")
+        now, correlation = now + 5_000, correlation + 4
+    table = analyze_trace(trace.write(tmp_path / "t.sqlite")).operators.set_index("operator")
+    assert table["calls"].to_dict() == {"aten::mm": 2, "aten::step": 1}
+    assert table["kernel_count"].to_dict() == {"aten::mm": 2, "aten::step": 2}
