@@ -15,7 +15,7 @@ from nsysprof.app.progress import Progress
 from nsysprof.app.requests.attention import TuneRequest
 from nsysprof.app.tune import tune
 from nsysprof.app.tuning.write_tuning import POLICY
-from nsysprof.attention.policy_file import PolicyFile, read_policy, write_policy
+from nsysprof.attention.policy_file import PolicyFile, write_policy
 from nsysprof.attention.shape import Shape, shape_of_row
 from nsysprof.capture.sampling.bench_run import SAMPLES
 from nsysprof.errors import InterruptedCaptureError, NsysprofError
@@ -74,12 +74,11 @@ def tune_uses(
         return TunedProgram(uses=name_untuned(uses, {}), remarks=(said,))
     if isinstance(result.failure, InterruptedCaptureError):
         raise result.failure
-    path, gain = result.tuning.policy, result.tuning.program
+    policy, gain = result.tuning.choices, result.tuning.program
     failed = {shape.key_without_layout(): why for shape, why in failed_shapes(result.results.table).items()}
-    if path is None:
+    if policy is None:
         said = "Nothing could be measured." if result.failure is None else result.failure.text
         return TunedProgram(uses=name_untuned(uses, {}, failed), remarks=(said,))
-    policy = read_policy(path)
     rules = {rule.key_without_layout(): rule for rule in policy.rules}
     replayed = result.tuning.replayed
     bare = {shape.key_without_layout() for shape in replayed}

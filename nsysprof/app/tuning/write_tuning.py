@@ -83,11 +83,12 @@ def write_tuning(
         )
         choices = fill_groups(shapes.chosen, choices)
         lines = [gain.text, *lines, *gain.refused]
-    has_policy = bool(choices) and decides_something(choices)
+    found = _policy_of(run, choices) if choices else None
+    has_policy = found is not None and decides_something(choices)
     pictures = _draw(winners, folder) if figures else []
     write_whole(folder / WINNERS.name, render_csv(winners, WINNERS))
-    if has_policy:
-        write_choices(folder / POLICY, run, choices)
+    if found is not None and has_policy:
+        write_policy(folder / POLICY, found)
     report = BenchReport(
         title=title or folder.resolve().name,
         table=results.table,
@@ -105,7 +106,7 @@ def write_tuning(
     write_bench(report, folder, figures=figures)
     data = _to_json(run, results, winners, lines, gain)
     write_whole(folder / "results.json", (json.dumps(data, indent=1) + "\n").encode())
-    return Tuning(winners, tuple(lines), folder / POLICY if has_policy else None, data, gain, replayed)
+    return Tuning(winners, tuple(lines), found, folder / POLICY if has_policy else None, data, gain, replayed)
 
 
 def _draw(winners: pd.DataFrame, folder: Path) -> list[Figure]:
@@ -135,7 +136,8 @@ class Tuning:
 
     winners: one row per shape.
     insights: what follows from the data, one sentence each.
-    policy: the policy file; None where no shape has a choice, or all are torch's own and some are undecided.
+    choices: what was found for each shape, as a policy says it; None where no shape could be measured.
+    policy: the file of the choices; None where there are none, or all are torch's own and some are undecided.
     data: the content of results.json.
     program: what the program saves, where its shapes were tuned.
     replayed: the shapes that were judged by replays of CUDA graphs.
@@ -143,18 +145,17 @@ class Tuning:
 
     winners: pd.DataFrame
     insights: tuple[str, ...]
+    choices: PolicyFile | None
     policy: Path | None
     data: dict[str, Any]
     program: ProgramGain | None = None
     replayed: frozenset[Shape] = frozenset()
 
 
-def write_choices(path: Path, run: BenchRun, choices: Sequence[Choice]) -> None:
-    """Write the policy, without the shapes whose best backend is not part of torch, because a policy imports nothing.
+def _policy_of(run: BenchRun, choices: Sequence[Choice]) -> PolicyFile:
+    """Return the policy, without the shapes whose best backend is not part of torch, because a policy imports nothing.
 
     Shapes with a window are left out too: calls of torch have no window, but a mask whose content nobody reads.
-
-    Raises OutputError.
     """
     rules = []
     for choice in choices:
@@ -169,14 +170,11 @@ def write_choices(path: Path, run: BenchRun, choices: Sequence[Choice]) -> None:
                 )
             )
     environment = run.environment
-    write_policy(
-        path,
-        PolicyFile(
-            tuple(rules),
-            device=run.plan.device,
-            gpu_name=environment.get("gpu_name"),
-            torch_version=environment.get("torch_version"),
-            cudnn_version=environment.get("cudnn_loaded_version") if run.plan.device == "cuda" else None,
-            created_utc=run.created_utc,
-        ),
+    return PolicyFile(
+        tuple(rules),
+        device=run.plan.device,
+        gpu_name=environment.get("gpu_name"),
+        torch_version=environment.get("torch_version"),
+        cudnn_version=environment.get("cudnn_loaded_version") if run.plan.device == "cuda" else None,
+        created_utc=run.created_utc,
     )

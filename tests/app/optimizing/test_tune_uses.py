@@ -10,7 +10,7 @@ from nsysprof.app.optimizing import tune_uses as module
 from nsysprof.app.optimizing.tune_uses import tune_uses
 from nsysprof.app.progress import SILENT
 from nsysprof.attention.case import make_case, row_of_case
-from nsysprof.attention.policy_file import PolicyFile, PolicyRule, read_policy, write_policy
+from nsysprof.attention.policy_file import PolicyFile, PolicyRule, read_policy
 from nsysprof.attention.shape import Shape
 from nsysprof.errors import InterruptedCaptureError, UsageError
 from nsysprof.results.optimization import UNDECIDED, AttentionUse
@@ -31,11 +31,10 @@ def search(monkeypatch, tmp_path):
             if error is not None:
                 raise error
             request.out.mkdir(exist_ok=True)
-            path = request.out / "policy.json"
-            write_policy(path, PolicyFile(tuple(rules), "cuda", "GPU", "2.11", "9.1"))
+            choices = PolicyFile(tuple(rules), "cuda", "GPU", "2.11", "9.1") if rules else None
             rows = [{**row_of_case(case), "rank": None, "launch_share": None, **answer} for case, answer in cells]
             table = pd.DataFrame(rows, columns=None if rows else ["backend", "rank", "launch_share"])
-            tuning = SimpleNamespace(policy=path if rules else None, program=GAIN, replayed=frozenset(replayed))
+            tuning = SimpleNamespace(choices=choices, program=GAIN, replayed=frozenset(replayed))
             results, ended = SimpleNamespace(table=table), SimpleNamespace(complete=complete)
             return SimpleNamespace(failure=None, tuning=tuning, results=results, run=ended)
 
