@@ -26,6 +26,9 @@ _NO_PASS = ("optimizer", "communication", "fill", "random", "copy", "layout", "w
 REDUCTIONS = ("AllReduce", "ReduceScatter")
 # Kernels of one optimizer step follow each other within this time (ns), even where it launches one for each parameter.
 _OPTIMIZER_GAP_NS = 2_000_000
+# Gradients are reduced in backward passes: so much of the computation of each pass, its forward at least, runs without
+# a reduction. With activation checkpoints a forward is a quarter of a pass.
+_FORWARD_SHARE = 0.2
 # So many of the sends and receives (percent) are quick: both neighbours were there.
 _QUICK_PCT = 10
 
@@ -65,8 +68,8 @@ class JobFacts:
     per: what steps are, as in Findings; "" where no steps are known.
     walls_ns, own_ns: of each steady step, its time, and the part in which the rank did not only communicate.
     computed_ns: of each steady step, the time in which kernels computed.
-    rounds, optimizer_steps: how often gradients were reduced, and how often an optimizer ran, in the steady steps; 0 is
-        unknown.
+    passes, rounds, optimizer_steps: how many forward and backward passes there were, how often gradients were reduced,
+        and how often an optimizer ran, in the steady steps; 0 is unknown.
     reduced_ns: the exposed and the hidden time of those reductions a step.
     at_end_ns: the exposed time of the last collective of each step, as a mean.
     exchanges: the sends and receives; None without any.
@@ -77,6 +80,7 @@ class JobFacts:
     own_ns: tuple[int, ...] = ()
     computed_ns: tuple[int, ...] = ()
     communication: tuple[CommunicationRow, ...] = ()
+    passes: int = 0
     rounds: int = 0
     optimizer_steps: int = 0
     reduced_ns: tuple[int, int] = (0, 0)
@@ -124,12 +128,13 @@ def _of_steps(
     walls = np.diff(bounds)
     exposed_by_step = np.bincount(step, weights=exposed, minlength=count).astype(np.int64)
     table, notes = _tabulate(tables, names, attribution, rows, exposed)
-    reductions = np.isin(table["kind"].to_numpy(), REDUCTIONS)
     duration = work.duration_ns[rows].astype(np.int64)
     hidden = duration - exposed
     last = pd.Series(exposed).groupby(step).last().sum() if len(rows) else 0
     number = names.numbers(work.variant[: work.kernels])
     optimizer_ns, passes = find_passes(work, names, int(bounds[0]), int(bounds[-1]))
+    is_reduction = np.isin(table["kind"].to_numpy(), REDUCTIONS)
+    reductions = is_reduction & reduce_gradients(work, names, rows, is_reduction, passes)
     computes = np.flatnonzero((names.category != "communication")[number])
     computed = np.diff(cover(work.start_ns[computes], work.ends_ns(computes)).until(bounds))
     return replace(
@@ -138,6 +143,7 @@ def _of_steps(
         computed_ns=tuple(computed.tolist()),
         own_ns=tuple((walls - np.minimum(exposed_by_step, walls)).tolist()),
         communication=_rows(table, count),
+        passes=len(passes),
         rounds=_count_rounds(work, rows[reductions], passes),
         optimizer_steps=len(optimizer_ns),
         reduced_ns=(int(exposed[reductions].sum()) // count, int(hidden[reductions].sum()) // count),
@@ -201,6 +207,30 @@ def _rows(table: pd.DataFrame, steps: int) -> tuple[CommunicationRow, ...]:
             )
         )
     return tuple(sorted(groups, key=lambda row: -(row.hidden_ns + row.exposed_ns)))
+
+
+def reduce_gradients(work: Work, names: Names, rows: Int64s, is_reduction: Bools, passes_ns: Int64s) -> Bools:
+    """Return which collectives are on a stream that reduces gradients, and not the activations of tensor parallelism.
+
+    Those of activations run all through a pass, gradients are reduced in its backward alone. Where passes are unknown,
+    none is.
+
+    rows: the rows of work of the collectives. is_reduction: which of them reduce. passes_ns: a time in each pass.
+    """
+    is_of_gradients = np.zeros(len(rows), dtype=bool)
+    if len(passes_ns) < 2:
+        return is_of_gradients
+    computes = np.sort(work.start_ns[: work.kernels][
+        (names.category != "communication")[names.numbers(work.variant[: work.kernels])]
+    ])  # fmt: skip
+    in_pass = np.diff(np.searchsorted(computes, passes_ns))
+    _, stream = np.unique(work.streams_of[work.variant[rows]], axis=0, return_inverse=True)
+    for number in np.unique(stream.ravel()).tolist():
+        mine = (stream.ravel() == number) & is_reduction
+        place = np.sort(np.searchsorted(computes, work.start_ns[rows[mine]]))
+        pauses = np.diff(place, prepend=0, append=len(computes)) >= _FORWARD_SHARE * float(np.median(in_pass))
+        is_of_gradients |= mine & bool(pauses.sum() >= _MOSTLY * len(in_pass))
+    return is_of_gradients
 
 
 def _count_rounds(work: Work, reductions: Int64s, passes_ns: Int64s) -> int:

@@ -1,14 +1,17 @@
 """A rank's trace says how its steps divide into own work and communication, and how often gradients are reduced."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from nsysprof.analysis.kernel_names.variant_names import kernel_names
 from nsysprof.analysis.overview.trace_overview import attribute
 from nsysprof.ranks.identity import RankSource
 from nsysprof.ranks.job_facts import collect_facts
+from nsysprof.ranks.job_findings import find_in_job
 from nsysprof.ranks.overlap import measure_overlap
 from nsysprof.ranks.summarize import summarize_rank
+from nsysprof.results.column_registry.rank_columns import STRAGGLERS
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_tables
 from tests.builders.build_trace import TraceBuilder
@@ -109,3 +112,21 @@ def test_why_sizes_of_messages_are_unknown_is_a_note_of_the_rank(trace_path):
     (note,) = [note for note in leaf.partial.rows[0].notes if note.code == "collective-sizes-unknown"]
     assert "no NVTX payload" in note.text
     assert [row.message_bytes for row in leaf.detail.facts.communication] == [None] * 3
+
+
+@pytest.mark.parametrize("reduces_always", [False, True])
+def test_activations_that_ranks_add_up_are_no_gradients(tmp_path, reduces_always):
+    """Tensor parallelism adds up activations after each layer, of forward and backward passes alike."""
+    training = Training(adds_up=True, reduces_always=reduces_always, steps=8, layers=16)
+    facts = facts_of(training.write(tmp_path)[0])
+    assert facts.passes == pytest.approx(3 * facts.optimizer_steps, abs=3)
+    assert facts.rounds == (facts.passes if reduces_always else 0)
+    codes = [item.code for item in job_findings(tmp_path)]
+    assert ("redundant-communication" in codes) == reduces_always
+
+
+def job_findings(folder):
+    details = [summarize_rank(RankSource(rank, path)).detail for rank, path in enumerate(sorted(folder.glob("rank*")))]
+    facts = dict(enumerate(detail.facts for detail in details))
+    graphs = {rank: detail.graph for rank, detail in enumerate(details) if detail.graph is not None}
+    return find_in_job(facts, pd.DataFrame(columns=list(STRAGGLERS.names)), graphs)

@@ -14,7 +14,7 @@ from nsysprof.analysis.replay.execution_graph import ExecutionGraph, build_graph
 from nsysprof.analysis.replay.replay import no_change
 from nsysprof.analysis.steps.find_steps import Steps, find_steps
 from nsysprof.analysis.traffic.collectives import identify_collectives
-from nsysprof.ranks.job_facts import REDUCTIONS, find_passes
+from nsysprof.ranks.job_facts import REDUCTIONS, find_passes, reduce_gradients
 from nsysprof.trace.schema import Bools, Int64s, Tables
 
 # All ranks end these together. A send and its receive involve two ranks, and the leaves of a tree may end early.
@@ -122,7 +122,9 @@ def _list_collectives(tables: Tables, situation: Situation, steps: Steps) -> tup
     table["pass"] = np.searchsorted(passes_ns, work.start_ns[every], "right") - 1
     has_step = np.bincount(np.searchsorted(passes_ns, optimizer_ns, "right"), minlength=len(passes_ns) + 1) > 0
     has_step[0] = True  # before the first known pass
-    table["is_needed"] = ~table["kind"].isin(REDUCTIONS).to_numpy() | has_step[table["pass"].to_numpy() + 1]
+    is_reduction = table["kind"].isin(REDUCTIONS).to_numpy(dtype=bool)
+    of_gradients = reduce_gradients(work, names, every, is_reduction, passes_ns)
+    table["is_needed"] = ~(is_reduction & of_gradients) | has_step[table["pass"].to_numpy() + 1]
     by_row = np.argsort(graph.work_row, kind="stable")
     at = np.minimum(np.searchsorted(graph.work_row[by_row], every), len(by_row) - 1)
     table["work"] = by_row[at]

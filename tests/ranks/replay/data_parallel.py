@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.analysis.programs import US, Program
 
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
-COMPUTATION, COMMUNICATION = 7, 17
+COMPUTATION, COMMUNICATION, ACTIVATIONS = 7, 17, 27
 
 
 @dataclass(frozen=True)
@@ -18,6 +18,7 @@ class Training:
     slower_ns: how much longer each kernel of the last rank takes. reduces_always: whether each micro-step reduces.
     buckets: how many messages a micro-step sends. launch_ns: what the host does before each reduction.
     host_ns: what it does after each micro-step.
+    adds_up: whether all ranks add up their activations after each layer, as in tensor parallelism.
     """
 
     ranks: int = 2
@@ -31,6 +32,7 @@ class Training:
     reduces_always: bool = False
     launch_ns: int = 0
     host_ns: int = 0
+    adds_up: bool = False
 
     def write(self, folder: Path) -> list[Path]:
         """Write the trace of each rank."""
@@ -68,6 +70,10 @@ class Training:
                 slower = self.slower_ns if rank == self.ranks - 1 else 0
                 program.host(5 * US)
                 program.launch(self.kernel_ns + slower, "gemm")
+            if self.adds_up:
+                self._reduce(programs, ACTIVATIONS)
+                for program in programs:
+                    program.wait_stream(COMPUTATION, ACTIVATIONS)
             if reduces and layer % (self.layers // self.buckets) == 0:
                 self._reduce(programs)
         for program in programs if reduces else ():
@@ -75,13 +81,13 @@ class Training:
         for program in programs:
             program.host(self.host_ns)
 
-    def _reduce(self, programs: list[Program]) -> None:
+    def _reduce(self, programs: list[Program], stream: int = COMMUNICATION) -> None:
         """Let all ranks leave a collective when the last one has come."""
         begun = []
         for program in programs:
             program.host(self.launch_ns)
-            program.wait_stream(COMMUNICATION, COMPUTATION)
-            begun.append(max(program.now + program.launch_ns + US, program.free[COMMUNICATION] + US))
+            program.wait_stream(stream, COMPUTATION)
+            begun.append(max(program.now + program.launch_ns + US, program.free[stream] + US))
         end = max(begun) + self.transfer_ns
         for program, begin in zip(programs, begun, strict=True):
-            program.launch(end - begin, ALL_REDUCE, COMMUNICATION)
+            program.launch(end - begin, ALL_REDUCE, stream)
