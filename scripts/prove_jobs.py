@@ -9,6 +9,7 @@ Recorded by `nsysprof capture --per-rank -- torchrun --nproc-per-node 2 scripts/
 from __future__ import annotations
 
 import argparse
+import math
 import statistics
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,13 +31,20 @@ FAULTS = {
     "fsdp-small-shards": "small-messages",
     "ddp-small-buckets": "small-messages",
     "ddp-uneven": "uneven-work",
+    "tp-small-pieces": "small-messages",
+    "tp-fp32-messages": "fp32-messages",
+    "pp-few-parts": "exposed-communication",
+    "pp-unbalanced": "uneven-work",
 }
 # Stragglers have a study of their own.
 NOBODY = pd.DataFrame(columns=list(STRAGGLERS.names))
-OF_COMMUNICATION = ("redundant-communication", "small-messages", "exposed-communication", "uneven-work")
+OF_COMMUNICATION = (
+    "redundant-communication", "small-messages", "exposed-communication", "fp32-messages", "uneven-work"
+)  # fmt: skip
 HEAD = """# Findings of jobs against what changes really save, on two H200
 
-`scripts/programs/job_faults.py` trains a small transformer with four micro-steps on two GPUs, by DDP and by FSDP2.
+`scripts/programs/job_faults.py` trains a small transformer on two GPUs: with four micro-steps by DDP and by FSDP2, by
+tensor parallelism, and by a pipeline of two stages.
 `scripts/prove_jobs.py` writes this page from `jobs.json`: what the traces of both ranks say, and the times of
 steps without a profiler, all forms in turns within one process.
 
@@ -57,8 +65,8 @@ class Study:
     step_ms: dict[str, dict[str, list[float]]]
 
 
-def collect(folder: Path, times: dict[str, dict[str, list[float]]]) -> Study:
-    """Return the study of the captures in a folder."""
+def collect(folder: Path) -> dict[str, list[JobFinding]]:
+    """Return the findings of the captures in a folder."""
     findings = {}
     for capture in sorted(path for path in folder.iterdir() if path.is_dir()):
         traces = sorted((capture / "ranks").glob("*.sqlite"))
@@ -67,7 +75,7 @@ def collect(folder: Path, times: dict[str, dict[str, list[float]]]) -> Study:
         graphs = {rank: detail.graph for rank, detail in details.items() if detail.graph is not None}
         items = find_in_job(facts, NOBODY, graphs)
         findings[capture.name] = [item for item in items if item.code in OF_COMMUNICATION]
-    return Study(findings, times)
+    return findings
 
 
 def page(study: Study) -> str:
@@ -76,7 +84,9 @@ def page(study: Study) -> str:
     for name, findings in study.findings.items():
         kind, _, fault = name.partition("-")
         items = [item for item in findings if item.code in OF_COMMUNICATION]
-        if fault == "none":
+        if kind not in study.step_ms:  # predicted, and not yet measured
+            step, saved = math.nan, "?"
+        elif fault == "none":
             step, saved = statistics.median(study.step_ms[kind]["none"]), "0"
         else:
             step = statistics.median(study.step_ms[kind][fault])
@@ -107,8 +117,10 @@ def main() -> None:
     given = parser.parse_args()
     if given.folder is not None:
         timed = [decode_json(path.read_bytes(), dict) for path in given.times]
+        before = decode_json((STUDY / "jobs.json").read_bytes(), Study)
+        findings = collect(given.folder)
         times = {of_kind["kind"]: of_kind["step_ms"] for of_kind in timed}
-        study = collect(given.folder, times or decode_json((STUDY / "jobs.json").read_bytes(), Study).step_ms)
+        study = Study({**before.findings, **findings}, {**before.step_ms, **times})
         (STUDY / "jobs.json").write_bytes(encode_json(study))
     text = page(decode_json((STUDY / "jobs.json").read_bytes(), Study))
     if given.write:

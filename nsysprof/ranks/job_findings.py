@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from nsysprof.analysis.findings.step_amounts import counted
 from nsysprof.errors import UsageError
 from nsysprof.ranks.identity import some
 from nsysprof.ranks.job_facts import CommunicationRow, JobFacts
@@ -51,6 +52,15 @@ _HIDEABLE = (0.5, 0.0, 1.0)
 _LEAST_EXPOSED = 0.05
 # Uneven work is named from this share of a step on, where no rank is the last in more than this share of the steps.
 _LEAST_UNEVEN, _MOST_LAST, _LEAST_STEPS = 0.05, 0.8, 8
+# The bounds of what half of the bytes save, as shares of it: smaller messages use a link less well, and casts cost.
+_HALVED = (0.6, 1.2)
+# A pipeline exchanges at most so many messages for each micro-batch. What its stages compute explains its step within
+# these bounds: else hosts set the pace.
+_MOST_EXCHANGES, _EXPLAINED = 4, (0.75, 1.15)
+# Whole layers rarely make stages quite even. The bounds of what even stages save, as shares of it.
+_EVENED = (0.5, 1.1)
+# A batch in so many times as many micro-batches.
+_MORE_PARTS = 4
 _FRAMEWORKS_OVERLAP = (
     "DDP: bucket_cap_mb, gradient_as_bucket_view; FSDP2: reshard_after_forward=False, set_modules_to_forward_prefetch; "
     "DeepSpeed: overlap_comm, Megatron: --overlap-grad-reduce, --overlap-param-gather, --tp-comm-overlap"
@@ -126,8 +136,8 @@ def find_in_job(
     job = replace(job, replayed=_join(graphs, job.slowest))
     redundant = _redundant(job)
     small = _small_messages(job)
-    candidates = [*_of_ranks(job), *redundant, *small, *_exposed(job, (*redundant, *small)), *_uneven(job),
-                  *_stragglers(job, stragglers)]  # fmt: skip
+    candidates = [*_of_ranks(job), *redundant, *small, *_exposed(job, (*redundant, *small)), *_fp32_messages(job),
+                  *_of_pipeline(job), *_uneven(job), *_stragglers(job, stragglers)]  # fmt: skip
     worth = [item for item in candidates if item.saving_ns >= LEAST_SHARE * step]
     ordered = sorted(worth, key=lambda item: -item.saving_ns)
     return tuple(replace(item, rank=place) for place, item in enumerate(ordered, 1))
@@ -242,10 +252,15 @@ def _is_small(row: CommunicationRow, board: str) -> bool:
 
 def _exposed(job: _Job, known: tuple[JobFinding, ...]) -> list[JobFinding]:
     """Return what of the exposed communication could hide behind computation, beside what other findings save."""
-    exposed = {rank: sum(row.exposed_ns for row in fact.communication) for rank, fact in job.facts.items()}
+    is_pipeline = _parts_of_pipeline(job) > 0
+    rows = {
+        rank: [row for row in fact.communication if not (is_pipeline and row.kind == "SendRecv")]
+        for rank, fact in job.facts.items()
+    }
+    exposed = {rank: sum(row.exposed_ns for row in rows[rank]) for rank in job.facts}
     rank = min(exposed, key=lambda number: exposed[number])
     fact = job.facts[rank]
-    hidden = sum(row.hidden_ns for row in fact.communication)
+    hidden = sum(row.hidden_ns for row in rows[rank])
     left = exposed[rank] - sum(item.saving_ns for item in known)
     computed = sum(fact.computed_ns) / len(fact.computed_ns)
     room = min(left, max(0.0, computed - hidden))
@@ -267,6 +282,79 @@ def _exposed(job: _Job, known: tuple[JobFinding, ...]) -> list[JobFinding]:
     estimate, least, most = (share * room for share in _HIDEABLE)
     advice = f"Let communication begin earlier, in more and smaller parts: {_FRAMEWORKS_OVERLAP}."
     return [_finding(job, list(job.facts), "exposed-communication", (estimate, least, most), text, advice)]
+
+
+def _fp32_messages(job: _Job) -> list[JobFinding]:
+    """Return that ranks add up fp32, where half of the bytes may do."""
+    saving = job.replay(CommunicationChange(halves_fp32=True))
+    if saving is None or job.replayed is None:
+        return []
+    transfers = job.replayed.transfers
+    kinds = transfers.loc[transfers["is_fp32"], "kind"].unique().tolist()
+    text = (
+        f"An option, not a fault: ranks add up fp32 ({', '.join(kinds)}), and in bf16 they would send half of it. That "
+        "rounds what each rank adds to 8 bits: compare the losses."
+    )
+    advice = (
+        "DDP: register_comm_hook(None, bf16_compress_hook); FSDP2: MixedPrecisionPolicy(reduce_dtype=torch.bfloat16); "
+        "DeepSpeed: communication_data_type; Megatron: --grad-reduce-in-bf16; tensor parallelism: all_reduce of bf16."
+    )
+    best, low, high = saving
+    saving = (best, min(low, _HALVED[0] * best), max(high, _HALVED[1] * best))
+    return [_finding(job, list(job.facts), "fp32-messages", saving, text, advice)]
+
+
+def _parts_of_pipeline(job: _Job) -> int:
+    """Return the number of micro-batches where the ranks are the stages of one pipeline; 0 where they are not.
+
+    Each micro-batch is one pass with a few sends and receives, and ranks have nothing else in common so often.
+    """
+    parts = {round(fact.passes / fact.optimizer_steps) if fact.optimizer_steps else 0 for fact in job.facts.values()}
+    count = parts.pop()
+    if parts or count < 1:
+        return 0
+    for fact in job.facts.values():
+        others = sum(row.calls for row in fact.communication if row.kind != "SendRecv")
+        exchanges = 0.0 if fact.exchanges is None else fact.exchanges.calls
+        if others >= count or not count <= exchanges <= _MOST_EXCHANGES * count + 2:
+            return 0
+    return count
+
+
+def _of_pipeline(job: _Job) -> list[JobFinding]:
+    """Return that stages of a pipeline are uneven, and that it fills and empties.
+
+    The slowest stage computes all micro-batches one after another, and one of each other stage comes before and after.
+    """
+    parts, ranks = _parts_of_pipeline(job), list(job.facts)
+    work = np.array([np.mean(fact.computed_ns) for fact in job.facts.values()], dtype=np.float64)
+    others = float(work.sum() - work.max())
+    if not parts or not _EXPLAINED[0] <= (work.max() + others / parts) / job.step_ns <= _EXPLAINED[1]:
+        return []
+    even = float(work.max() - work.mean()) * (1 - 1 / parts)
+    slowest, quickest = ranks[int(work.argmax())], ranks[int(work.argmin())]
+    text = (
+        "Stages of the pipeline compute for different times a step: "
+        f"rank {slowest} for {format_ns(float(work.max()))}, rank {quickest} for {format_ns(float(work.min()))}, on "
+        f"average {format_ns(float(work.mean()))}. The slowest one sets the pace."
+    )
+    advice = (
+        f"Move layers from rank {slowest} to the others. torch.distributed.pipelining: other split points; Megatron: "
+        "--pipeline-model-parallel-layout; DeepSpeed: PipelineModule(partition_method=...)."
+    )
+    saving = (even, _EVENED[0] * even, _EVENED[1] * even)
+    uneven = _finding(job, ranks, "uneven-work", saving, text, advice)
+    bubble = others / parts
+    text = (
+        f"The pipeline of {len(ranks)} stages cuts a step into {counted(parts, 'micro-batch', 'micro-batches')}: while "
+        f"it fills and empties, its slowest stage waits {format_ns(bubble)} a step."
+    )
+    advice = (
+        "Cut the step into more micro-batches, as long as their kernels fill the GPU, or interleave stages "
+        "(ScheduleInterleaved1F1B, zero-bubble schedules; Megatron: --num-layers-per-virtual-pipeline-stage)."
+    )
+    saving = ((1 - 1 / _MORE_PARTS) * bubble, 0.0, bubble)
+    return [uneven, _finding(job, ranks, "exposed-communication", saving, text, advice)]
 
 
 def _stragglers(job: _Job, stragglers: pd.DataFrame) -> Iterator[JobFinding]:

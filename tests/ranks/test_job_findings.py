@@ -71,6 +71,46 @@ def test_a_switch_with_a_finding_for_each_range_keeps_them_apart():
     ]  # fmt: skip
 
 
+def test_what_bf16_would_save_of_reductions_in_fp32_is_an_option(tmp_path):
+    training = Training(reduces_always=True, transfer_ns=900_000, buckets=8)
+    details = [summarize_rank(RankSource(n, path)).detail for n, path in enumerate(training.write(tmp_path))]
+    facts, graphs = ({n: getattr(detail, name) for n, detail in enumerate(details)} for name in ("facts", "graph"))
+    (item,) = (item for item in find_in_job(facts, NONE, graphs) if item.code == "fp32-messages")
+    # Sizes are unknown here: 15 us of each are taken not to depend on them.
+    half = replace(training, transfer_ns=15_000 + 885_000 // 2)
+    assert item.saving_ns == pytest.approx(training.step_ns() - half.step_ns(), rel=0.05)
+    assert item.text.startswith("An option, not a fault: ranks add up fp32 (AllReduce)")
+    for graph in graphs.values():
+        graph.collectives["is_fp32"] = False
+    assert "fp32-messages" not in [item.code for item in find_in_job(facts, NONE, graphs)]
+
+
+def a_stage(computed_ms, parts, wall_ms, exchanges=None, rows=()):
+    sent = Exchanges(parts + 1.0 if exchanges is None else exchanges, 10 * MS, MS)
+    return a_rank(
+        wall_ms, computed_ms, wall_ms, rows=[a_row("SendRecv", parts + 1.0, exposed_ms=wall_ms - computed_ms), *rows],
+        passes=20 * parts, optimizer_steps=20, exchanges=sent,
+    )  # fmt: skip
+
+
+def test_uneven_stages_and_the_ends_of_a_pipeline_are_found():
+    """The slowest stage computes 80 ms, and one of four micro-batches of the other stage comes before and after."""
+    job = {0: a_stage(80, 4, 90), 1: a_stage(40, 4, 90)}
+    assert savings(job) == {"uneven-work": (80 - 60) * 0.75, "exposed-communication": 7.5}
+    texts = {item.code: item.text for item in find_in_job(job, NONE)}
+    assert "rank 0 for 80.00 ms, rank 1 for 40.00 ms, on average 60.00 ms" in texts["uneven-work"]
+    assert "2 stages cuts a step into 4 micro-batches" in texts["exposed-communication"]
+    assert "uneven-work" not in savings({0: a_stage(80, 4, 100), 1: a_stage(80, 4, 100)})
+
+
+def test_a_pipeline_that_its_hosts_hold_up_or_that_is_none_is_not_judged_by_its_stages():
+    assert savings({0: a_stage(30, 4, 90), 1: a_stage(20, 4, 90)}) == {}
+    # An all-to-all of each layer, and reductions of tensor parallelism, are no pipeline's.
+    for more in ({"exchanges": 64.0}, {"rows": [a_row(calls=32.0, exposed_ms=0)]}):
+        job = {0: a_stage(80, 4, 90, **more), 1: a_stage(40, 4, 90, **more)}
+        assert "uneven-work" not in savings(job)
+
+
 def test_what_a_rank_saves_that_waits_is_nothing():
     assert savings({0: a_rank(60, findings=[a_finding("host-bound", 20)]), 1: a_rank(90)}) == {}
 

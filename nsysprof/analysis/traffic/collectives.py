@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -40,6 +41,7 @@ _OPERATIONS: Mapping[str, tuple[str, Callable[[int], float] | None]] = {
     "ncclSend": ("SendRecv", None),
     "ncclRecv": ("SendRecv", None),
 }
+_FP32_REDUCTION = re.compile(r"(?:AllReduce|ReduceScatter)\w*_(?:f32|float)(?:_|\b)")
 _KERNEL_OPERATIONS = ("AllReduce", "AllGather", "ReduceScatter", "Broadcast", "SendRecv", "Reduce")
 
 
@@ -110,6 +112,11 @@ def _operation_of(kernel: str) -> str:
     """Return the operation in the name of a kernel."""
     low = kernel.lower()
     return next((operation for operation in _KERNEL_OPERATIONS if operation.lower() in low), "other")
+
+
+def reduces_fp32(kernel: str) -> bool:
+    """Return whether a kernel adds up fp32, by its name: NCCL's kernels that reduce have the dtype in it."""
+    return _FP32_REDUCTION.search(kernel) is not None
 
 
 def note_unknown_sizes(collectives: Sequence[Collective]) -> list[Note]:

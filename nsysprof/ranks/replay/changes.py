@@ -125,12 +125,14 @@ class CommunicationChange:
     bucket_bytes: neighbouring messages are sent together up to this size; 0 sends each by itself. Reductions are sent
         with the last of them, and parameters are gathered with the first.
     link_scale: how many times as fast the link is.
+    halves_fp32: whether what is added up in fp32 is sent in 16 bits instead.
     ranks: on how many ranks the job runs, with the same work on each; 0 for as many as it has.
     """
 
     no_sync: bool = False
     bucket_bytes: int = 0
     link_scale: float = 1.0
+    halves_fp32: bool = False
     ranks: int = 0
 
 
@@ -145,6 +147,8 @@ def replay_change(job: ReplayedJob, change: CommunicationChange) -> Saving:
     table = job.transfers
     is_kept = _needed(job) if change.no_sync else np.ones(len(table), dtype=bool)
     moving = table["moving_ns"].to_numpy(dtype=np.float64)
+    if change.halves_fp32:
+        moving = np.where(table["is_fp32"], moving / 2, moving)
     if change.bucket_bytes:
         is_first, moving = _fill_buckets(table[is_kept], change.bucket_bytes, moving)
         is_kept[is_kept] = is_first

@@ -13,7 +13,7 @@ from nsysprof.analysis.idle_time.call_classes import classify_calls
 from nsysprof.analysis.replay.execution_graph import ExecutionGraph, build_graph
 from nsysprof.analysis.replay.replay import no_change
 from nsysprof.analysis.steps.find_steps import Steps, find_steps
-from nsysprof.analysis.traffic.collectives import identify_collectives
+from nsysprof.analysis.traffic.collectives import identify_collectives, reduces_fp32
 from nsysprof.ranks.job_facts import REDUCTIONS, find_passes, reduce_gradients
 from nsysprof.trace.schema import Bools, Int64s, Tables
 
@@ -32,8 +32,8 @@ class RankGraph:
     step_calls: the first call of each step, and how many calls there are.
     start_ns: when each piece of work began.
     collectives: one row per collective that all ranks end together: `work` (its position), `sequence`, `ordinal` (as
-        counted from the end of the trace), `kind`, `bytes` (NaN where unknown), `pass` (-1 where unknown), and
-        `is_needed`: whether an optimizer step follows in its pass.
+        counted from the end of the trace), `kind`, `bytes` (NaN where unknown), `pass` (-1 where unknown),
+        `is_needed`: whether an optimizer step follows in its pass, and `is_fp32`: whether it adds up fp32.
     segment: of each call, between which two launches of computation on its thread it is.
     segment_ns: the host's time in each segment.
     issues_main: which calls end a segment, because they issue computation.
@@ -107,11 +107,11 @@ def _list_collectives(tables: Tables, situation: Situation, steps: Steps) -> tup
     graph, work, names = situation.graph, tables.work, situation.names
     every = np.flatnonzero((names.category == "communication")[names.numbers(work.variant[: work.kernels])])
     every = every[np.argsort(work.start_ns[every], kind="stable")]
-    identified = identify_collectives(
-        tables, every, [str(text) for text in names.texts[names.numbers(work.variant[every])]]
-    )
+    texts = [str(text) for text in names.texts[names.numbers(work.variant[every])]]
+    identified = identify_collectives(tables, every, texts)
     table = pd.DataFrame({"kind": [collective.operation for collective in identified]})
     table["bytes"] = [np.nan if size is None else float(size) for size in (c.message_bytes for c in identified)]
+    table["is_fp32"] = list(map(reduces_fp32, texts))
     # Streams are numbered in the order of their first collective, because ranks number theirs unlike each other.
     _, stream = np.unique(work.streams_of[work.variant[every]], axis=0, return_inverse=True)
     table["sequence"] = [
