@@ -65,7 +65,7 @@ _FIELDS = (
     "before during after samples sm_clock_mhz sm_clock_mhz_min sm_clock_mhz_max memory_clock_mhz temperature_c "
     "temperature_c_max power_w throttle_reasons unit values "
     "plan processes rounds sample_seconds warmup_seconds seed flush graph check copies case_timeout_s "
-    "ceilings bytes_per_s l2_bytes_per_s flops blocks "
+    "ceilings bytes_per_s l2_bytes_per_s link_bytes_per_s flops blocks "
     "cell process round status reason started_ns values_ns offsets_ns graph_ns "
     "other_caches_ns empty_ns sustained locked_clock_mhz "
     "graph_reason launch_share warmup_calls stable throttled peak_bytes errors case time_ns "

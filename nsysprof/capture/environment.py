@@ -51,6 +51,7 @@ class _Ceilings(Struct):
     flops: dict[str, float | None] | None = None
     sm_clock_mhz: dict[str, float | None] | None = None
     gpu_name: str | None = None
+    link_bytes_per_s: float | None = None
 
 
 class _Environment(Struct):

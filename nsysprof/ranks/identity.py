@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from nsysprof.results.rank_results import RankRow
 
 _MANIFEST = "manifest.json"
+# No link carries more (bytes/s).
+_FASTEST_LINK = 1e15
 _RANK_NAME = re.compile(r"(?<![a-zA-Z])rank[ _.=-]*(\d{1,7})", re.IGNORECASE)
 _MOST_NAMED = 10
 # Who launched a job numbered its ranks.
@@ -42,10 +44,7 @@ def find_sources(inputs: Sequence[Path], nsys: Path | None) -> list[RankSource]:
         if not path.exists():
             raise TraceError(f"{path} does not exist.", "Check the path.")
         sources += _in_folder(path) if path.is_dir() else [RankSource(0, path)]
-    return [
-        RankSource(position, source.path, source.rank, source.world_size, source.host, nsys)
-        for position, source in enumerate(sources)
-    ]
+    return [replace(source, position=position, nsys=nsys) for position, source in enumerate(sources)]
 
 
 def _in_folder(folder: Path) -> list[RankSource]:
@@ -82,15 +81,31 @@ def read_manifest_ranks(folder: Path) -> list[RankSource]:
     A path that leads out of the folder is ignored. The trace may have been compressed since, as in an unzipped bundle.
     A rank whose trace is missing becomes a source that does not exist, so that the result has a row with the reason.
     """
-    for name in (CONTENTS, _MANIFEST):
-        try:
-            data = json.loads(read_plain_text(folder / name))
-        except (OSError, ValueError, RecursionError):
-            continue
+    manifest = _read(folder / _MANIFEST)
+    for data in (_read(folder / CONTENTS), manifest):
         listed = data.get("ranks") if isinstance(data, dict) else None
         if isinstance(listed, list):
-            return [_listed(folder, entry) for entry in listed if isinstance(entry, dict)]
+            link = _measured_link(manifest)
+            ranks = [_listed(folder, entry) for entry in listed if isinstance(entry, dict)]
+            return [replace(rank, link_bytes_per_s=link) for rank in ranks]
     return []
+
+
+def _read(path: Path) -> Any:
+    """Return what a JSON file holds; None where it is not there or damaged."""
+    try:
+        return json.loads(read_plain_text(path))
+    except (OSError, ValueError, RecursionError):
+        return None
+
+
+def _measured_link(manifest: Any) -> float | None:
+    """Return what `capture --ceilings` measured of the link between two GPUs (bytes/s); None where it did not."""
+    try:
+        rate = manifest["environment"]["ceilings"]["link_bytes_per_s"]
+    except (KeyError, TypeError):
+        return None
+    return float(rate) if isinstance(rate, int | float) and 0 < rate < _FASTEST_LINK else None
 
 
 def _listed(folder: Path, entry: dict[str, Any]) -> RankSource:
@@ -260,5 +275,7 @@ class RankSource:
     host: str | None = None
     # The nsys that turns a .nsys-rep into SQLite.
     nsys: Path | None = None
+    # What a link between two GPUs of the machine carries (bytes/s), as the capture measured it; None where it did not.
+    link_bytes_per_s: float | None = None
     # See open_trace. With one worker per processor, workers are a sixth faster without further threads.
     one_thread: bool = False

@@ -15,6 +15,7 @@ from nsysprof.notes import Note
 from nsysprof.ranks.collective_waits.step_views import StepView, view_steps
 from nsysprof.ranks.overlap import Overlap, cover, innermost_ranges
 from nsysprof.results.findings import Finding
+from nsysprof.results.roof import link_bytes_per_s as datasheet_link
 from nsysprof.trace.schema import Bools, Int64s, Ints, Tables, Work
 
 # More steps than these are not kept one by one.
@@ -87,7 +88,8 @@ class JobFacts:
     at_end_ns: int = 0
     findings: tuple[Finding, ...] = ()
     unknown_because: str = ""
-    board: str = ""
+    # What a link between two GPUs carries (bytes/s): as the capture measured it, else by the datasheet of the board.
+    link_bytes_per_s: float | None = None
     # Why sizes of messages are unknown.
     notes: tuple[Note, ...] = ()
     exchanges: Exchanges | None = None
@@ -105,12 +107,17 @@ class JobFacts:
         return sum(self.walls_ns) / len(self.walls_ns)
 
 
-def collect_facts(tables: Tables, names: Names, attribution: Attribution, overlap: Overlap) -> JobFacts:
-    """Return what the trace of one rank says for the job."""
+def collect_facts(
+    tables: Tables, names: Names, attribution: Attribution, overlap: Overlap, link_bytes_per_s: float | None = None
+) -> JobFacts:
+    """Return what the trace of one rank says for the job.
+
+    link_bytes_per_s: what a link between two GPUs carries, where the capture measured it.
+    """
+    link = link_bytes_per_s or (datasheet_link(tables.devices[0].name) if tables.devices else None)
     found = find_findings(tables, names, attribution)
-    board = tables.devices[0].name if tables.devices else ""
     items = () if found.findings is None else found.findings.items
-    facts = JobFacts(findings=items, unknown_because=found.unknown_because, board=board)
+    facts = JobFacts(findings=items, unknown_because=found.unknown_because, link_bytes_per_s=link)
     if found.steps is None or not found.steps.are_known or found.steps.count < 2:
         return facts
     bounds = found.steps.bounds_ns[: _MOST_STEPS + 1]

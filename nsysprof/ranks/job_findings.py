@@ -23,7 +23,6 @@ from nsysprof.ranks.replay.changes import CommunicationChange, ReplayedJob, repl
 from nsysprof.ranks.replay.joined_graph import share_collectives
 from nsysprof.ranks.replay.rank_graph import RankGraph
 from nsysprof.results.findings import LEAST_SHARE, Finding, JobFinding
-from nsysprof.results.roof import link_bytes_per_s
 from nsysprof.units import format_bytes, format_ns
 
 # So many ranks, in the order of the inputs, keep their last steps for a replay.
@@ -116,7 +115,7 @@ def needs_replay(fact: JobFacts) -> bool:
 
 
 def _count_small(fact: JobFacts) -> float:
-    return sum(row.calls for row in fact.communication if _is_small(row, fact.board))
+    return sum(row.calls for row in fact.communication if _is_small(row, fact.link_bytes_per_s))
 
 
 def find_in_job(
@@ -209,7 +208,7 @@ def _small_messages(job: _Job) -> list[JobFinding]:
     """Return that many collectives are too small to use the link well."""
     least: tuple[float, float] | None = None
     for fact in job.facts.values():
-        small = [row for row in fact.communication if _is_small(row, fact.board)]
+        small = [row for row in fact.communication if _is_small(row, fact.link_bytes_per_s)]
         exposed, calls = float(sum(row.exposed_ns for row in small)), _count_small(fact)
         if calls < _LEAST_SMALL:
             return []
@@ -222,7 +221,7 @@ def _small_messages(job: _Job) -> list[JobFinding]:
     sizes = [
         row.message_bytes / row.calls
         for row in of_slowest.communication
-        if row.message_bytes is not None and _is_small(row, of_slowest.board)
+        if row.message_bytes is not None and _is_small(row, of_slowest.link_bytes_per_s)
     ]
     of_size = f" of {format_bytes(float(np.mean(sizes)))} on average" if sizes else ""
     text = (
@@ -239,10 +238,9 @@ def _small_messages(job: _Job) -> list[JobFinding]:
     return [_finding(job, list(job.facts), "small-messages", saving, text, advice)]
 
 
-def _is_small(row: CommunicationRow, board: str) -> bool:
+def _is_small(row: CommunicationRow, link: float | None) -> bool:
     if row.calls <= 0 or row.kind == "SendRecv":
         return False
-    link = link_bytes_per_s(board)
     if row.calls >= _MANY and row.bus_bytes_per_s is not None and link is not None:
         return row.bus_bytes_per_s < _LEAST_OF_LINK * link
     if row.message_bytes is not None:
@@ -442,7 +440,7 @@ def communication_rows(facts: Mapping[int, JobFacts], *, one_host: bool) -> list
     """Return the rows of communication.csv. one_host: whether all ranks are known to run on one host."""
     rows: list[dict[str, Any]] = []
     for rank, fact in facts.items():
-        link = link_bytes_per_s(fact.board) if one_host else None
+        link = fact.link_bytes_per_s if one_host else None
         for row in fact.communication:
             rate = row.bus_bytes_per_s
             rows.append({

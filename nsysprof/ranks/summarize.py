@@ -82,7 +82,7 @@ def _leaf(
     overlap = measure_overlap(tables.work, is_comm)
     row = _row(source, session, tables, whole, overlap)
     power, unreadable = samples
-    facts = collect_facts(tables, names, attribution, overlap)
+    facts = collect_facts(tables, names, attribution, overlap, source.link_bytes_per_s)
     out_of_memory = (make_note("rank-out-of-memory"),) if has_ended_for_memory(source.path) else ()
     row = replace(row, notes=(*row.notes, *out_of_memory, *grouping_note, *unreadable, *facts.notes))
     detail = Detail(

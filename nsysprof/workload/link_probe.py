@@ -9,6 +9,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 # All links together take so long (s), and each copy moves so many bytes.
 _SECONDS, COPY_BYTES = 2.0, 256 << 20
@@ -42,7 +43,8 @@ def list_links(gpus: int) -> list[tuple[str, str]]:
     return links + (ring if gpus > 1 else [])
 
 
-def _measure_all() -> Iterator[dict[str, object]]:
+def measure_links() -> Iterator[dict[str, Any]]:
+    """Yield the rate (bytes/s) of each link of this machine, and the ends and the GPU of it."""
     import torch
 
     links = list_links(torch.cuda.device_count() if torch.cuda.is_available() else 0)
@@ -65,7 +67,7 @@ def _measure_all() -> Iterator[dict[str, object]]:
 
 
 def main() -> int:
-    sys.stdout.write(json.dumps(list(_measure_all())) + "\n")
+    sys.stdout.write(json.dumps(list(measure_links())) + "\n")
     return 0
 
 

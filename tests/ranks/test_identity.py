@@ -45,6 +45,23 @@ def test_a_manifest_cannot_lead_out_of_its_folder(tmp_path):
     assert not source.path.exists()
 
 
+@pytest.mark.parametrize(
+    ("measured", "rate"),
+    [({"link_bytes_per_s": 388e9}, 388e9), ({"link_bytes_per_s": None}, None), ({"link_bytes_per_s": "fast"}, None),
+     ({"link_bytes_per_s": -1}, None), ({"link_bytes_per_s": 1e300}, None), ([], None), (None, None)],
+)  # fmt: skip
+def test_what_the_capture_measured_of_the_link_is_known_for_each_rank(tmp_path, measured, rate):
+    manifest = {"ranks": [{"rank": 1}, {"rank": 0}], "environment": {"ceilings": measured}}
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    sources = find_sources([tmp_path], None)
+    assert [(source.rank, source.position, source.link_bytes_per_s) for source in sources] == [
+        (1, 0, rate), (0, 1, rate)
+    ]  # fmt: skip
+    # A bundle lists its ranks by itself.
+    (tmp_path / "bundle.json").write_text(json.dumps({"ranks": [{"rank": 0}]}))
+    assert [source.link_bytes_per_s for source in find_sources([tmp_path], None)] == [rate]
+
+
 def test_a_copy_is_dropped_and_another_trace_of_the_rank_refused(tmp_path):
     paths = [tmp_path / name for name in ("rank0.sqlite", "rank0-copy.sqlite", "rank0-other.sqlite")]
     for path, content in zip(paths, (b"a", b"a", b"b"), strict=True):

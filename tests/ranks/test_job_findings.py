@@ -23,7 +23,7 @@ def a_rank(own_ms, computed_ms=None, wall_ms=100, rows=(), findings=(), **more):
     computed = [round(time * MS) for time in np.broadcast_to(own_ms if computed_ms is None else computed_ms, 20)]
     return JobFacts(
         per="step", walls_ns=(wall_ms * MS,) * 20, own_ns=tuple(own), computed_ns=tuple(computed),
-        communication=tuple(rows), findings=tuple(findings), board="NVIDIA H200", **more,
+        communication=tuple(rows), findings=tuple(findings), link_bytes_per_s=450e9, **more,
     )  # fmt: skip
 
 

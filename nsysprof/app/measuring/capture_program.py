@@ -69,9 +69,12 @@ def _plan(request: ProgramRequest) -> tuple[ProgramPlan, RankIdentity | None]:
     plan = plan_program(**{**shared_values(request, ProgramPlan), "argv": argv, "per_rank": launches})
     if plan.measure_cost and (launches or identity):
         raise UsageError("--measure-cost works with a single trace, and this job makes one per rank.", "Leave it out.")
-    if (plan.ceilings or plan.counters) and (launches or identity or request.hold or request.keep):
+    if (plan.ceilings and identity and not launches) or (plan.counters and (launches or identity)) or (
+        (plan.ceilings or plan.counters) and (request.hold or request.keep)
+    ):  # fmt: skip
         raise UsageError(
-            "--ceilings and --counters are for a program that is recorded in a single trace, from its start.",
+            "--counters is for a program that is recorded in a single trace, from its start, and --ceilings for such a "
+            "program or a launcher of ranks.",
             "Leave them out here, and capture one process of it alone.",
         )
     if plan.ranks and not (launches or identity):
@@ -115,8 +118,9 @@ def capture_program(request: ProgramRequest, progress: Progress = SILENT) -> Pro
                 reason = captured.failure.text.rstrip(".") if captured.failure else "nsys did not start the program"
                 prepare_folder(claimed.path)
                 captured = record_with_torch(request, planned.plan, claimed.path, TorchChoice(reason), say)
-            elif not planned.plan.per_rank:
-                split_capture(captured, claimed.path, progress)
+            else:
+                if not planned.plan.per_rank:
+                    split_capture(captured, claimed.path, progress)
                 _measure_floors(planned, captured, claimed.path, say)
             trace_bytes = _size(captured.traces)
             claimed.commit()

@@ -105,8 +105,9 @@ COMMUNICATION = TableFile("ranks", "communication.csv", "One row per rank, range
             "unknown.", **_UNKNOWN),
     number("bus_bytes_per_s", "B/s", "Median bus bandwidth, as nccl-tests defines it; empty where sizes are "
            "unknown.", **_UNKNOWN),
-    number("share_of_link_pct", "%", "The bus bandwidth as a share of what NVLink of this GPU carries in one "
-           "direction; empty where ranks may be on several hosts, or the link is unknown.", **_UNKNOWN),
+    number("share_of_link_pct", "%", "The bus bandwidth as a share of what a link between two GPUs carries in "
+           "one direction: as `capture --ceilings` measured it, else NVLink by the datasheet; empty where ranks may be "
+           "on several hosts, or the link is unknown.", **_UNKNOWN),
     integer("hidden_ns", "ns", "Time a step in which other kernels ran meanwhile."),
     integer("exposed_ns", "ns", "Time a step in which no other kernel ran."),
 ))  # fmt: skip

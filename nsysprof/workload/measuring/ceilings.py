@@ -1,6 +1,7 @@
 """Measure the ceilings of the device: bytes/s of copies, FLOP/s of matrix products, and the clock they run at.
 
-Run as `python -m nsysprof.workload.measuring.ceilings` it prints those of the first GPU, with its name, as one line.
+Run as `python -m nsysprof.workload.measuring.ceilings` it prints those of the first GPU, with its name, and what the
+slowest link between two GPUs carries, as one line.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 import torch
 
 from nsysprof.environment import read_clocks
+from nsysprof.workload.link_probe import measure_links
 from nsysprof.workload.loaded_libraries import collect_torch
 from nsysprof.workload.measuring.case_tensors import DTYPES
 from nsysprof.workload.measuring.measure import own_stream
@@ -117,7 +119,9 @@ def _rate(call: Call, device: str, amount: int) -> float:
 
 def main() -> int:
     ceilings = measure_ceilings("cuda", ["bf16", "fp16", "tf32", "fp32"])
-    sys.stdout.write(json.dumps(ceilings | {"gpu_name": torch.cuda.get_device_name()}) + "\n")
+    links = [link["bytes_per_s"] for link in measure_links() if "cpu" not in (link["from"], link["to"])]
+    found = {"gpu_name": torch.cuda.get_device_name(), "link_bytes_per_s": min(links, default=None)}
+    sys.stdout.write(json.dumps(ceilings | found) + "\n")
     return 0
 
 
