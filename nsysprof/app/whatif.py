@@ -158,10 +158,10 @@ def _with_other_communication(
     with progress.traces(len(sources)) as advance:
         job = read_replayed_job(sources, advance)
     together = CommunicationChange(
-        any(change.no_sync for change in changes.values()),
-        max(change.bucket_bytes for change in changes.values()),
-        math.prod(change.link_scale for change in changes.values()),
-        max(change.ranks for change in changes.values()),
+        no_sync=any(change.no_sync for change in changes.values()),
+        bucket_bytes=max(change.bucket_bytes for change in changes.values()),
+        link_scale=math.prod(change.link_scale for change in changes.values()),
+        ranks=max(change.ranks for change in changes.values()),
     )
     answers = [_answer(option, replay_change(job, change)) for option, change in changes.items()]
     steps = job.ranks[0].steps

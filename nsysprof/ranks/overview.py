@@ -117,6 +117,9 @@ def overview(
     )
 
 
+_ONE_RANK = "only one of its traces was read. nsysprof analyze of that trace alone shows its own findings"
+
+
 def _picture(
     facts: Mapping[int, JobFacts], clocks: Sequence[ClockFit], step_ns: float, stragglers: pd.DataFrame
 ) -> StepPicture | None:
@@ -131,7 +134,7 @@ def _why_no_findings(facts: Mapping[int, JobFacts]) -> str:
     if len(facts) - len(unknown) > 1:
         return ""
     reason = next((facts[rank].unknown_because for rank in unknown if facts[rank].unknown_because), "")
-    return f"no steps were found on rank {some(unknown)}" + (f": {reason}" if reason else "") if unknown else "one rank"
+    return f"no steps were found on rank {some(unknown)}" + (f": {reason}" if reason else "") if unknown else _ONE_RANK
 
 
 def _communication(facts: Mapping[int, JobFacts], read: Sequence[RankRow]) -> pd.DataFrame:

@@ -22,11 +22,12 @@ from nsysprof.ranks.identity import drop_copies, find_sources, number_ranks
 from nsysprof.ranks.overview import overview
 from nsysprof.ranks.partial import read_detail, read_part
 from nsysprof.ranks.summarize import MOST_RANGES, OTHER_RANGES, RankSource, summarize_rank
-from nsysprof.report.pages.ranks import straggler_lines
+from nsysprof.report.pages.ranks import ranks_report, straggler_lines
 from nsysprof.results.rank_results import RanksAnalysis
 from tests.builders.build_trace import TraceBuilder
 from tests.conftest import REPOSITORY
 from tests.ranks.job import MS, slow_in_backward, write_job
+from tests.ranks.replay.data_parallel import Training
 
 
 def analyze(inputs: list[Path], out: Path, *, by_order: bool = False) -> RanksAnalysis:
@@ -361,6 +362,16 @@ def test_a_trace_of_zero_bytes_costs_its_row_and_a_note(tmp_path: Path) -> None:
     assert "0 bytes" in found.rows[1].reason
     assert "traces-unread" in codes(found)
     assert found.kernels["ranks"].max() == 2
+
+
+def test_the_rank_that_is_left_of_a_job_is_not_said_to_have_no_findings(tmp_path: Path) -> None:
+    paths = Training(reduces_always=True, transfer_ns=900_000).write(tmp_path / "in")
+    paths[1].write_bytes(paths[1].read_bytes()[:30_000])
+    found = analyze(paths, tmp_path / "out")
+    assert not found.findings
+    assert found.no_findings.startswith("only one of its traces was read")
+    (lines,) = ranks_report(found).sections[0].parts
+    assert lines.texts == (f"Findings of the job are unknown, because {found.no_findings}.",)
 
 
 def test_missing_ranks_are_told(tmp_path: Path) -> None:

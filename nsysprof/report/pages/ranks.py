@@ -216,7 +216,7 @@ def _findings(job: RanksAnalysis) -> list[Section]:
     if job.step_ns is None and not job.no_findings:
         return []
     step = f"{format_ns(job.step_ns)} of a step"
-    if job.step_ns is None:
+    if job.no_findings:
         text = f"Findings of the job are unknown, because {job.no_findings}."
     elif not job.findings:
         text = f"Nothing was found above {100 * LEAST_SHARE:g} % of the {step} of the job."
