@@ -126,6 +126,8 @@ class Findings(ReplayedSteps):
     together_ns: int
     # Whether stacks were recorded, so that findings can have a location.
     has_stacks: bool = False
+    # How long a step takes at least without the profiler (ns), by a replay; None where it hardly slows the program.
+    unrecorded_low_ns: int | None = None
 
     def table(self) -> pd.DataFrame:
         """Return the findings with the columns of findings.csv."""

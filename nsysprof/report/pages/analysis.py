@@ -340,7 +340,7 @@ def overview_sections(analysis: Analysis) -> list[Section]:
     if len(devices) == 1:
         lines += [*_work_lines(times, devices[0], analysis.work), *_floor_lines(analysis, devices[0])]
     if times.are_steps:
-        lines += [_step_line(times), *_slow_lines(times)]
+        lines += [_step_line(times), *_distortion_lines(analysis), *_slow_lines(times)]
     # The findings follow, and should be seen without a scroll: the bars of several devices stand behind them.
     bars = _stacked_bars(times) if len(devices) == 1 else []
     return [Section("Overview", (Lines(tuple(lines), is_verdict=True), *bars))]
@@ -553,6 +553,23 @@ def _step_line(times: StepTimes) -> str:
         else f" No range marks the steps: they are where the same kernels repeat, {found_pct:.0f} % of all kernels."
     )
     return f"{text}.{before}" + _slow_share(times, slow) + unsure
+
+
+def _distortion_lines(analysis: Analysis) -> list[str]:
+    """Return how long a step takes without the profiler, where that is known to be notably less than recorded."""
+    findings = analysis.findings
+    if findings is None:
+        return []
+    measured = [cost for cost in analysis.recording_cost or () if cost.range == findings.per and cost.is_distorted]
+    if measured:
+        ranges = f"{format_ns(measured[0].wall_med_ns)} instead of {format_ns(measured[0].plain_wall_med_ns)}"
+        return [f"Recording makes this program slower: a step takes {ranges} (medians, measured)."]
+    if findings.unrecorded_low_ns is None or analysis.recording_cost is not None:
+        return []
+    return [
+        f"Recording slows the host: without it, a step takes between {format_ns(findings.unrecorded_low_ns)} and "
+        f"{format_ns(findings.step_ns)}, by a replay. nsysprof capture --measure-cost measures it."
+    ]
 
 
 def _slow_share(times: StepTimes, slow: int) -> str:

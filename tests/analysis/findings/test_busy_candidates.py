@@ -1,6 +1,7 @@
 """Findings about busy time on real programs: each predicts what the change saved, measured without a profiler."""
 
 import json
+import statistics
 
 import pytest
 
@@ -29,3 +30,37 @@ def test_waits_of_cudnn_for_its_own_streams_are_no_finding(trace_path):
     codes = [item.code for item in analyze_trace(trace_path("h200-busy/resnet-all")).findings.items]
     assert codes[0] == "no-tensor-cores"
     assert "stream-dependency" not in codes
+
+
+def truth_ms(folder, *keys):
+    """Return the median step without a profiler of a program in one of its forms; of several processes, of each."""
+    times = json.loads((TRACES.parent / folder / "step_times.json").read_text(encoding="utf-8"))
+    for key in keys:
+        times = times[key]
+    return [statistics.median(part) for part in times] if isinstance(times[0], list) else [statistics.median(times)]
+
+
+@pytest.mark.parametrize(
+    ("trace", "keys"),
+    [
+        ("h200-busy/llama", ("llama", "pieces")),
+        ("h200-busy/resnext", ("resnext", "nchw")),
+        ("h200-programs/train-all", ("train_llama", "all")),
+        ("h200-faults/small-kernels", ("train_llama", "small-kernels")),
+        ("h200-faults/sleeping-loader", ("train_llama", "sleeping-loader")),
+        ("h200-faults/all", ("train_llama", "all")),
+        ("h200-programs/fsdp-even_rank1", ("train_fsdp", "fsdp-even")),
+        ("h200-programs/fsdp-slow0_rank0", ("train_fsdp", "fsdp-slow0")),
+    ],
+)
+def test_a_step_without_the_profiler_is_within_what_a_replay_says(trace_path, trace, keys):
+    found = analyze_trace(trace_path(trace)).findings
+    assert found.unrecorded_low_ns is not None
+    for step_ms in truth_ms(trace.partition("/")[0], *keys):
+        assert found.unrecorded_low_ns < step_ms * 1e6 < found.step_ns
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt-all", "resnet-none", "vgg-mended", "vit"])
+def test_where_the_gpu_sets_the_pace_the_recorded_step_is_that_of_the_program(trace_path, name):
+    found = analyze_trace(trace_path(f"h200-busy/{name}")).findings
+    assert found.unrecorded_low_ns is None

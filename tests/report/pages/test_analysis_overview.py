@@ -3,6 +3,7 @@ from dataclasses import replace
 from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
 from nsysprof.report.document import Bars, Lines, StackedBar
 from nsysprof.report.pages.analysis import findings_sections, overview_sections, step_sections
+from nsysprof.results.analysis import RangeCost
 from nsysprof.results.column_registry.analysis_columns import cause_column, work_column
 from tests.analysis.programs import MS, US, Program
 from tests.builders.build_trace import PID
@@ -133,3 +134,15 @@ def test_a_trace_of_set_up_says_so(tmp_path):
     program.launch(10 * US, "last")
     text = texts_of(findings_sections(analyze_trace(program.builder.write(tmp_path / "t.sqlite"))))
     assert "nearly all of it is set-up, such as loading or compiling" in text
+
+
+def test_a_step_without_the_profiler_is_said_as_measured_else_as_replayed(tmp_path):
+    analysis = samples.analysis(tmp_path, training())
+    findings = replace(analysis.findings, unrecorded_low_ns=600)
+    (replayed,) = overview_sections(replace(analysis, findings=findings))
+    said = "Recording slows the host: without it, a step takes between 600 ns and 1.000 us, by a replay."
+    assert any(text.startswith(said) for text in replayed.parts[0].texts)
+    cost = RangeCost(findings.per, 20, 20, 1000, 700, 1.4, 1.3, 1.5, is_distorted=True)
+    (measured,) = overview_sections(replace(analysis, findings=findings, recording_cost=(cost,)))
+    assert "a step takes 1.000 us instead of 700 ns (medians, measured)" in " ".join(measured.parts[0].texts)
+    assert "by a replay" not in " ".join(measured.parts[0].texts)
