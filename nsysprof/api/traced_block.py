@@ -17,7 +17,7 @@ from nsysprof.files.scratch_folder import scratch_folder
 from nsysprof.results.analysis import Analysis
 from nsysprof.results.column_registry.analysis_columns import RANGES
 from nsysprof.results.column_registry.column import Dtype
-from nsysprof.results.column_registry.finding_codes import CODES, MEMORY_CODES
+from nsysprof.results.findings import CODES, MEMORY_CODES
 
 _WAIT = re.compile(r"(cuda|cu)(Device|Stream|Event|Ctx|Thread)Synchronize")
 

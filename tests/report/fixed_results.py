@@ -15,8 +15,7 @@ from nsysprof.analysis.sampling.significance import judge_history
 from nsysprof.app import demo as demo_use_case
 from nsysprof.app.trace_analysis.analyze_snapshot import read_memory
 from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
-from nsysprof.attention.attention_call import AttentionCall
-from nsysprof.attention.eligibility import EligibilityAnswer, Ran, parse_refusal
+from nsysprof.attention.eligibility import AttentionCall, EligibilityAnswer, Ran, parse_refusal
 from nsysprof.attention.shape import Shape
 from nsysprof.notes import Note, Severity
 from nsysprof.report.document import Figure, Report

@@ -8,7 +8,7 @@ from dataclasses import MISSING, Field, dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from nsysprof.attention.mask import parse_window
+from nsysprof.attention.shape import parse_window
 from nsysprof.errors import UsageError
 
 _MASKS = {"yes": (True,), "no": (False,), "both": (True, False)}

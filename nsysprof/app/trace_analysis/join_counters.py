@@ -16,9 +16,7 @@ from nsysprof.analysis.traffic.join_counters import (
 from nsysprof.analysis.traffic.roofline import fill_roofline
 from nsysprof.errors import MissingToolError, TraceError
 from nsysprof.notes import make_note
-from nsysprof.nsight.counters import count_kernels
-from nsysprof.nsight.ncu import read_report
-from nsysprof.nsight.ncu_csv import parse_ncu_csv
+from nsysprof.nsight.ncu import count_kernels, parse_ncu_csv, read_report
 from nsysprof.nsight.run_tool import NCU, find_tool
 from nsysprof.results.analysis import Analysis, CaptureRecord
 from nsysprof.results.checks import MissingSource

@@ -15,7 +15,7 @@ from nsysprof.analysis.ranges.open_range import innermost_codes
 from nsysprof.ranks.session import read_session
 from nsysprof.results.allocator_memory import AllocatorMemory, find_failures
 from nsysprof.results.analysis import Analysis
-from nsysprof.results.column_registry.finding_codes import OUT_OF_MEMORY
+from nsysprof.results.findings import OUT_OF_MEMORY
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.table_readers.layer_ranges import split_layers
 from nsysprof.trace.tables import read_ranges, read_strings

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsysprof.attention.batch_spec import BatchGroup, parse_batch_specs
+from nsysprof.attention.shape import BatchGroup, parse_batch_specs
 from nsysprof.errors import UsageError
 
 

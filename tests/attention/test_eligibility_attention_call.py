@@ -2,8 +2,8 @@
 
 import pytest
 
-from nsysprof.attention.attention_call import AttentionCall, expand_backends, expand_calls
-from nsysprof.attention.choices import BACKENDS
+from nsysprof.attention.eligibility import AttentionCall, expand_backends, expand_calls
+from nsysprof.attention.shape import BACKENDS
 from nsysprof.errors import UsageError
 from nsysprof.files.json_file import decode_json, encode_json
 

@@ -2,9 +2,14 @@
 
 import pytest
 
-from nsysprof.attention.attention_call import AttentionCall
-from nsysprof.attention.eligibility import parse_refusal
-from nsysprof.attention.nearest_supported_shape import CallVerdict, changes, explain_refusal, neighbours
+from nsysprof.attention.eligibility import (
+    AttentionCall,
+    CallVerdict,
+    changes,
+    explain_refusal,
+    neighbours,
+    parse_refusal,
+)
 
 ASKED = []
 
