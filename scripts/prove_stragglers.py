@@ -24,7 +24,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from nsysprof.ranks.collective_waits.clocks import Arrivals
+from nsysprof.ranks.collective_waits.collectives import Arrivals
 from nsysprof.ranks.collective_waits.stragglers import COLLECTIVES, Late, find_late, judged_collectives
 from nsysprof.ranks.identity import find_sources
 from nsysprof.ranks.replay.read_job import read_arrivals

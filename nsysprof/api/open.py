@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from nsysprof.api.notebook import ShownAnalysis, show_analysis
-from nsysprof.app.inputs.refuse_url import refuse_url
 from nsysprof.app.trace_analysis.assemble import AnalysisOptions, summarize_opened
+from nsysprof.files.output import refuse_url
 from nsysprof.files.scratch_folder import scratch_folder
 from nsysprof.trace import open as trace_open
 from nsysprof.trace.inputs.resolve_input import identity_of, resolve_input

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nsysprof.arrays import Int64s
-from nsysprof.export.flows import Flows
+from nsysprof.export.content import Flows
 
 _Bytes = npt.NDArray[np.uint8]
 _Ints = npt.NDArray[Any]

@@ -25,7 +25,7 @@ from nsysprof.app.requests.reading import BundleRequest
 from nsysprof.app.trace_analysis.analyze_request import AnalyzeRequest
 from nsysprof.bundle.check import check_bundle
 from nsysprof.bundle.name_tokens import NameTokens
-from nsysprof.bundle.program_text import page_parts
+from nsysprof.bundle.public_names import page_parts
 from nsysprof.bundle.source import read_source
 from nsysprof.bundle.verify import SecretLeakError
 from nsysprof.cli import analyze as analyze_command

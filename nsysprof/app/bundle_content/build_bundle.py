@@ -21,10 +21,10 @@ from nsysprof.app.tuning.write_tuning import write_tuning
 from nsysprof.bundle.allow_list import NSYS_TABLE, SAMPLED, UNREAD, base_name
 from nsysprof.bundle.archive import most_bytes_of, pack_trace, write_archive
 from nsysprof.bundle.check import originals_of_traces
-from nsysprof.bundle.leak_corpus import Originals
 from nsysprof.bundle.name_tokens import NameTokens
 from nsysprof.bundle.sanitize import SanitizeOptions, SanitizeReport, join_reports, sanitize_trace
 from nsysprof.bundle.source import BENCH, BundleSource, clean_texts
+from nsysprof.bundle.verify import Originals
 from nsysprof.capture.manifest import MANIFEST, read_manifest
 from nsysprof.capture.sampling.bench_run import SAMPLES, read_run
 from nsysprof.errors import OutputError, UsageError

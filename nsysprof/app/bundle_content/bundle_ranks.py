@@ -11,8 +11,7 @@ from nsysprof.app.progress import Say
 from nsysprof.app.trace_analysis.analyze_ranks import analyze_folder
 from nsysprof.bundle.source import BundledRank
 from nsysprof.errors import NsysprofError, TraceError
-from nsysprof.ranks.identity import RankSource, drop_copies, find_sources, rank_in_name
-from nsysprof.ranks.session import read_session
+from nsysprof.ranks.identity import RankSource, drop_copies, find_sources, rank_in_name, read_session
 from nsysprof.results.rank_results import RanksAnalysis
 from nsysprof.trace.inputs.bundle_format import CONTENTS
 from nsysprof.trace.inputs.resolve_input import resolve_input

@@ -40,9 +40,8 @@ from nsysprof.errors import (
     UsageError,
 )
 from nsysprof.files.folder_state import CAPTURE
-from nsysprof.files.joint_folder import JointFolder, join_folder
 from nsysprof.files.output import output_error
-from nsysprof.files.result_folder import claim_folder
+from nsysprof.files.result_folder import JointFolder, claim_folder, join_folder
 from nsysprof.notes import make_note
 from nsysprof.nsight.nsys import profile_argv
 from nsysprof.nsight.run_tool import GET_NSYS, NSYS, find_tool

@@ -20,12 +20,12 @@ from nsysprof.app.trace_analysis.join_memory import join_memory, session_start_n
 from nsysprof.app.trace_analysis.join_recording_cost import join_recording_cost
 from nsysprof.app.trace_analysis.read_stacks import read_stacks
 from nsysprof.attention.policy_file import PolicyFile
-from nsysprof.capture import collect
 from nsysprof.files.json_file import FileHeader, read_json
 from nsysprof.files.memory_reuse import reuse_in_pyarrow
 from nsysprof.notes import Note
 from nsysprof.ranks.rank_energy import parse_power, power_of
 from nsysprof.results.analysis import Analysis, CaptureRecord
+from nsysprof.results.column_registry.case_columns import COUNTERS as COUNTERS_FILE
 from nsysprof.results.findings import StackSamples
 from nsysprof.results.kernel_counters import CountedLaunches
 from nsysprof.results.power_samples import GpuEnergy
@@ -174,8 +174,12 @@ def summarize_opened(
 
 def _read_launches(source: Path, trace: Path, opened: Trace) -> Sequence[CountedLaunches]:
     """Return the launches of a trace where `capture --counters` counted some of its program; none elsewhere."""
-    path = source / collect.COUNTERS
-    kernels = collect.read_counters(path) if path.is_file() else []
+    path = source / COUNTERS_FILE.name
+    if not path.is_file():
+        return ()
+    from nsysprof.capture.collect import read_counters
+
+    kernels = read_counters(path)
     if all(kernel.range for kernel in kernels):
         return ()
     launches = [CountedLaunches(*launched) for launched in read_launches(trace)]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from nsysprof.analysis.overview.self_check import check_recording
 from nsysprof.notes import make_loss, split_losses
-from nsysprof.ranks.session import read_session
+from nsysprof.ranks.identity import read_session
 from nsysprof.results.checks import NOT_WATCHED, Lost, RecordingCheck, WatchedGpu
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.recorded import read_recorded

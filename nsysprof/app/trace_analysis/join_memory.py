@@ -12,7 +12,7 @@ import pandas as pd
 
 from nsysprof.analysis.overview.allocator_owners import RangeAt
 from nsysprof.analysis.ranges.open_range import innermost_codes
-from nsysprof.ranks.session import read_session
+from nsysprof.ranks.identity import read_session
 from nsysprof.results.allocator_memory import AllocatorMemory, find_failures
 from nsysprof.results.analysis import Analysis
 from nsysprof.results.findings import OUT_OF_MEMORY

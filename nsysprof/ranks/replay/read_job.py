@@ -8,13 +8,12 @@ from pathlib import Path
 from nsysprof.analysis.overview.trace_overview import attribute
 from nsysprof.errors import NotComparableError, TraceError, UsageError
 from nsysprof.files.scratch_folder import scratch_folder
-from nsysprof.ranks.collective_waits.clocks import Arrivals, arrivals, fit_clocks
+from nsysprof.ranks.collective_waits.collectives import Arrivals, arrivals, fit_clocks
 from nsysprof.ranks.engine import Progress, plan_tasks, prepare_parts, renumber, run_serially
 from nsysprof.ranks.identity import RankSource, number_ranks
 from nsysprof.ranks.partial import read_detail
 from nsysprof.ranks.replay.changes import ReplayedJob
-from nsysprof.ranks.replay.joined_graph import share_collectives
-from nsysprof.ranks.replay.rank_graph import RankGraph, read_rank_graph
+from nsysprof.ranks.replay.joined_graph import RankGraph, read_rank_graph, share_collectives
 from nsysprof.results.rank_results import RankRow
 from nsysprof.trace.inputs.resolve_input import identity_of, resolve_input
 from nsysprof.trace.open import open_trace

@@ -2,7 +2,7 @@
 
 import sqlite3
 
-from nsysprof.bundle.leak_corpus import text_columns
+from nsysprof.bundle.verify import text_columns
 
 
 def test_a_text_or_a_blob_in_any_row_counts():

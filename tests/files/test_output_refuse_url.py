@@ -4,8 +4,8 @@ import pytest
 
 import nsysprof
 from nsysprof.app.inputs.compare_inputs import find_inputs
-from nsysprof.app.inputs.refuse_url import refuse_url
 from nsysprof.errors import TraceError, UsageError
+from nsysprof.files.output import refuse_url
 from tests.builders.run_command import fails, run
 
 

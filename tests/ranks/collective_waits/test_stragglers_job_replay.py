@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from nsysprof.analysis.stragglers.late_ranks import judged_parts
-from nsysprof.ranks.collective_waits.job_replay import add_usual_work, find_period, has_whole_steps, read_job, replay
+from nsysprof.ranks.collective_waits.stragglers import add_usual_work, find_period, has_whole_steps, read_job, replay
 from tests.builders.simulated_job import SimulatedJob
 
 

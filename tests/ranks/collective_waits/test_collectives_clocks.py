@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from nsysprof.ranks.collective_waits.clocks import arrivals, fit_clocks, recorded_apart
-from nsysprof.ranks.collective_waits.collectives import Collectives
+from nsysprof.ranks.collective_waits.collectives import Collectives, arrivals, fit_clocks, recorded_apart
 from nsysprof.results.rank_results import RankRow
 
 COUNT, MS, S = 12, 1_000_000, 10**9

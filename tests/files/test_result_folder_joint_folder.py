@@ -13,8 +13,7 @@ import pytest
 from nsysprof.errors import OutputError, ToolFailedError
 from nsysprof.files import folder_lock
 from nsysprof.files.folder_state import CAPTURE, STATE, find_leftovers, read_state
-from nsysprof.files.joint_folder import JointFolder, join_folder
-from nsysprof.files.result_folder import claim_folder
+from nsysprof.files.result_folder import JointFolder, claim_folder, join_folder
 from tests.builders.kill_everywhere import kill_at_step
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="programs are captured on Linux alone")

@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
+from nsysprof.trace.leaf_pages import SLACK, decode
 from nsysprof.trace.schema import NULL
-from nsysprof.trace.sqlite.leaf_pages import SLACK
-from nsysprof.trace.sqlite.sqlite_cells import decode
 
 SIZE = 512
 # Serial types of SQLite's file format and their bytes: 1 byte, 2 bytes, a real, the constants 0 and 1, a text, NULL.

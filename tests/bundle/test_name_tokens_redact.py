@@ -1,6 +1,6 @@
 import pytest
 
-from nsysprof.bundle.redact import REDACTED, Redactor
+from nsysprof.bundle.name_tokens import REDACTED, Redactor
 
 
 @pytest.mark.parametrize(

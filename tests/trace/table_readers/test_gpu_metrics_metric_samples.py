@@ -2,7 +2,7 @@ import pytest
 
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.table_readers.devices import read_gpus
-from nsysprof.trace.table_readers.metric_samples import read_metric_samples
+from nsysprof.trace.table_readers.gpu_metrics import read_metric_samples
 from tests.builders.build_trace import METRICS, TraceBuilder
 
 

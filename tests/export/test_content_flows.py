@@ -1,6 +1,6 @@
 import numpy as np
 
-from nsysprof.export.flows import Flows
+from nsysprof.export.content import Flows
 from tests.builders.build_trace import TraceBuilder
 from tests.export.contents import content_of
 

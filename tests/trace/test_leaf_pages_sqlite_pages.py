@@ -12,10 +12,9 @@ from nsysprof.arrays import GrowingColumn
 from nsysprof.native import load
 from nsysprof.trace.columns import find_columns, page_positions, read_integers
 from nsysprof.trace.event_columns import TupleEncoder
+from nsysprof.trace.leaf_pages import UnusualLayoutError, scan_table
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.schema import NULL
-from nsysprof.trace.sqlite.leaf_pages import UnusualLayoutError
-from nsysprof.trace.sqlite.sqlite_cells import scan_table
 
 WANTED = {"start": "a", "end": "b", "bytes": "c"}
 

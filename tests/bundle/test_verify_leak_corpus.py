@@ -1,6 +1,6 @@
 import sqlite3
 
-from nsysprof.bundle.leak_corpus import collect_originals
+from nsysprof.bundle.verify import collect_originals
 from tests.builders.build_trace import TraceBuilder
 
 

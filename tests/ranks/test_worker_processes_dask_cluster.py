@@ -16,11 +16,11 @@ import pytest
 
 import nsysprof
 from nsysprof.errors import SchedulerError
+from nsysprof.ranks import worker_processes as dask_cluster
 from nsysprof.ranks.engine import Done, Task, run_parallel, run_serially
-from nsysprof.ranks.workers import dask_cluster
-from nsysprof.ranks.workers.dask_cluster import dask_workers
+from nsysprof.ranks.worker_processes import dask_workers
+from tests.ranks.deadly import deadly_tasks
 from tests.ranks.job import slow_in_backward, write_job
-from tests.ranks.workers.deadly import deadly_tasks
 
 pytest.importorskip("distributed", reason="needs the extra [ranks]")
 ROOT = Path(__file__).parents[3]

@@ -1,6 +1,6 @@
 import pytest
 
-from nsysprof.bundle.program_text import is_program_token, is_program_word, is_revealed_by
+from nsysprof.bundle.public_names import is_program_token, is_program_word, is_revealed_by
 
 
 def told(text, secret):
