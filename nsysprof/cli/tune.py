@@ -76,7 +76,7 @@ def _print(result: TuneResult, as_json: bool) -> None:
     if as_json:
         print_json({"folder": str(result.folder), **result.tuning.data})
         return
-    from nsysprof.report.pages.tune import tuning_report, tuning_sections
+    from nsysprof.report.pages.bench import tuning_report, tuning_sections
 
     tuning = result.tuning
     sections = tuning_sections(tuning.winners, tuning.insights, price=None, policy=None, budget_note=result.told)

@@ -26,8 +26,7 @@ from nsysprof.export.content import (
     number_processes,
     thread_id,
 )
-from nsysprof.export.nested_track import NestedTrack
-from nsysprof.export.slice_packets import Slices, encode_slices, encode_texts
+from nsysprof.export.slice_packets import NestedTrack, Slices, encode_slices, encode_texts
 from nsysprof.files.output import open_whole
 from nsysprof.results.event_rows import CallRows, WorkRows
 

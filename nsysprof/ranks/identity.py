@@ -14,17 +14,16 @@ from nsysprof.errors import NotComparableError, TraceError, UsageError
 from nsysprof.files.folder_state import require_whole
 from nsysprof.files.output import read_plain_text
 from nsysprof.notes import Note, make_note
+from nsysprof.trace.columns import read_different, read_rows
 from nsysprof.trace.inputs.bundle_format import CONTENTS
 from nsysprof.trace.inputs.resolve_input import FILES, PACKED, REPORTS, own_trace
+from nsysprof.trace.open import Trace
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from nsysprof.results.rank_results import RankRow
 
-
-from nsysprof.trace.columns import read_different, read_rows
-from nsysprof.trace.open import Trace
 
 _MANIFEST = "manifest.json"
 _RANK_NAME = re.compile(r"(?<![a-zA-Z])rank[ _.=-]*(\d{1,7})", re.IGNORECASE)

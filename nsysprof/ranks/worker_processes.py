@@ -6,40 +6,33 @@ so it is not forked. Only on Linux are forks safe with the libraries that are lo
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import multiprocessing
 import os
+import re
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
+from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from importlib.util import find_spec
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
-from nsysprof.errors import OutputError
+from nsysprof.errors import MissingToolError, OutputError, SchedulerError, UsageError
 from nsysprof.files.memory_reuse import reuse_freed_memory, reuse_in_pyarrow
+from nsysprof.ranks.partial import code_version
 
 if TYPE_CHECKING:
     from multiprocessing.context import ForkServerContext, SpawnContext
 
-
-import contextlib
-import logging
-import re
-from concurrent.futures import Executor
-from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
-
-from nsysprof.errors import MissingToolError, SchedulerError, UsageError
-from nsysprof.ranks.partial import code_version
-
-if TYPE_CHECKING:
     from distributed import Client
 
 

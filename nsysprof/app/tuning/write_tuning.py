@@ -36,8 +36,7 @@ from nsysprof.files.output import write_whole
 from nsysprof.report.document import Figure
 from nsysprof.report.figure_files import write_figures
 from nsysprof.report.figures.benches import describe_winners, draw_winners
-from nsysprof.report.pages.bench import BenchReport, write_bench
-from nsysprof.report.pages.tune import tuning_sections
+from nsysprof.report.pages.bench import BenchReport, tuning_sections, write_bench
 from nsysprof.results.column_registry.case_columns import WINNERS
 from nsysprof.results.column_registry.csv_table import render_csv, to_records
 from nsysprof.results.optimization import ProgramGain

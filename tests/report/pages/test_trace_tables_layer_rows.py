@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from nsysprof.report.pages.layer_rows import fold_layers
+from nsysprof.report.pages.trace_tables import fold_layers
 
 
 def row(layer, total, way="forward", kind="Block"):

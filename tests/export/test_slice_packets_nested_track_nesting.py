@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsysprof.export.nested_track import begins_and_ends, disjoint_lanes, find_crossing, sort_for_nesting
+from nsysprof.export.slice_packets import begins_and_ends, disjoint_lanes, find_crossing, sort_for_nesting
 
 SPANS = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 6)), max_size=25)
 

@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsysprof.export import nested_track
-from nsysprof.export.nested_track import NestedTrack
+from nsysprof.export import slice_packets as nested_track
+from nsysprof.export.slice_packets import NestedTrack
 
 SPANS = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 15)), max_size=40)
 

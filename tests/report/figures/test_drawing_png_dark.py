@@ -5,8 +5,7 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.image import imread
 
-from nsysprof.report.figures.drawing_style import CATEGORY_COLORS, INK, RANGE
-from nsysprof.report.figures.png import dark_colors, darken, png_bytes
+from nsysprof.report.figures.drawing import CATEGORY_COLORS, INK, RANGE, dark_colors, darken, png_bytes
 
 
 def test_greys_change_places_and_colours_stay():

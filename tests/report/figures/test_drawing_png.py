@@ -8,9 +8,8 @@ from importlib.machinery import PathFinder
 import pytest
 
 from nsysprof.cli import app
-from nsysprof.report.figures import png
-from nsysprof.report.figures.drawing_style import new_figure
-from nsysprof.report.figures.png import can_draw, png_bytes, svg_bytes
+from nsysprof.report.figures import drawing as png
+from nsysprof.report.figures.drawing import can_draw, new_figure, png_bytes, svg_bytes
 
 
 @pytest.fixture

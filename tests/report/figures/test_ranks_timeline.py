@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from nsysprof.report.formats.ranks_timeline import ranks_timeline_data
+from nsysprof.report.figures.ranks import ranks_timeline_data
 from nsysprof.results.rank_results import ClockFit, Lanes, RankCollectives
 from tests.report.fixed_results import MS, ranks_analysis
 from tests.report.formats.test_timeline_data import column
