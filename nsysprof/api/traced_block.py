@@ -10,8 +10,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from nsysprof.api.open import open_trace, summarize
-from nsysprof.app.inputs.option import parse_size
+from nsysprof.api.frames import open_trace, summarize
+from nsysprof.app.inputs.options import parse_size
 from nsysprof.errors import NsysprofError, UsageError
 from nsysprof.files.scratch_folder import scratch_folder
 from nsysprof.results.analysis import Analysis

@@ -10,10 +10,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from nsysprof.app.bundle_content.build_bundle import BuildRequest, Built, build
-from nsysprof.app.bundle_content.bundle_ranks import find_rank_traces
+from nsysprof.app.build_bundle import BuildRequest, Built, build, find_rank_traces
+from nsysprof.app.inputs.reading_requests import BundleRequest
 from nsysprof.app.progress import SILENT, Progress, Say
-from nsysprof.app.requests.reading import BundleRequest
 from nsysprof.app.trace_analysis.join_recording_cost import costs_to_share
 from nsysprof.bundle.check import Searched, check_bundle, shared_texts
 from nsysprof.bundle.name_tokens import NameTokens

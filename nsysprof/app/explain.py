@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from nsysprof.app.inputs.attention_requests import ExplainRequest
 from nsysprof.app.inputs.machine import default_dtype, require_torch, settle_device
-from nsysprof.app.requests.attention import ExplainRequest
 from nsysprof.attention.eligibility import (
     AttentionCall,
     EligibilityAnswer,

@@ -9,8 +9,8 @@ from functools import partial
 from pathlib import Path
 
 from nsysprof.analysis.overview.summarize import list_rows
+from nsysprof.app.inputs.reading_requests import ExportRequest
 from nsysprof.app.progress import SILENT, Progress, Say
-from nsysprof.app.requests.reading import ExportRequest
 from nsysprof.app.trace_analysis.analyze_trace import resolve
 from nsysprof.errors import OutputError, UsageError
 from nsysprof.export.chrome import write_chrome

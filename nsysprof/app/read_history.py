@@ -16,8 +16,8 @@ from typing import Any
 import pandas as pd
 
 from nsysprof.analysis.sampling.significance import judge_history
+from nsysprof.app.inputs.reading_requests import HistoryRequest
 from nsysprof.app.progress import SILENT, Progress
-from nsysprof.app.requests.reading import HistoryRequest
 from nsysprof.attention.shape import SHAPE_COLUMNS
 from nsysprof.capture.sampling.bench_run import BenchRun
 from nsysprof.errors import NsysprofError, OutputError, TraceError, UsageError

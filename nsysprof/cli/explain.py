@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from nsysprof.app.requests.attention import ExplainRequest
+from nsysprof.app.inputs.attention_requests import ExplainRequest
 from nsysprof.attention.eligibility import changes
 from nsysprof.cli import options
 from nsysprof.cli.terminal.console import print_json, print_report

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Annotated
 
-from nsysprof.app.inputs.option import CAUSAL, NAMES, SIZES, WINDOW, Option
-from nsysprof.app.inputs.options import GRID
+from nsysprof.app.inputs.options import CAUSAL, GRID, NAMES, SIZES, WINDOW, Option
 from nsysprof.attention.case import Case, expand_grid
 from nsysprof.attention.shape import BACKENDS, CAUSAL_WINDOW, DTYPES, PASSES, PLUGINS, parse_batch_specs
 

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nsysprof.app.inputs.option import parse_size
+from nsysprof.app.inputs.options import parse_size
 from nsysprof.app.progress import Progress
 from nsysprof.errors import InterruptedCaptureError, MissingToolError, OutputError, TraceError, UsageError
 from nsysprof.files.folder_state import RANKS
@@ -22,7 +22,7 @@ from nsysprof.ranks.identity import drop_copies, find_sources, number_ranks, ref
 from nsysprof.trace.inputs.resolve_input import FILES, PACKED
 
 if TYPE_CHECKING:
-    from nsysprof.app.trace_analysis.analyze_request import AnalyzeRequest
+    from nsysprof.app.inputs.reading_requests import AnalyzeRequest
     from nsysprof.notes import Note
     from nsysprof.ranks.distributions import Key
     from nsysprof.ranks.engine import Done, Task

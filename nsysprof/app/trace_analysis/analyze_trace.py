@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nsysprof.app.inputs.reading_requests import AnalyzeRequest
 from nsysprof.app.progress import Progress, Say
-from nsysprof.app.trace_analysis.analyze_request import AnalyzeRequest
 from nsysprof.app.trace_analysis.assemble import AnalysisOptions, Beside, assemble, summarize_opened
 from nsysprof.attention.policy_file import read_policy
 from nsysprof.errors import UsageError

@@ -1,6 +1,6 @@
 import pytest
 
-from nsysprof.app.inputs.option import parse_size
+from nsysprof.app.inputs.options import parse_size
 from nsysprof.errors import UsageError
 
 

@@ -26,8 +26,7 @@ from nsysprof.app.inputs.grid import (
     Seqs,
     WindowSize,
 )
-from nsysprof.app.inputs.option import NAMES, Option, TypedForm
-from nsysprof.app.inputs.options import GRID, LEAST_TUNING_BLOCKS, CaseTimeout, Device
+from nsysprof.app.inputs.options import GRID, LEAST_TUNING_BLOCKS, NAMES, CaseTimeout, Device, Option, TypedForm
 from nsysprof.capture.measured_process import HERE, Setting
 from nsysprof.errors import UsageError
 from nsysprof.files.json_file import VERSION

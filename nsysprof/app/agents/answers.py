@@ -1,16 +1,162 @@
-"""Make the answer to an agent that compares two traces: the verdict, and rows of what changed most."""
+"""Make answers to an agent: below a maximum size, about a range that it names, and of a comparison."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import difflib
+import json
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from nsysprof.app.agents.bounded_answers import bound, page
-from nsysprof.app.agents.named_range import refuse_unknown_range
+import pandas as pd
+
 from nsysprof.errors import UsageError
 from nsysprof.files.json_file import json_value
 from nsysprof.report.pages.compare import open_questions, step_line, verdict_line, wall_line
+from nsysprof.results.analysis import Analysis
 from nsysprof.results.comparison import KernelChange, RangeChange, VersionComparison
+
+# An answer has at most this many characters as it is sent, about a third of what agents commonly accept.
+MOST_CHARACTERS = 30_000
+MOST_ROWS = 200
+# The longest name that is shown whole, and the longest sentence.
+MOST_NAME, _MOST_SENTENCE = 300, 1_500
+# Sentences of our own. All other texts are names of the program's.
+_SENTENCES = ("text", "next_step", "said", "unknown_because", "reason", "how_to_see_more")
+# How many rows of each list are kept, until the answer is small enough.
+_FEWER = (MOST_ROWS, 150, 100, 70, 50, 40, 30, 20, 15, 10, 7, 5, 3, 2, 1)
+_ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
+
+
+def bound(answer: dict[str, Any], how_to_see_more: str = "") -> dict[str, Any]:
+    """Return the answer, in which every list keeps as many of its first entries as fit.
+
+    `left_out` then says how many entries of each list are missing, by its name.
+
+    how_to_see_more: what an agent does to get the rest.
+    """
+    shown: dict[str, Any] = {}
+    for most in _FEWER:
+        missing: dict[str, int] = {}
+        shown = _cut(answer, most, "", missing)
+        if missing:
+            shown |= {"left_out": dict(list(missing.items())[:MOST_ROWS]), "how_to_see_more": how_to_see_more}
+        if _size(shown) <= MOST_CHARACTERS:
+            break
+    return shown
+
+
+def page(name: str, rows: Callable[[int, int], Sequence[Any]], total: int, offset: int, limit: int) -> dict[str, Any]:
+    """Return the rows from an offset on, how many there are in all, and where the next ones begin (None: nowhere).
+
+    rows: returns the rows from a number to before another.
+    """
+    first = min(max(0, offset), total)
+    wanted = min(max(1, limit), MOST_ROWS)
+    found = [_cut_value(row, MOST_ROWS, "", {}) for row in rows(first, min(first + wanted, total))]
+    while True:
+        following = first + len(found)
+        answer = {name: found, "total": total, "next_offset": following if following < total else None}
+        if len(found) <= 1 or _size(answer) <= MOST_CHARACTERS:
+            return answer
+        found = found[: max(1, len(found) * 4 // 5)]
+
+
+def shorten(text: str, most: int = MOST_NAME) -> str:
+    """Return a text, cut where it is longer than `most` characters."""
+    return text if len(text) <= most else f"{text[: most - 1]}{_ELLIPSIS}"
+
+
+def _size(answer: dict[str, Any]) -> int:
+    return len(json.dumps(answer, indent=2, default=str))
+
+
+def _cut(answer: dict[Any, Any], most: int, path: str, missing: dict[str, int]) -> dict[str, Any]:
+    kept = list(answer.items())[: max(most, 20)]
+    if len(kept) < len(answer):
+        missing[path or "answer"] = missing.get(path or "answer", 0) + len(answer) - len(kept)
+    return {shorten(str(key)): _cut_value(value, most, _join(path, str(key)), missing) for key, value in kept}
+
+
+def _cut_value(value: Any, most: int, path: str, missing: dict[str, int]) -> Any:
+    if isinstance(value, dict):
+        return _cut(value, most, path, missing)
+    if isinstance(value, list | tuple):
+        if len(value) > most:
+            missing[path] = missing.get(path, 0) + len(value) - most
+        return [_cut_value(each, most, path, missing) for each in value[:most]]
+    if isinstance(value, str):
+        is_sentence = path.rpartition(".")[2] in _SENTENCES
+        return shorten(value, _MOST_SENTENCE if is_sentence else MOST_NAME)
+    return value
+
+
+def _join(path: str, key: str) -> str:
+    return shorten(f"{path}.{key}" if path else key)
+
+
+_MOST_NEAR, _MOST_SHOWN = 5, 80
+# The columns of range_kernels.csv that tell kernels apart, and those that can be added up over ranges.
+_KERNEL, _SUMS = ["name", "short_name", "category", "label"], ["instances", "total_ns"]
+
+
+def kernels_of_range(analysis: Analysis, name: str) -> pd.DataFrame:
+    """Return the kernels of a range, or of all ranges of a family (step#) together, with times in ns.
+
+    Raises UsageError for a range that the trace does not have.
+    """
+    names = _names(analysis, name)
+    table = analysis.range_kernels
+    table = table[table["range"].isin(names).to_numpy(dtype=bool)]
+    if len(names) == 1:
+        return table
+    groups = table.groupby(_KERNEL, dropna=False, sort=False)
+    joint = groups[_SUMS].sum().join(groups["min_ns"].min()).join(groups["max_ns"].max()).reset_index()
+    return joint.assign(avg_ns=joint["total_ns"] / joint["instances"])
+
+
+def instances_of_range(analysis: Analysis, name: str) -> pd.DataFrame:
+    """Return the instances of a range, or of all ranges of a family (step#) by their start.
+
+    Raises UsageError for a range that the trace does not have.
+    """
+    names = _names(analysis, name)
+    table = analysis.range_instances
+    table = table[table["range"].isin(names).to_numpy(dtype=bool)]
+    return table if len(names) == 1 else table.sort_values("start_ns", kind="stable")
+
+
+def refuse_unknown_range(name: str, known: Sequence[str]) -> None:
+    """Raise UsageError for a range that is not among those of a trace, with the names that come near.
+
+    known: the names of the ranges, those with the most time first.
+    """
+    if name in known:
+        return
+    if not known:
+        raise UsageError("The trace has no ranges.", "Ask kernels without range_name for those of the whole trace.")
+    folded = {each.casefold(): each for each in reversed(known)}
+    # A path of ranges ends with the name of its last one.
+    wanted = name.rsplit(" > ", maxsplit=1)[-1].casefold()[:500]
+    near = [folded[each] for each in difflib.get_close_matches(wanted, folded, _MOST_NEAR)]
+    near += [each for each in known if wanted and (wanted in each.casefold() or each.casefold() in wanted)]
+    near = list(dict.fromkeys(near))[:_MOST_NEAR]
+    what = "Near names" if near else "Those with the most time"
+    shown = ", ".join(repr(shorten(each, _MOST_SHOWN)) for each in near or known[:_MOST_NEAR])
+    raise UsageError(
+        f"No range is called {shorten(name, _MOST_SHOWN)!r}.", f"{what}: {shown}. summarize lists the largest ones."
+    )
+
+
+def _names(analysis: Analysis, name: str) -> list[str]:
+    """Return the ranges with this name, or else those of the family with this name."""
+    ranges = analysis.ranges.sort_values("wall_ns", ascending=False, kind="stable")
+    own = dict.fromkeys(str(each) for each in ranges["range"])
+    if name in own:
+        return [name]
+    families = ranges["family"].astype(object).where(ranges["family"].notna(), ranges["range"])
+    refuse_unknown_range(name, list(dict.fromkeys((*(str(each) for each in families), *own))))
+    return [str(each) for each in ranges.loc[(families == name).to_numpy(dtype=bool), "range"].unique()]
+
 
 # How many rows of each list the overview has.
 _OVERVIEW = {"ranges": 12, "kernels": 15, "latency": 15, "memory": 10, "findings": 30}

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from nsysprof.app.whatif import read_replayed_job
 from nsysprof.errors import NotComparableError, UsageError
 from nsysprof.ranks.identity import RankSource
-from nsysprof.ranks.replay.read_job import read_replayed_job
 from tests.conftest import REPOSITORY
 from tests.ranks.replay.data_parallel import Training
 

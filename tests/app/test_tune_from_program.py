@@ -5,9 +5,8 @@ import json
 import pandas as pd
 import pytest
 
-from nsysprof.app.requests.attention import TuneRequest
-from nsysprof.app.tune import plan_tuning, tune
-from nsysprof.app.tuning.from_program import read_program_shapes
+from nsysprof.app.inputs.attention_requests import TuneRequest
+from nsysprof.app.tune import plan_tuning, read_program_shapes, tune
 from nsysprof.attention.policy_file import read_policy
 from nsysprof.errors import TraceError, UsageError
 from nsysprof.results.column_registry.analysis_columns import ATTENTION

@@ -1,6 +1,6 @@
 import pytest
 
-from nsysprof.app.inputs.option import CAUSAL, NAMES, RANKS, SIZES, Option, OptionField
+from nsysprof.app.inputs.options import CAUSAL, NAMES, RANKS, SIZES, Option, OptionField
 from nsysprof.errors import UsageError
 
 

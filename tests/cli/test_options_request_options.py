@@ -7,8 +7,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from nsysprof.app.inputs.option import SIZES, WORDS, Option
-from nsysprof.cli.request_options import with_options
+from nsysprof.app.inputs.options import SIZES, WORDS, Option
+from nsysprof.cli.options import with_options
 from nsysprof.errors import UsageError
 
 

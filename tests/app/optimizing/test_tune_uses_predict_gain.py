@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from nsysprof.app.optimizing.predict_gain import gain_of, predict_gain, range_factors
+from nsysprof.app.optimizing.tune_uses import gain_of, predict_gain, range_factors
 from nsysprof.app.progress import SILENT
 from nsysprof.attention.shape import Shape
 from nsysprof.results.findings import STEP, TRACE, WhatIfAnswer

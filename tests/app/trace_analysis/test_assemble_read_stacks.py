@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nsysprof.app.trace_analysis.read_stacks import read_stacks
+from nsysprof.app.trace_analysis.assemble import read_stacks
 from nsysprof.errors import TraceError
 from tests.builders.build_trace import TID, TraceBuilder
 from tests.trace.table_readers.test_native_stacks import trace_with_stacks

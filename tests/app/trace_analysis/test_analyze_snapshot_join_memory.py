@@ -6,9 +6,8 @@ from pathlib import Path
 import pandas as pd
 
 from nsysprof.app.compare import compare
+from nsysprof.app.inputs.reading_requests import AnalyzeRequest, CompareRequest
 from nsysprof.app.progress import SILENT
-from nsysprof.app.requests.reading import CompareRequest
-from nsysprof.app.trace_analysis.analyze_request import AnalyzeRequest
 from nsysprof.app.trace_analysis.analyze_trace import analyze_one
 from nsysprof.files.json_file import plain_json
 from nsysprof.report.write import analysis_json

@@ -8,10 +8,10 @@ import pytest
 
 from nsysprof import __version__
 from nsysprof.app.compare import compare
+from nsysprof.app.inputs.attention_requests import BenchRequest, SidesRequest, parse_side
 from nsysprof.app.inputs.grid import Grid
-from nsysprof.app.measuring.bench_sides import _is_decided, _keep_level, bench_sides
-from nsysprof.app.requests.attention import BenchRequest, SidesRequest, parse_side
-from nsysprof.app.requests.reading import CompareRequest
+from nsysprof.app.inputs.reading_requests import CompareRequest
+from nsysprof.app.measuring.bench_program import _is_decided, _keep_level, bench_sides
 from nsysprof.attention.case import Case
 from nsysprof.capture.measured_process import Setting
 from nsysprof.capture.sampling.bench import MOST_TURNS

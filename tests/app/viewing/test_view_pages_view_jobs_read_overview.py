@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from nsysprof.app.viewing.view_jobs import FolderOverview, read_overview
+from nsysprof.app.viewing.view_pages import FolderOverview, read_overview
 
 
 def write(folder, devices, findings=None):

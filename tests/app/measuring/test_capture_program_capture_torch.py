@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nsysprof.app.measuring.capture_torch import TorchChoice, choose_torch, may_use_torch, starts_python
+from nsysprof.app.measuring.capture_program import TorchChoice, choose_torch, may_use_torch, starts_python
 from nsysprof.app.measuring.program_request import ProgramRequest
 from nsysprof.errors import UsageError
 
@@ -73,7 +73,7 @@ def test_programs_that_are_python(tmp_path, monkeypatch):
 def test_a_capture_that_replaces_an_older_one_names_its_trace_where_it_is_in_the_end(tmp_path, monkeypatch):
     from types import SimpleNamespace
 
-    from nsysprof.app.measuring import capture_torch
+    from nsysprof.app.measuring import capture_program as capture_torch
     from nsysprof.app.measuring.program_request import ProgramRequest
     from nsysprof.app.progress import SILENT
     from nsysprof.capture.user_program.program import CapturedProgram
