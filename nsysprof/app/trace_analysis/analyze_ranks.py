@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from nsysprof.ranks.engine import Progress as Advance
     from nsysprof.ranks.identity import RankSource
     from nsysprof.ranks.partial import Detail
-    from nsysprof.ranks.worker_processes import LocalWorkers
+    from nsysprof.ranks.pool import LocalWorkers
     from nsysprof.report.document import Report
     from nsysprof.results.rank_results import RankRow, RanksAnalysis
 
@@ -124,7 +124,7 @@ def _processes(sources: Sequence[RankSource], request: AnalyzeRequest) -> Abstra
 
     A limit of their memory holds for workers alone, so there is one even if one process is enough.
     """
-    from nsysprof.ranks.worker_processes import LocalWorkers
+    from nsysprof.ranks.pool import LocalWorkers
 
     limit = None if request.worker_memory == "auto" else parse_size(request.worker_memory)
     if limit is not None and sys.platform != "linux":
@@ -147,7 +147,7 @@ def _run(tasks: list[Task], processes: LocalWorkers | None, request: AnalyzeRequ
     from nsysprof.ranks.engine import run_parallel, run_serially
 
     if request.scheduler is not None:
-        from nsysprof.ranks.worker_processes import TlsFiles, dask_workers
+        from nsysprof.ranks.dask_cluster import TlsFiles, dask_workers
 
         with dask_workers(request.scheduler, None if request.tls is None else TlsFiles(*request.tls)) as workers:
             return run_parallel(tasks, workers, advance)

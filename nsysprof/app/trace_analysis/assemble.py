@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
+import numpy as np
 import pandas as pd
+from msgspec import Meta
 
 from nsysprof.analysis.busy_time.operators import Facts
 from nsysprof.analysis.overview.summarize import SummaryOptions, run_summary
@@ -32,20 +37,8 @@ from nsysprof.torchprof.operator_facts import OperatorFacts
 from nsysprof.trace.inputs.resolve_input import identity_of
 from nsysprof.trace.open import Trace, open_trace
 from nsysprof.trace.table_readers.devices import read_gpus
-from nsysprof.trace.table_readers.native_stacks import read_launches
+from nsysprof.trace.table_readers.native_stacks import read_launches, read_native_stacks
 from nsysprof.trace.tables import read_tables
-
-
-
-import os
-import re
-from typing import Annotated
-
-import msgspec
-import numpy as np
-from msgspec import Meta
-
-from nsysprof.trace.table_readers.native_stacks import read_native_stacks
 
 if TYPE_CHECKING:
     from nsysprof.results.comparison import RangeFacts

@@ -19,7 +19,7 @@ import pytest
 from nsysprof.errors import OutputError, SchedulerError
 from nsysprof.ranks.engine import Done, Task, plan_tasks, prepare_parts, run_parallel, run_serially
 from nsysprof.ranks.identity import find_sources
-from nsysprof.ranks.worker_processes import LocalWorkers
+from nsysprof.ranks.pool import LocalWorkers
 from tests.ranks.deadly import Deadly, Greedy, Slow, deadly_tasks
 from tests.ranks.job import slow_in_backward, write_job
 

@@ -16,9 +16,9 @@ import pytest
 
 import nsysprof
 from nsysprof.errors import SchedulerError
-from nsysprof.ranks import worker_processes as dask_cluster
+from nsysprof.ranks import dask_cluster
+from nsysprof.ranks.dask_cluster import dask_workers
 from nsysprof.ranks.engine import Done, Task, run_parallel, run_serially
-from nsysprof.ranks.worker_processes import dask_workers
 from tests.ranks.deadly import deadly_tasks
 from tests.ranks.job import slow_in_backward, write_job
 

@@ -16,8 +16,8 @@ import pytest
 from nsysprof.errors import SchedulerError, UsageError
 
 pytest.importorskip("distributed", reason="needs the extra [ranks]")
-from nsysprof.ranks import worker_processes as dask_cluster
-from nsysprof.ranks.worker_processes import TlsFiles, dask_workers
+from nsysprof.ranks import dask_cluster
+from nsysprof.ranks.dask_cluster import TlsFiles, dask_workers
 
 
 def connect(scheduler: str, tls: TlsFiles | None = None) -> None:
