@@ -436,7 +436,7 @@ def _how_to_use(policy: str) -> Section:
 
 def winner_table(winners: pd.DataFrame) -> Table:
     """Return the best backend of each shape, and by how much."""
-    shape = _varied(winners)
+    shape = named_columns(winners)
     columns = (
         *(Column(name) for name in shape),
         Column("best", Unit.NAME),
@@ -464,7 +464,7 @@ def cost_table(winners: pd.DataFrame, price: float) -> Table:
 
     price: the price of an hour of the GPU.
     """
-    shape = _varied(winners)
+    shape = named_columns(winners)
     rows = []
     for row in winners[winners["median_ns"].notna()].to_dict("records"):
         best = price * row["median_ns"] * 1e6 / _HOUR_NS
@@ -486,7 +486,3 @@ def _winner_verdict(row: dict[Any, Any]) -> str:
     words = {"tie": "tie with", "inconclusive": "not told from"}
     verdict = str(row["verdict"])
     return f"{words[verdict]} {row['tied']}" if verdict in words else verdict
-
-
-def _varied(winners: pd.DataFrame) -> list[str]:
-    return named_columns(winners)
