@@ -6,8 +6,8 @@ __version__ = "0.1.0"
 
 # The modules of the public names. They load on first use, because pandas would make `nsysprof --help` slow.
 _HOMES = {
-    "open_trace": "nsysprof.api.open",
-    "summarize": "nsysprof.api.open",
+    "open_trace": "nsysprof.api.frames",
+    "summarize": "nsysprof.api.frames",
     "read_kernels": "nsysprof.api.frames",
     "read_calls": "nsysprof.api.frames",
     "read_copies": "nsysprof.api.frames",

@@ -1,23 +1,23 @@
 from collections.abc import Sequence
 from typing import Literal
 
+from nsysprof.api.frames import open_trace as open_trace
 from nsysprof.api.frames import read_calls as read_calls
 from nsysprof.api.frames import read_copies as read_copies
 from nsysprof.api.frames import read_fills as read_fills
 from nsysprof.api.frames import read_kernels as read_kernels
 from nsysprof.api.frames import read_memory as read_memory
 from nsysprof.api.frames import read_ranges as read_ranges
-from nsysprof.api.open import open_trace as open_trace
-from nsysprof.api.open import summarize as summarize
+from nsysprof.api.frames import summarize as summarize
 from nsysprof.api.policy import PolicyWarning as PolicyWarning
 from nsysprof.api.policy import policy as policy
-from nsysprof.api.request_fields import Source
+from nsysprof.api.use_cases import Source
 from nsysprof.app.bundle import BundleResult
 from nsysprof.app.compare import CompareResult
 from nsysprof.app.export import ExportResult
 from nsysprof.app.inputs.grid import Grid as Grid
 from nsysprof.app.measuring.bench import BenchResult
-from nsysprof.app.measuring.bench_sides import SidesResult
+from nsysprof.app.measuring.bench_program import SidesResult
 from nsysprof.app.progress import Progress as Progress
 from nsysprof.app.trace_analysis.analyze_ranks import RanksResult
 from nsysprof.app.trace_analysis.analyze_snapshot import CompareSnapshotsResult, SnapshotResult

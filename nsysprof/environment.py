@@ -30,20 +30,15 @@ def collect_gpus() -> list[dict[str, Any]]:
 
     The list is empty without driver or nvidia-ml-py.
     """
-    try:
-        import pynvml
-    except ImportError:
-        return []
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError:
+    pynvml = _open_nvml()
+    if pynvml is None:
         return []
     try:
         driver = _text(pynvml.nvmlSystemGetDriverVersion())
         gpus = []
         for index in range(pynvml.nvmlDeviceGetCount()):
             with contextlib.suppress(pynvml.NVMLError):  # a board that has failed is left out
-                gpus.append(_one_gpu(index, driver))
+                gpus.append(_one_gpu(pynvml, index, driver))
         return gpus
     except pynvml.NVMLError:
         return []
@@ -51,9 +46,20 @@ def collect_gpus() -> list[dict[str, Any]]:
         pynvml.nvmlShutdown()
 
 
-def _one_gpu(index: int, driver: str) -> dict[str, Any]:
-    import pynvml
+def _open_nvml() -> Any | None:
+    """Return the module of NVML, ready for questions; None without driver or nvidia-ml-py."""
+    try:
+        import pynvml
+    except ImportError:
+        return None
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        return None
+    return pynvml
 
+
+def _one_gpu(pynvml: Any, index: int, driver: str) -> dict[str, Any]:
     handle = pynvml.nvmlDeviceGetHandleByIndex(index)
     return {
         "index": index,
@@ -61,14 +67,12 @@ def _one_gpu(index: int, driver: str) -> dict[str, Any]:
         "uuid": _text(pynvml.nvmlDeviceGetUUID(handle)),
         "memory_bytes": int(pynvml.nvmlDeviceGetMemoryInfo(handle).total),
         "driver_version": driver,
-        "power_limit_w": _power_limit_w(handle),
+        "power_limit_w": _power_limit_w(pynvml, handle),
     }
 
 
-def _power_limit_w(handle: Any) -> int | None:
+def _power_limit_w(pynvml: Any, handle: Any) -> int | None:
     """Return the power limit of a GPU (W); None where NVML does not report it."""
-    import pynvml
-
     try:
         return round(int(pynvml.nvmlDeviceGetEnforcedPowerLimit(handle)) / 1000)
     except pynvml.NVMLError:
@@ -77,12 +81,10 @@ def _power_limit_w(handle: Any) -> int | None:
 
 def driver_cuda_version() -> tuple[int, int] | None:
     """Return the newest CUDA that the driver supports, e.g. (13, 0); None without driver or nvidia-ml-py."""
-    try:
-        import pynvml
-    except ImportError:
+    pynvml = _open_nvml()
+    if pynvml is None:
         return None
     try:
-        pynvml.nvmlInit()
         number = int(pynvml.nvmlSystemGetCudaDriverVersion())
         pynvml.nvmlShutdown()
     except pynvml.NVMLError:
@@ -95,12 +97,10 @@ def read_clocks(uuid: str) -> dict[str, Any] | None:
 
     Return None where NVML cannot answer. The GPU is found by its UUID, because NVML ignores CUDA_VISIBLE_DEVICES.
     """
-    try:
-        import pynvml
-    except ImportError:
+    pynvml = _open_nvml()
+    if pynvml is None:
         return None
     try:
-        pynvml.nvmlInit()
         handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
         return {
             "sm_clock_mhz": int(pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_SM)),

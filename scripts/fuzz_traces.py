@@ -356,9 +356,8 @@ def compare_readers(path: Path) -> str:
 def compare_table(trace: Trace, table: str) -> str:
     """How the rows on the table's pages, where those are accepted, differ from what an unguarded SQLite reads."""
     from nsysprof.trace.columns import TableSource, _as_integer, _rowid, page_positions
+    from nsysprof.trace.leaf_pages import UnusualLayoutError, scan_table
     from nsysprof.trace.open import quote
-    from nsysprof.trace.sqlite.leaf_pages import UnusualLayoutError
-    from nsysprof.trace.sqlite.sqlite_cells import scan_table
 
     names = tuple(name for name in trace.columns[table] if name in READ_COLUMNS) or trace.columns[table]
     try:

@@ -27,11 +27,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from nsysprof.analysis.overview.summarize import summarize
-from nsysprof.app.requests.reading import WhatIfRequest
-from nsysprof.app.whatif import what_if
+from nsysprof.app.inputs.reading_requests import WhatIfRequest
+from nsysprof.app.whatif import read_arrivals, what_if
 from nsysprof.ranks.collective_waits.stragglers import judged_collectives
 from nsysprof.ranks.identity import find_sources
-from nsysprof.ranks.replay.read_job import read_arrivals
 from nsysprof.results.findings import Finding, Findings
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_tables

@@ -24,10 +24,10 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from nsysprof.ranks.collective_waits.clocks import Arrivals
+from nsysprof.app.whatif import read_arrivals
+from nsysprof.ranks.collective_waits.collectives import Arrivals
 from nsysprof.ranks.collective_waits.stragglers import COLLECTIVES, Late, find_late, judged_collectives
 from nsysprof.ranks.identity import find_sources
-from nsysprof.ranks.replay.read_job import read_arrivals
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER, FIRST = ROOT / "analysis/h200-ddp", ROOT / "traces/h200-ddp"

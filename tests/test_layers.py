@@ -63,7 +63,7 @@ MOST_LINES = 60  # in the body of a function
 MOST_ACQUAINTANCES = 114
 # What several commands share, and the options of one that has many. Every other module in cli/ and cli/measuring/ is a
 # command.
-OF_ALL_COMMANDS = {"measurement", "options", "request_options"}
+OF_ALL_COMMANDS = {"measurement", "options"}
 HEAVY = (
     "pandas",
     "numpy",
@@ -189,9 +189,8 @@ def test_no_command_imports_another(module: str) -> None:
 # Who reads the tables of a trace for something else than its analysis: a replay, an export, a check of a recording, the
 # parts of a job, and the facts of a comparison.
 READ_TABLES = {
-    "nsysprof.app.trace_analysis.assemble", "nsysprof.app.trace_analysis.check_trace", "nsysprof.app.export",
-    "nsysprof.app.optimizing.predict_gain", "nsysprof.app.whatif", "nsysprof.ranks.summarize",
-    "nsysprof.ranks.replay.read_job",
+    "nsysprof.app.trace_analysis.assemble", "nsysprof.app.measuring.process_traces", "nsysprof.app.export",
+    "nsysprof.app.optimizing.tune_uses", "nsysprof.app.whatif", "nsysprof.ranks.summarize",
 }  # fmt: skip
 
 

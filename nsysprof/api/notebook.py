@@ -7,9 +7,8 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from nsysprof.app.trace_analysis.analyze_trace import TraceResult
-from nsysprof.report.figures.kernels import draw_kernels
 from nsysprof.report.figures.memory import draw_vram
-from nsysprof.report.figures.timeline import draw_timeline
+from nsysprof.report.figures.timeline import draw_kernels, draw_timeline
 from nsysprof.report.formats.console import render_console
 from nsysprof.report.formats.html import render_fragment
 from nsysprof.report.pages.analysis import first_report

@@ -10,14 +10,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from nsysprof.api.open import open_trace, summarize
-from nsysprof.app.inputs.option import parse_size
+from nsysprof.api.frames import open_trace, summarize
+from nsysprof.app.inputs.options import parse_size
 from nsysprof.errors import NsysprofError, UsageError
 from nsysprof.files.scratch_folder import scratch_folder
 from nsysprof.results.analysis import Analysis
 from nsysprof.results.column_registry.analysis_columns import RANGES
 from nsysprof.results.column_registry.column import Dtype
-from nsysprof.results.column_registry.finding_codes import CODES, MEMORY_CODES
+from nsysprof.results.findings import CODES, MEMORY_CODES
 
 _WAIT = re.compile(r"(cuda|cu)(Device|Stream|Event|Ctx|Thread)Synchronize")
 

@@ -7,11 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nsysprof.app.inputs.refuse_url import refuse_url
+from nsysprof.app.inputs.reading_requests import AnalyzeRequest, is_snapshot
 from nsysprof.app.progress import SILENT, Progress
-from nsysprof.app.trace_analysis.analyze_request import AnalyzeRequest, is_snapshot
 from nsysprof.errors import UsageError
-from nsysprof.files.folder_name import name_after
+from nsysprof.files.output import name_after, refuse_url
 from nsysprof.files.scratch_folder import scratch_folder
 from nsysprof.kernels.names import use_names
 from nsysprof.ranks.identity import read_manifest_ranks

@@ -10,20 +10,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from nsysprof.app.bundle_content.build_bundle import BuildRequest, Built, build
-from nsysprof.app.bundle_content.bundle_ranks import find_rank_traces
-from nsysprof.app.inputs.refuse_url import refuse_url
+from nsysprof.app.build_bundle import BuildRequest, Built, build, find_rank_traces
+from nsysprof.app.inputs.reading_requests import BundleRequest
 from nsysprof.app.progress import SILENT, Progress, Say
-from nsysprof.app.requests.reading import BundleRequest
 from nsysprof.app.trace_analysis.join_recording_cost import costs_to_share
 from nsysprof.bundle.check import Searched, check_bundle, shared_texts
 from nsysprof.bundle.name_tokens import NameTokens
 from nsysprof.bundle.source import read_ranks, read_source, refuse_bundle
 from nsysprof.errors import OutputError, UsageError
 from nsysprof.files.folder_lock import claim_file
-from nsysprof.files.folder_name import name_after
 from nsysprof.files.json_file import encode_json
-from nsysprof.files.output import output_error, write_whole
+from nsysprof.files.output import name_after, output_error, refuse_url, write_whole
 from nsysprof.files.scratch_folder import scratch_folder
 from nsysprof.kernels.names import categorize
 from nsysprof.nsight.run_tool import NSYS, find_tool

@@ -12,9 +12,8 @@ from nsysprof.analysis.comparison.compare_latency import Settings
 from nsysprof.analysis.comparison.gate.gate import GateRule, margin_of, parse_gate
 from nsysprof.analysis.sampling.significance import ALPHA
 from nsysprof.app.inputs.compare_inputs import case_names, find_inputs, read_input
+from nsysprof.app.inputs.reading_requests import CompareRequest, is_snapshot
 from nsysprof.app.progress import SILENT, Progress, Say
-from nsysprof.app.requests.reading import CompareRequest
-from nsysprof.app.trace_analysis.analyze_request import is_snapshot
 from nsysprof.app.trace_analysis.analyze_snapshot import (
     CompareSnapshotsRequest,
     CompareSnapshotsResult,

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from nsysprof.app.inputs.reading_requests import AnalyzeRequest, DemoRequest
 from nsysprof.app.progress import SILENT, Progress
-from nsysprof.app.requests.reading import DemoRequest
-from nsysprof.app.trace_analysis.analyze_request import AnalyzeRequest
 from nsysprof.app.trace_analysis.analyze_trace import TraceResult, analyze_one
 from nsysprof.errors import MissingToolError
 

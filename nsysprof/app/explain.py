@@ -5,12 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from nsysprof.app.inputs.attention_requests import ExplainRequest
 from nsysprof.app.inputs.machine import default_dtype, require_torch, settle_device
-from nsysprof.app.requests.attention import ExplainRequest
-from nsysprof.attention.attention_call import AttentionCall, expand_backends, expand_calls
-from nsysprof.attention.batch_spec import parse_batch_specs
-from nsysprof.attention.eligibility import EligibilityAnswer, EligibilityQuestion
-from nsysprof.attention.mask import CAUSAL_WINDOW
+from nsysprof.attention.eligibility import (
+    AttentionCall,
+    EligibilityAnswer,
+    EligibilityQuestion,
+    expand_backends,
+    expand_calls,
+)
+from nsysprof.attention.shape import CAUSAL_WINDOW, parse_batch_specs
 from nsysprof.capture.eligibility import Answers, run_probe
 from nsysprof.errors import InterruptedCaptureError, NsysprofError, ToolFailedError, UsageError
 

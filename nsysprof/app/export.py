@@ -9,9 +9,8 @@ from functools import partial
 from pathlib import Path
 
 from nsysprof.analysis.overview.summarize import list_rows
-from nsysprof.app.inputs.refuse_url import refuse_url
+from nsysprof.app.inputs.reading_requests import ExportRequest
 from nsysprof.app.progress import SILENT, Progress, Say
-from nsysprof.app.requests.reading import ExportRequest
 from nsysprof.app.trace_analysis.analyze_trace import resolve
 from nsysprof.errors import OutputError, UsageError
 from nsysprof.export.chrome import write_chrome
@@ -20,12 +19,13 @@ from nsysprof.export.parquet import check_folder, write_parquet
 from nsysprof.export.perfetto import write_perfetto
 from nsysprof.files.folder_lock import claim_file
 from nsysprof.files.memory_reuse import return_freed_memory
+from nsysprof.files.output import refuse_url
 from nsysprof.files.scratch_folder import scratch_folder
 from nsysprof.notes import Note
 from nsysprof.trace.inputs.resolve_input import identity_of
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.table_readers.devices import read_gpus
-from nsysprof.trace.table_readers.metric_samples import read_metric_samples
+from nsysprof.trace.table_readers.gpu_metrics import read_metric_samples
 from nsysprof.trace.tables import read_tables
 
 Write = Callable[[Content, Path, Advance], Counts]

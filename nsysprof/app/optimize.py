@@ -19,28 +19,27 @@ from nsysprof.analysis.attention_tuning.program_attention import ProgramFacts, r
 from nsysprof.analysis.attention_tuning.program_gain import judge_optimization
 from nsysprof.analysis.attention_tuning.worth_trying import list_suggestions
 from nsysprof.analysis.sampling.significance import check_prediction, is_better, saves_memory
+from nsysprof.app.inputs.reading_requests import AnalyzeRequest
 from nsysprof.app.measuring.bench import dated_bench_folder
 from nsysprof.app.measuring.bench_program import check_program_bench
 from nsysprof.app.measuring.capture_program import capture_program, plan_program_capture
-from nsysprof.app.measuring.program_request import ProgramRequest
-from nsysprof.app.measuring.program_timing import (
+from nsysprof.app.measuring.program_request import (
     OptimizeRequest,
     ProgramBenchRequest,
+    ProgramRequest,
     ProgramSide,
     ProgramTiming,
     parse_program_side,
 )
 from nsysprof.app.optimizing.code_diff import command_of, diff_of
-from nsysprof.app.optimizing.predict_gain import predict_gain
 from nsysprof.app.optimizing.remedies import Circumstances, read_remedies
 from nsysprof.app.optimizing.search import LOOK, Search, Tried, name_of, precision_of
 from nsysprof.app.optimizing.trials import Trial, circumstances, list_not_tried, list_trials
-from nsysprof.app.optimizing.tune_uses import LEAST_TUNING_S, TunedProgram, tune_uses
+from nsysprof.app.optimizing.tune_uses import LEAST_TUNING_S, TunedProgram, predict_gain, tune_uses
 from nsysprof.app.progress import SILENT, Progress
-from nsysprof.app.trace_analysis.analyze_request import AnalyzeRequest
 from nsysprof.app.trace_analysis.analyze_trace import analyze_one
 from nsysprof.app.trace_analysis.join_attention import read_libraries
-from nsysprof.app.tuning.write_tuning import POLICY
+from nsysprof.app.tune import POLICY
 from nsysprof.capture.manifest import NSYS_TRACE, TORCH_TRACE
 from nsysprof.capture.user_program.time_program import END_STEPS
 from nsysprof.errors import CaptureFailedError, InterruptedCaptureError, NsysprofError, UsageError

@@ -16,17 +16,17 @@ from typing import Any
 import pandas as pd
 
 from nsysprof.analysis.sampling.significance import judge_history
-from nsysprof.app.inputs.refuse_url import refuse_url
+from nsysprof.app.inputs.reading_requests import HistoryRequest
 from nsysprof.app.progress import SILENT, Progress
-from nsysprof.app.requests.reading import HistoryRequest
 from nsysprof.attention.shape import SHAPE_COLUMNS
 from nsysprof.capture.sampling.bench_run import BenchRun
 from nsysprof.errors import NsysprofError, OutputError, TraceError, UsageError
 from nsysprof.files.json_file import decode_json, json_value
+from nsysprof.files.output import refuse_url
 from nsysprof.report.wording import shape_label
 from nsysprof.results.column_registry.csv_table import to_records
 from nsysprof.results.latency_history import CaseHistory, HistoryPoint
-from nsysprof.trace.sqlite.confine import ConfinedConnections
+from nsysprof.trace.confine import ConfinedConnections
 
 _HEADER = b"SQLite format 3\x00"
 _TABLES = {"runs", "results"}

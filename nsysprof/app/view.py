@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from nsysprof.app.inputs.reading_requests import ViewRequest
 from nsysprof.app.progress import SILENT, Progress
-from nsysprof.app.requests.reading import ViewRequest
 from nsysprof.app.viewing.loopback_server import LoopbackServer
 from nsysprof.app.viewing.view_inputs import ViewInput, list_inputs
 from nsysprof.app.viewing.view_pages import ViewPages

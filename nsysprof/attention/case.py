@@ -23,9 +23,7 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import asdict
 
-from nsysprof.attention.choices import BACKENDS, DTYPES, PASSES
-from nsysprof.attention.mask import Window, check_masks, mask_of_window
-from nsysprof.attention.shape import Shape, shape_of_row
+from nsysprof.attention.shape import BACKENDS, DTYPES, PASSES, Shape, Window, check_masks, mask_of_window, shape_of_row
 from nsysprof.errors import UsageError
 from nsysprof.files.json_file import explain_decoding
 

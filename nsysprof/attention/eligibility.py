@@ -1,4 +1,4 @@
-"""Define the questions and answers of `explain`, and Constraint: one reason why torch refused a backend.
+"""Define a call of attention, what `explain` asks and answers about it, and the nearest call that a backend accepts.
 
 Questions and answers are files between the command and the process that loads torch. A constraint is parsed from the
 text of torch's warning. The texts are from sdp_utils.cpp and sdp_utils_cpp.h of PyTorch 2.5 to 2.13. An unknown text
@@ -7,14 +7,127 @@ becomes a constraint with torch's words and no data, so that no refusal is lost.
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from nsysprof.attention.attention_call import AttentionCall
-from nsysprof.files.json_file import encode_json, read_json
+from msgspec.structs import replace
+
+from nsysprof.attention.case import check_names, check_sizes, known_backends
+from nsysprof.attention.shape import (
+    BACKENDS,
+    DTYPE_BYTES,
+    DTYPES,
+    MASKS,
+    Shape,
+    Size,
+    Window,
+    has_learned_mask,
+    mask_of_window,
+)
+from nsysprof.errors import UsageError
+from nsysprof.files.json_file import encode_json, json_value, read_json
+
+CALL_PASSES = ("fwd", "bwd")
+
+
+class AttentionCall(Shape, frozen=True, order=True, kw_only=True):
+    """One call of attention: a shape, and the other arguments that torch's checks look at.
+
+    k and v are (batch, kv_heads, kv_seq, head_dim).
+    """
+
+    kv_seq: Size
+    # The kind of attn_mask: none, bool, float (in the dtype of the inputs), or learned (which needs a gradient),
+    # or a window.
+    mask: str = "none"
+    dropout: float = 0.0
+
+    @property
+    def tensor_bytes(self) -> int:
+        """Return the bytes of q, k, v and the output."""
+        elements = 2 * self.heads * self.seq + 2 * self.kv_heads * self.kv_seq
+        return self.batch * elements * self.head_dim * DTYPE_BYTES[self.dtype]
+
+
+def expand_calls(
+    *,
+    seqs: Sequence[int],
+    kv_seqs: Sequence[int],
+    batches: Sequence[int],
+    heads: Sequence[int],
+    kv_heads: Sequence[int],
+    head_dims: Sequence[int],
+    dtypes: Sequence[str],
+    causal: bool | None,
+    mask: str,
+    dropout: float,
+    passes: Sequence[str],
+    window: Window | None = None,
+) -> list[AttentionCall]:
+    """Return every combination, in the order given and without repeats.
+
+    Raises UsageError for values that contradict each other or make no sense.
+
+    kv_seqs, kv_heads: empty for the same as seqs and heads.
+    causal: None for causal unless there is a mask, because torch takes only one of the two.
+    """
+    for name, sizes in (("seq", seqs), ("batch", batches), ("heads", heads), ("head-dim", head_dims)):
+        check_sizes(name, sizes)
+    for name, sizes in (("kv-seq", kv_seqs), ("kv-heads", kv_heads)):
+        check_sizes(name, sizes or [1])
+    check_names("dtype", dtypes, DTYPES)
+    check_names("pass", passes, CALL_PASSES)
+    check_names("mask", [mask], MASKS)
+    if not 0 <= dropout < 1:
+        raise UsageError(f"--dropout {dropout:g} is not a valid probability.", "Give 0 or more, and less than 1.")
+    if window is not None and (mask != "none" or causal):
+        raise UsageError(
+            f"--window and {'--causal' if causal else '--mask'} exclude each other.",
+            "Leave one of them out; --window 256,0 is a causal window.",
+        )
+    if causal and mask != "none":
+        raise UsageError("--causal and --mask exclude each other in torch.", "Leave one of them out.")
+    settled = mask == "none" if causal is None else causal
+    cells = itertools.product(batches, heads, kv_heads or [0], head_dims, dtypes, passes, seqs, kv_seqs or [0])
+    calls = [
+        AttentionCall(
+            seq=s,
+            kv_seq=ks or s,
+            batch=b,
+            heads=h,
+            kv_heads=kh or h,
+            head_dim=d,
+            dtype=t,
+            causal=c,
+            mask=m,
+            dropout=dropout,
+            pass_=p,
+        )
+        for b, h, kh, d, t, p, s, ks in cells
+        for m, c in [(mask, settled) if window is None else mask_of_window(window, s, ks or s)]
+    ]
+    for call in calls:
+        if call.heads % call.kv_heads:
+            raise UsageError(
+                f"--heads {call.heads} cannot be shared among --kv-heads {call.kv_heads}.",
+                "The heads of k and v must divide the heads of q.",
+            )
+    return list(dict.fromkeys(calls))
+
+
+def expand_backends(names: Sequence[str]) -> list[str]:
+    """Return the backends without repeats. Raises UsageError for an unknown name.
+
+    `all` means torch's own backends and naive. Backends that packages register must be named.
+    """
+    wanted = [name for given in names for name in (BACKENDS if given == "all" else (given,))]
+    check_names("backend", wanted, (*known_backends(), "all"))
+    return list(dict.fromkeys(wanted))
 
 
 @dataclass(frozen=True)
@@ -225,3 +338,136 @@ _RULES: tuple[tuple[re.Pattern[str], _Read], ...] = tuple(
         (r"need to be on cuda device", _fixed("device", "cpu", "equal to", "cuda")),
     )
 )
+
+
+_STEP = 8  # the kernels' alignment; beyond _CLOSE, only multiples of it are tried
+_CLOSE = 64
+_MOST = 4096  # the largest multiple that is tried; beyond it only the bounds that torch named are
+_ROUNDS = 6  # more than the number of shape checks that any backend has
+# Other fields that may be changed to satisfy a constraint on a property.
+_ALSO = {"kv_seq": ("causal",), "head_dim": ("pass_",), "mask": (), "seq": ("dropout",), "kv_heads": ("heads",)}
+_ALL = ("head_dim", "dtype", "seq", "kv_seq", "heads", "kv_heads", "batch", "causal", "mask", "dropout", "pass_")
+_SIZES = ("head_dim", "seq", "kv_seq", "heads", "kv_heads", "batch")
+
+Check = Callable[[AttentionCall], "CallVerdict"]
+
+
+@dataclass(frozen=True)
+class CallVerdict:
+    """What torch says about one call: whether the backend takes it and, if not, which constraints it named."""
+
+    eligible: bool
+    constraints: tuple[Constraint, ...] = ()
+
+    @property
+    def properties(self) -> frozenset[str | None]:
+        return frozenset(constraint.property for constraint in self.constraints)
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Every constraint that a call violates, and calls that pass."""
+
+    # In torch's order. Torch stops at the first one, so later ones appeared once the earlier ones were satisfied.
+    constraints: tuple[Constraint, ...]
+    # Each with as few changes as were found to be enough, and the nearest of its property. Empty when no change helps.
+    nearest: tuple[AttentionCall, ...]
+
+
+def explain_refusal(call: AttentionCall, check: Check) -> Explanation:
+    """Return every constraint of a refused call, found by satisfying one after another, and the nearest that pass."""
+    first = check(call)
+    constraints = list(first.constraints)
+    single = [passing for name in _ways(first) for passing in _nearest(call, name, constraints, check)]
+    if single:
+        return Explanation(tuple(constraints), tuple(single))
+    current, verdict = call, first
+    for _ in range(_ROUNDS):
+        step = next((s for name in _ways(verdict) if (s := _step(current, verdict, name, check)) is not None), None)
+        if step is None:
+            return Explanation(tuple(constraints), ())
+        current, verdict = step
+        if verdict.eligible:
+            return Explanation(tuple(constraints), (current,))
+        known = {(constraint.property, constraint.relation) for constraint in constraints}
+        constraints += [new for new in verdict.constraints if (new.property, new.relation) not in known]
+    return Explanation(tuple(constraints), ())
+
+
+def changes(call: AttentionCall, other: AttentionCall) -> dict[str, dict[str, Any]]:
+    """Return the fields in which two calls differ, as {"head_dim": {"from": 8192, "to": 256}}."""
+    old, new = json_value(call), json_value(other)
+    return {name: {"from": old[name], "to": new[name]} for name in old if old[name] != new[name]}
+
+
+def _ways(verdict: CallVerdict) -> list[str]:
+    """Return the fields whose change may satisfy a refusal; all of them where torch's text is not known."""
+    ways: list[str] = []
+    for name in (constraint.property for constraint in verdict.constraints):
+        if name is None:
+            return list(_ALL)
+        if name in _ALL:
+            ways += [name, *_ALSO.get(name, ())]
+    return list(dict.fromkeys(ways)) if verdict.constraints else list(_ALL)
+
+
+def _nearest(call: AttentionCall, name: str, constraints: list[Constraint], check: Check) -> list[AttentionCall]:
+    passing = (neighbour for neighbour in neighbours(call, name, constraints) if check(neighbour).eligible)
+    return list(islice(passing, None if name == "dtype" else 1))  # dtypes have no order, so all that pass are returned
+
+
+def _step(
+    call: AttentionCall, refusal: CallVerdict, name: str, check: Check
+) -> tuple[AttentionCall, CallVerdict] | None:
+    """Return the nearest neighbour that passes or fails for another reason, and torch's verdict on it."""
+    before = {(constraint.property, constraint.relation) for constraint in refusal.constraints}
+    for neighbour in neighbours(call, name, list(refusal.constraints)):
+        verdict = check(neighbour)
+        after = {(constraint.property, constraint.relation) for constraint in verdict.constraints}
+        if verdict.eligible or (after and not after & before):
+            return neighbour, verdict
+    return None
+
+
+def neighbours(call: AttentionCall, name: str, constraints: list[Constraint]) -> Iterator[AttentionCall]:
+    """Yield calls that differ in one field, nearest first. Equal numbers of heads of q and k change together."""
+    if name in _SIZES:
+        bounds = [c.bound for c in constraints if c.property == name and type(c.bound) is int]
+        for size in _sizes(getattr(call, name), bounds):
+            changed = _with_size(call, name, size)
+            if changed.heads % changed.kv_heads == 0:
+                yield changed
+        return
+    if name == "causal":
+        if call.mask == "none":
+            yield replace(call, causal=not call.causal)
+        return
+    choices: dict[str, tuple[Any, ...]] = {
+        "dtype": DTYPES,
+        # The nearest to a learned mask is the same mask without a gradient. No check accepts learned masks alone.
+        "mask": ("float", "none", "bool") if has_learned_mask(call) else ("none", "bool", "float"),
+        "pass_": ("fwd",),
+        "dropout": tuple(sorted((n / 16 for n in range(16)), key=lambda p: abs(p - call.dropout))),
+    }
+    for choice in choices[name]:
+        conflict = name == "mask" and choice != "none" and call.causal
+        if choice != getattr(call, name) and not conflict:
+            yield replace(call, **{name: choice})
+
+
+def _with_size(call: AttentionCall, name: str, size: int) -> AttentionCall:
+    if name in ("heads", "kv_heads") and call.heads == call.kv_heads:
+        return replace(call, heads=size, kv_heads=size)
+    changed: dict[str, Any] = {name: size}
+    return replace(call, **changed)
+
+
+def _sizes(value: int, bounds: list[Any]) -> list[int]:
+    """Return the sizes to try, nearest first: all close ones, multiples of 8 below, powers of two, and bounds."""
+    sizes = set(range(max(1, value - _CLOSE), value + _CLOSE + 1))
+    top = (value - 1) // _STEP
+    sizes |= {multiple * _STEP for multiple in range(max(1, top - _MOST), top + 1)}
+    sizes |= {1 << power for power in range(max(1, value).bit_length() + 1)}
+    for bound in bounds:
+        sizes |= set(range(max(1, bound - _STEP), bound + _STEP + 1)) | {value // bound * bound}
+    return sorted(sizes - {value, 0}, key=lambda size: (abs(size - value), size))

@@ -13,11 +13,10 @@ from pathlib import Path
 from threading import Event
 
 from nsysprof.bundle.allow_list import base_name
-from nsysprof.bundle.leak_corpus import Originals, collect_originals, texts_of_json
 from nsysprof.bundle.name_tokens import NameTokens
 from nsysprof.bundle.public_names import is_public_call, is_public_kernel, is_public_range, public_backends
 from nsysprof.bundle.source import BundleSource
-from nsysprof.bundle.verify import SecretLeakError, find_originals
+from nsysprof.bundle.verify import Originals, SecretLeakError, collect_originals, find_originals, texts_of_json
 from nsysprof.errors import TraceDamagedError
 from nsysprof.trace.inputs.bundle_file import unpack_bundle
 from nsysprof.trace.open import open_trace, quote

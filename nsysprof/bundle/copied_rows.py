@@ -18,8 +18,8 @@ from typing import Any
 
 from nsysprof.arrays import merge_spans
 from nsysprof.errors import UsageError
+from nsysprof.trace.confine import Confinement
 from nsysprof.trace.open import quote
-from nsysprof.trace.sqlite.confine import Confinement
 
 _PROCESS = ~0xFFFFFF  # the bits of a globalTid that name its process
 _RANGES = (59, 60, 70, 71)  # NVTX event types: push/pop and start/end, and the same from a text file

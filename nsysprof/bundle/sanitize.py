@@ -39,9 +39,8 @@ from nsysprof.bundle.copied_rows import (
     plan_crop,
     replace_ids,
 )
-from nsysprof.bundle.name_tokens import NameTokens
+from nsysprof.bundle.name_tokens import REDACTED, NameTokens, Redactor
 from nsysprof.bundle.public_names import is_public_kernel
-from nsysprof.bundle.redact import REDACTED, Redactor
 from nsysprof.bundle.secret_values import collect_secrets, machine_secrets
 from nsysprof.bundle.verify import SecretLeakError, find_leaks
 from nsysprof.errors import OutputError, TraceDamagedError

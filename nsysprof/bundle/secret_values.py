@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from nsysprof.bundle.allow_list import PUBLIC_TEXT
-from nsysprof.bundle.program_text import is_program_word
+from nsysprof.bundle.public_names import is_program_word
 from nsysprof.errors import TraceDamagedError
 
 CREDENTIAL = re.compile(r"token|secret|passw|credential|api[-_]?key|private[-_]?key", re.IGNORECASE)

@@ -9,9 +9,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from nsysprof.bundle.members import LEFT_BEHIND, MEMBERS, OTHER_FILE
 from nsysprof.bundle.name_tokens import NameTokens
-from nsysprof.bundle.sanitize_json import FileCleaner, private_values, public_values
+from nsysprof.bundle.sanitize_json import LEFT_BEHIND, MEMBERS, OTHER_FILE, FileCleaner, private_values, public_values
 from nsysprof.bundle.secret_values import collect_secrets, machine_secrets
 from nsysprof.errors import TraceError, UsageError
 from nsysprof.files.folder_state import STATE, require_whole

@@ -23,8 +23,7 @@ from nsysprof.capture.self_check.reduction import reductions
 from nsysprof.environment import collect_gpus, collect_host
 from nsysprof.errors import CaptureFailedError, InterruptedCaptureError, NsysprofError, ToolFailedError, TraceError
 from nsysprof.notes import Note, make_note
-from nsysprof.nsight.counters import count_kernels
-from nsysprof.nsight.ncu import count_argv, explain_counters, probe_counters, read_report
+from nsysprof.nsight.ncu import count_argv, count_kernels, explain_counters, probe_counters, read_report
 from nsysprof.nsight.nsys import (
     explain_profile_failure,
     gpu_metrics_options,

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from nsysprof.cli.request_options import bare_class, old_words, with_options
+from nsysprof.cli.options import bare_class, old_words, with_options
 from nsysprof.cli.terminal.standard_streams import ForgivingStream, forgive_streams, show_status
 from nsysprof.errors import InterruptedCaptureError, NsysprofError, OutputError, TraceError
 from nsysprof.files.json_file import VERSION

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from nsysprof.app.trace_analysis.analyze_request import AnalyzeRequest
+from nsysprof.app.inputs.reading_requests import AnalyzeRequest
 from nsysprof.cli import options
 from nsysprof.cli.terminal.console import print_json, print_report, say_missing_figures
 from nsysprof.cli.terminal.progress import show_progress

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from nsysprof.app.requests.reading import BundleRequest
+from nsysprof.app.inputs.reading_requests import BundleRequest
 from nsysprof.cli import options
 from nsysprof.cli.terminal.console import print_json
 from nsysprof.cli.terminal.progress import show_progress

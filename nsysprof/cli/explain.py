@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from nsysprof.app.requests.attention import ExplainRequest
-from nsysprof.attention.nearest_supported_shape import changes
+from nsysprof.app.inputs.attention_requests import ExplainRequest
+from nsysprof.attention.eligibility import changes
 from nsysprof.cli import options
 from nsysprof.cli.terminal.console import print_json, print_report
 from nsysprof.files.json_file import json_value
 
 if TYPE_CHECKING:
     from nsysprof.app.explain import ExplainResult
-    from nsysprof.attention.attention_call import AttentionCall
-    from nsysprof.attention.eligibility import EligibilityAnswer
+    from nsysprof.attention.eligibility import AttentionCall, EligibilityAnswer
 
 EXAMPLES = (
     "nsysprof explain --seq 16 --head-dim 8192",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from nsysprof.app.requests.reading import ExportRequest
+from nsysprof.app.inputs.reading_requests import ExportRequest
 from nsysprof.cli import options
 from nsysprof.cli.terminal.console import print_json
 from nsysprof.cli.terminal.progress import show_progress

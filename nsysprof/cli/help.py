@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nsysprof.app.inputs.option import Option
+from nsysprof.app.inputs.options import Option
 from nsysprof.cli import options
 from nsysprof.cli.terminal.console import print_json, terminal_width
 from nsysprof.files.json_file import json_value

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from nsysprof.app.inputs.option import Option
-from nsysprof.app.inputs.options import Nsys
+from nsysprof.app.inputs.options import Nsys, Option
 from nsysprof.cli import options
 from nsysprof.cli.terminal.console import print_json
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from nsysprof.app.measuring.program_timing import OptimizeRequest
+from nsysprof.app.measuring.program_request import OptimizeRequest
 from nsysprof.cli import options
 from nsysprof.cli.measuring.measurement import run_measurement
 from nsysprof.cli.terminal.console import print_json, print_report

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from nsysprof.app.inputs.attention_requests import TuneRequest
 from nsysprof.app.inputs.grid import Grid
-from nsysprof.app.requests.attention import TuneRequest
 from nsysprof.cli import options
 from nsysprof.cli.measuring.measurement import run_measurement
-from nsysprof.cli.request_options import is_given
+from nsysprof.cli.options import is_given
 from nsysprof.cli.terminal.console import print_json, print_report
 from nsysprof.errors import UsageError
 from nsysprof.files.json_file import json_value
@@ -76,7 +76,7 @@ def _print(result: TuneResult, as_json: bool) -> None:
     if as_json:
         print_json({"folder": str(result.folder), **result.tuning.data})
         return
-    from nsysprof.report.pages.tune import tuning_report, tuning_sections
+    from nsysprof.report.pages.bench import tuning_report, tuning_sections
 
     tuning = result.tuning
     sections = tuning_sections(tuning.winners, tuning.insights, price=None, policy=None, budget_note=result.told)

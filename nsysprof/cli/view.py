@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nsysprof.app.inputs.option import Option
-from nsysprof.app.requests.reading import ViewRequest
+from nsysprof.app.inputs.options import Option
+from nsysprof.app.inputs.reading_requests import ViewRequest
 from nsysprof.cli import options
 from nsysprof.cli.terminal.console import print_json, say_missing_figures
 from nsysprof.cli.terminal.progress import show_progress

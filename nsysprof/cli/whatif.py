@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nsysprof.app.requests.reading import WhatIfRequest
+from nsysprof.app.inputs.reading_requests import WhatIfRequest
 from nsysprof.cli import options
 from nsysprof.cli.terminal.console import print_json, print_report
 from nsysprof.cli.terminal.progress import show_progress

@@ -12,8 +12,17 @@ from typing import IO, Any
 import numpy as np
 import pandas as pd
 
-from nsysprof.export.content import CHUNK_ROWS, Advance, Content, Counts
-from nsysprof.export.processes import device_ids, device_name, device_of, number_processes, thread_id
+from nsysprof.export.content import (
+    CHUNK_ROWS,
+    Advance,
+    Content,
+    Counts,
+    device_ids,
+    device_name,
+    device_of,
+    number_processes,
+    thread_id,
+)
 from nsysprof.files.output import open_whole
 
 _WORK = {"kernel": "kernel", "memcpy": "gpu_memcpy", "memset": "gpu_memset", "graph": "gpu_graph"}

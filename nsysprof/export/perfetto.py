@@ -13,11 +13,20 @@ import pandas as pd
 
 from nsysprof.arrays import Int64s, rows_by_key
 from nsysprof.errors import MissingToolError
-from nsysprof.export.content import CHUNK_ROWS, Advance, Content, Counts
-from nsysprof.export.flows import Flows
-from nsysprof.export.nested_track import NestedTrack
-from nsysprof.export.processes import Numbers, device_ids, device_name, device_of, number_processes, thread_id
-from nsysprof.export.slice_packets import Slices, encode_slices, encode_texts
+from nsysprof.export.content import (
+    CHUNK_ROWS,
+    Advance,
+    Content,
+    Counts,
+    Flows,
+    Numbers,
+    device_ids,
+    device_name,
+    device_of,
+    number_processes,
+    thread_id,
+)
+from nsysprof.export.slice_packets import NestedTrack, Slices, encode_slices, encode_texts
 from nsysprof.files.output import open_whole
 from nsysprof.results.event_rows import CallRows, WorkRows
 

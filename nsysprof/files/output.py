@@ -1,17 +1,19 @@
-"""Write files completely or not at all, read only plain files, with errors that say what to do."""
+"""Write files completely or not at all, name them, and read only plain files, with errors that say what to do."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import os
+import re
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from nsysprof.errors import OutputError
+from nsysprof.errors import OutputError, UsageError
+from nsysprof.plain_text import plain_line
 
 
 def write_whole(path: Path, data: bytes) -> Path:
@@ -63,3 +65,35 @@ def read_plain_text(path: Path) -> str:
     if not path.is_file() or size > _LARGEST_BYTES:
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), str(path))
     return path.read_text(encoding="utf-8")
+
+
+_SUFFIXES = (
+    ".zip", ".xz", ".gz", ".zst", ".sqlite", ".nsys-rep", ".qdrep", ".json", ".pt.trace", ".pickle", ".pkl",
+)  # fmt: skip
+
+
+def name_after(source: Path, otherwise: str = "trace") -> str:
+    """Return a folder's name, or a file's without its suffixes, in characters that a terminal shows.
+
+    otherwise: what to return where nothing is left.
+    """
+    name = source.resolve().name
+    if not source.is_dir():
+        for suffix in _SUFFIXES:
+            name = name.removesuffix(suffix)
+    return plain_line(name) or otherwise
+
+
+# At least two letters, so that a Windows drive is not a URL. pathlib has turned two slashes into one.
+_URL = re.compile(r"([a-z][a-z0-9+.-]+):/+(?=[^/])", re.IGNORECASE)
+
+
+def refuse_url(source: Path) -> None:
+    """Raise UsageError for a URL."""
+    found = _URL.match(str(source))
+    if found is None or source.exists():
+        return
+    address = f"{found[1]}://{str(source)[found.end() :]}"
+    raise UsageError(
+        f"{address} is a URL, and nsysprof reads only files.", "Download it first, and give the file or folder."
+    )

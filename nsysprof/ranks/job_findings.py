@@ -20,8 +20,7 @@ from nsysprof.errors import UsageError
 from nsysprof.ranks.identity import some
 from nsysprof.ranks.job_facts import CommunicationRow, JobFacts
 from nsysprof.ranks.replay.changes import CommunicationChange, ReplayedJob, replay_change
-from nsysprof.ranks.replay.joined_graph import share_collectives
-from nsysprof.ranks.replay.rank_graph import RankGraph
+from nsysprof.ranks.replay.joined_graph import RankGraph, share_collectives
 from nsysprof.results.findings import LEAST_SHARE, Finding, JobFinding
 from nsysprof.units import format_bytes, format_ns
 

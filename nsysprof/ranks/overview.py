@@ -15,8 +15,7 @@ from nsysprof.analysis.stragglers.late_ranks import choose_evidence, find_outlie
 from nsysprof.kernels.labels import label_kernels
 from nsysprof.kernels.names import categorize
 from nsysprof.notes import Note, Severity, make_note
-from nsysprof.ranks.collective_waits.clocks import arrivals, fit_clocks, recorded_apart
-from nsysprof.ranks.collective_waits.collectives import Collectives
+from nsysprof.ranks.collective_waits.collectives import Collectives, arrivals, fit_clocks, recorded_apart
 from nsysprof.ranks.collective_waits.step_views import draw_together
 from nsysprof.ranks.collective_waits.stragglers import find_late
 from nsysprof.ranks.distributions import ROUNDING_ERROR, Distributions, Key, rename
@@ -25,7 +24,7 @@ from nsysprof.ranks.job_facts import JobFacts
 from nsysprof.ranks.job_findings import communication_rows, find_in_job, mean_step_ns, pipeline_bubbles
 from nsysprof.ranks.partial import RANGE_COLUMNS, Detail, Partial
 from nsysprof.ranks.rank_energy import energy_over_ranks
-from nsysprof.ranks.replay.rank_graph import RankGraph
+from nsysprof.ranks.replay.joined_graph import RankGraph
 from nsysprof.results.column_registry.csv_table import empty_table
 from nsysprof.results.column_registry.rank_columns import COMMUNICATION, RANK_ENERGY
 from nsysprof.results.rank_results import ClockFit, RankCollectives, RankRow, RanksAnalysis, StepPicture

@@ -25,7 +25,7 @@ from nsysprof.ranks.distributions import Distributions, Key
 from nsysprof.ranks.identity import RankSource
 from nsysprof.ranks.job_facts import JobFacts
 from nsysprof.ranks.rank_energy import COLUMNS, power_of
-from nsysprof.ranks.replay.rank_graph import RankGraph
+from nsysprof.ranks.replay.joined_graph import RankGraph
 from nsysprof.results.column_registry.csv_table import to_records
 from nsysprof.results.column_registry.rank_columns import RANK_RANGES
 from nsysprof.results.rank_results import Lanes, RankRow

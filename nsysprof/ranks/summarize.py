@@ -35,14 +35,13 @@ from nsysprof.files.scratch_folder import scratch_folder
 from nsysprof.notes import Note, Severity, make_note
 from nsysprof.ranks.collective_waits.collectives import find_collectives
 from nsysprof.ranks.distributions import Distributions, Key, distribute, merge_all
-from nsysprof.ranks.identity import RankSource
+from nsysprof.ranks.identity import RankSource, Session, read_session
 from nsysprof.ranks.job_facts import JobFacts, collect_facts
 from nsysprof.ranks.job_findings import MOST_REPLAYED, needs_replay
 from nsysprof.ranks.overlap import Overlap, innermost_ranges, measure_overlap, own_walls
 from nsysprof.ranks.partial import RANGE_COLUMNS, Detail, Leaf, Partial
 from nsysprof.ranks.rank_energy import rank_energy, read_samples
-from nsysprof.ranks.replay.rank_graph import RankGraph, read_rank_graph
-from nsysprof.ranks.session import Session, read_session
+from nsysprof.ranks.replay.joined_graph import RankGraph, read_rank_graph
 from nsysprof.results.allocator_memory import has_ended_for_memory
 from nsysprof.results.power_samples import GpuEnergy
 from nsysprof.results.rank_results import RankRow

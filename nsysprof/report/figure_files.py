@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from nsysprof.files.json_file import plain_json
 from nsysprof.files.output import write_whole
 from nsysprof.report.document import Figure, Report
-from nsysprof.report.figures.png import can_draw, darken, png_bytes, svg_bytes
+from nsysprof.report.figures.drawing import can_draw, darken, png_bytes, svg_bytes
 from nsysprof.report.formats.data_formats import report_json
 from nsysprof.report.formats.escape import clean
 from nsysprof.report.formats.html import render_html

@@ -15,12 +15,11 @@ from nsysprof.files.json_file import json_value, plain_json
 from nsysprof.files.output import open_whole, output_error, write_whole
 from nsysprof.report.document import Figure, Report
 from nsysprof.report.figure_files import figure_paths, write_figures, write_report
-from nsysprof.report.figures.kernels import describe_kernels, draw_kernels
+from nsysprof.report.figures.drawing import can_draw
 from nsysprof.report.figures.memory import describe_memory, describe_vram, draw_memory, draw_vram
-from nsysprof.report.figures.png import can_draw
 from nsysprof.report.figures.roofline import describe_roofline, describe_traffic, draw_roofline, draw_traffic
 from nsysprof.report.figures.step import describe_step, draw_step
-from nsysprof.report.figures.timeline import describe_timeline, draw_timeline
+from nsysprof.report.figures.timeline import describe_kernels, describe_timeline, draw_kernels, draw_timeline
 from nsysprof.report.formats.data_formats import layers_flame_graph, render_sarif
 from nsysprof.report.formats.timeline_data import timeline_data
 from nsysprof.report.pages.analysis import analysis_report

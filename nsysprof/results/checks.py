@@ -202,6 +202,13 @@ class GateResult:
     findings: tuple[GateFinding, ...]
 
 
+def worst_outcome(gate: Iterable[GateResult]) -> Outcome | None:
+    """Return the worst outcome of a gate's rules; None without a gate."""
+    outcomes = {result.outcome for result in gate}
+    worst = (Outcome.REGRESSION, Outcome.INCONCLUSIVE, Outcome.PASS)
+    return next((outcome for outcome in worst if outcome in outcomes), None)
+
+
 class MissingSource(StrEnum):
     """A source of numbers that a capture lacks although it was requested."""
 

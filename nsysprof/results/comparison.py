@@ -10,7 +10,7 @@ from typing import Any
 from nsysprof.attention.case import Case
 from nsysprof.notes import Loss, Note
 from nsysprof.results.allocator_memory import AllocatorMemory, MemoryComparison
-from nsysprof.results.checks import GateResult, Outcome
+from nsysprof.results.checks import GateResult, Outcome, worst_outcome
 
 # The parts of a range's wall time. They add up to it exactly (ns).
 PARTS = ("before_ns", "kernels_ns", "copies_ns", "fills_ns", "graphs_ns", "gaps_ns", "after_ns")
@@ -376,6 +376,4 @@ class VersionComparison:
     @property
     def outcome(self) -> Outcome | None:
         """Return the worst outcome of the gate's rules; None without a gate."""
-        outcomes = {result.outcome for result in self.gate}
-        worst = (Outcome.REGRESSION, Outcome.INCONCLUSIVE, Outcome.PASS)
-        return next((outcome for outcome in worst if outcome in outcomes), None)
+        return worst_outcome(self.gate)

@@ -1,4 +1,4 @@
-"""Hold findings and their causes, the idle time of devices, and sampled stacks."""
+"""Hold findings with their codes and causes, the idle time of devices, and sampled stacks."""
 
 from __future__ import annotations
 
@@ -196,3 +196,16 @@ class StackSamples:
     native: StackSamples | None = None
     # Stacks taken where Python made a stream wait, which takes the host no time.
     waits: StackSamples | None = None
+
+
+CODES = (
+    "pageable-copy", "sync", "alloc-in-loop", "launch-bound", "host-bound", "stream-dependency", "collective-wait",
+    "unfused-attention", "attention-backend", "unfused-optimizer", "module-load", "small-copies", "python-gc",
+    "jit-in-loop",
+    "no-tensor-cores", "misaligned-gemm", "unfused-elementwise", "layout-conversion", "redundant-copy", "large-logits",
+    "small-work",
+)  # fmt: skip
+# Findings about the memory of torch's allocator, which save bytes and not time.
+FRAGMENTATION = "memory-fragmentation"
+OUT_OF_MEMORY = "out-of-memory"
+MEMORY_CODES = (FRAGMENTATION, OUT_OF_MEMORY)

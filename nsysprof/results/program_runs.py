@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from nsysprof.files.json_file import json_value
 from nsysprof.notes import Note
-from nsysprof.results.checks import GateResult, Outcome
+from nsysprof.results.checks import GateResult, Outcome, worst_outcome
 from nsysprof.results.comparison import LatencyChange
 from nsysprof.results.policy_use import PolicyUse
 
@@ -198,9 +198,7 @@ class ProgramComparison:
     @property
     def outcome(self) -> Outcome | None:
         """Return the worst outcome of the gate's rules; None without a gate."""
-        outcomes = {result.outcome for result in self.gate}
-        worst = (Outcome.REGRESSION, Outcome.INCONCLUSIVE, Outcome.PASS)
-        return next((outcome for outcome in worst if outcome in outcomes), None)
+        return worst_outcome(self.gate)
 
     def to_json(self) -> dict[str, Any]:
         """Return the comparison as it is written to files and printed by --json; unknown is null."""

@@ -18,11 +18,10 @@ import pandas as pd
 from nsysprof.arrays import GrowingColumn
 from nsysprof.errors import TraceDamagedError
 from nsysprof.notes import Loss, make_loss
+from nsysprof.trace.confine import Confinement
+from nsysprof.trace.leaf_pages import UnusualLayoutError, scan_table
 from nsysprof.trace.open import Trace, quote
 from nsysprof.trace.schema import NULL
-from nsysprof.trace.sqlite.confine import Confinement
-from nsysprof.trace.sqlite.leaf_pages import UnusualLayoutError
-from nsysprof.trace.sqlite.sqlite_cells import scan_table
 
 _ROWS = 20_000
 # The fewest bytes of the file that a row with many columns and times takes.

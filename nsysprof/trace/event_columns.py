@@ -15,11 +15,10 @@ import numpy as np
 
 from nsysprof.arrays import GrowingColumn
 from nsysprof.trace.columns import TableSource, expected_rows, page_positions
+from nsysprof.trace.leaf_pages import MOST_ROWS, LeafPages, UnusualLayoutError, encode, scan_leaves
+from nsysprof.trace.leaf_pages import read_events as read
 from nsysprof.trace.open import Trace
 from nsysprof.trace.schema import Int64s, Ints
-from nsysprof.trace.sqlite.leaf_pages import MOST_ROWS, LeafPages, UnusualLayoutError, scan_leaves
-from nsysprof.trace.sqlite.sqlite_cells import encode
-from nsysprof.trace.sqlite.sqlite_cells import read_events as read
 
 # What a row of a call and of a kernel holds, in the order in which loops.c reads it.
 _FIRST = ("start_ns", "end_ns", "correlation_id")

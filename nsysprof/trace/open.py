@@ -19,7 +19,7 @@ from typing import ParamSpec, TypeVar
 from nsysprof.errors import TraceDamagedError, TraceEmptyError, TraceError, TraceForeignError
 from nsysprof.native.load import loop
 from nsysprof.notes import Loss, Note, make_loss
-from nsysprof.trace.sqlite.confine import ConfinedConnections, Confinement
+from nsysprof.trace.confine import ConfinedConnections, Confinement
 
 _MAGIC = b"SQLite format 3\0"
 _LFS = b"version https://git-lfs.github.com/spec"

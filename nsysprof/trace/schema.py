@@ -47,17 +47,36 @@ class DeviceRow:
 
 
 @dataclass(frozen=True)
-class Work:
+class _Timed:
+    """Rows with a start and a duration."""
+
+    # The start (ns since session start).
+    start_ns: Int64s
+    # The duration (ns): uint32, or int64 where one takes longer than four seconds.
+    duration_ns: Ints
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+    def ends_ns(self, rows: Any = slice(None)) -> Int64s:
+        """Return the end of each of the rows (ns)."""
+        ends: Int64s = self.start_ns[rows] + self.duration_ns[rows]
+        return ends
+
+    def last_end_ns(self) -> int:
+        """Return when the last of them ended (ns). There must be one."""
+        blocks = (slice(low, low + _BLOCK) for low in range(0, len(self), _BLOCK))
+        return max(int(self.ends_ns(block).max()) for block in blocks)
+
+
+@dataclass(frozen=True)
+class Work(_Timed):
     """GPU work as arrays of one length: kernels first, then copies and migrations, fills, and graph replays.
 
     Values that repeat are rows of the small table `variants`, so that ten million kernels fit in 200 MB. Rows with
     impossible times are left out; `dropped` counts them.
     """
 
-    # The start (ns since session start).
-    start_ns: Int64s
-    # The duration (ns): uint32, or int64 where one takes longer than four seconds.
-    duration_ns: Ints
     # The row of `variants`, in the narrowest type of 8 (without a sign), 16 or 32 bits.
     variant: Ints
     # The next three arrays are only for the rows after the kernels, so they are `kernels` shorter.
@@ -74,9 +93,6 @@ class Work:
     kernels: int
     dropped: int
     unsized: int
-
-    def __len__(self) -> int:
-        return len(self.start_ns)
 
     @cached_property
     def kind_of(self) -> npt.NDArray[np.int8]:
@@ -114,32 +130,16 @@ class Work:
         kinds: npt.NDArray[np.int8] = self.kind_of[self.variant[rows]]
         return kinds
 
-    def ends_ns(self, rows: Any = slice(None)) -> Int64s:
-        """Return the end of each of the rows (ns)."""
-        ends: Int64s = self.start_ns[rows] + self.duration_ns[rows]
-        return ends
-
-    def last_end_ns(self) -> int:
-        """Return when the last of them ended (ns). There must be one."""
-        blocks = (slice(low, low + _BLOCK) for low in range(0, len(self), _BLOCK))
-        return max(int(self.ends_ns(block).max()) for block in blocks)
-
 
 @dataclass(frozen=True)
-class Calls:
+class Calls(_Timed):
     """CUDA API calls (runtime and driver) as arrays of one length in file order, without backtraces."""
 
-    # Start and duration, as in Work.
-    start_ns: Int64s
-    duration_ns: Ints
     # The row of `variants`.
     variant: Ints
     # int64 (n, 3): name_id, global_tid, and whether the call failed.
     variants: Int64s
     dropped: int
-
-    def __len__(self) -> int:
-        return len(self.start_ns)
 
     @property
     def name_of(self) -> Int64s:
@@ -156,16 +156,6 @@ class Calls:
         """Return whether each variant is of calls that failed."""
         failed: Bools = self.variants[:, 2] != 0
         return failed
-
-    def ends_ns(self, rows: Any = slice(None)) -> Int64s:
-        """Return the end of each of the rows (ns)."""
-        ends: Int64s = self.start_ns[rows] + self.duration_ns[rows]
-        return ends
-
-    def last_end_ns(self) -> int:
-        """Return when the last of them ended (ns). There must be one."""
-        blocks = (slice(low, low + _BLOCK) for low in range(0, len(self), _BLOCK))
-        return max(int(self.ends_ns(block).max()) for block in blocks)
 
 
 @dataclass(frozen=True)

@@ -303,7 +303,7 @@ def _read_pages(trace: Path, table: str, columns: tuple[str, ...]) -> dict[str, 
     import numpy as np
 
     from nsysprof.arrays import GrowingColumn
-    from nsysprof.trace.sqlite.sqlite_cells import scan_table
+    from nsysprof.trace.leaf_pages import scan_table
 
     with closing(sqlite3.connect(trace)) as database:
         (root,) = database.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (table,)).fetchone()

@@ -179,7 +179,7 @@ def refresh() -> None:
 def evaluate(name: str, made: Path, *, figures: bool) -> None:
     """Write into the new folder `made` what bench or tune leave of the samples of one folder of the study."""
     from nsysprof.app.measuring.bench import report_of, summarize
-    from nsysprof.app.tuning.write_tuning import write_tuning
+    from nsysprof.app.tune import write_tuning
     from nsysprof.capture.sampling.bench_run import read_run
     from nsysprof.report.pages.bench import write_bench
 

@@ -1,7 +1,7 @@
 import pytest
 
 from nsysprof.app.explain import explain
-from nsysprof.app.requests.attention import ExplainRequest
+from nsysprof.app.inputs.attention_requests import ExplainRequest
 from nsysprof.errors import UsageError
 
 

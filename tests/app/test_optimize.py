@@ -11,7 +11,7 @@ import pytest
 from nsysprof.analysis.attention_tuning.program_attention import ProgramFacts
 from nsysprof.analysis.attention_tuning.program_gain import judge_optimization
 from nsysprof.analysis.sampling.significance import check_prediction, is_better, saves_memory
-from nsysprof.app.measuring.program_timing import OptimizeRequest
+from nsysprof.app.measuring.program_request import OptimizeRequest
 from nsysprof.app.optimize import optimize, plan_optimize, spare_tuning_s, tuning_budget_s
 from nsysprof.app.optimizing.tune_uses import TunedProgram
 from nsysprof.app.progress import Progress

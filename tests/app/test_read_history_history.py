@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from nsysprof.app.inputs.reading_requests import HistoryRequest
 from nsysprof.app.read_history import history
-from nsysprof.app.requests.reading import HistoryRequest
 from nsysprof.errors import TraceError, UsageError
 from nsysprof.report.pages.history import draw_history, history_report
 from tests.app.test_read_history import database

@@ -1,6 +1,6 @@
 import pytest
 
-from nsysprof.app.requests.attention import TuneRequest
+from nsysprof.app.inputs.attention_requests import TuneRequest
 from nsysprof.app.tune import plan_tuning
 from nsysprof.errors import UsageError
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nsysprof.app.requests.reading import WhatIfRequest
+from nsysprof.app.inputs.reading_requests import WhatIfRequest
 from nsysprof.app.whatif import what_if
 from nsysprof.errors import UsageError
 from tests.analysis.programs import Program

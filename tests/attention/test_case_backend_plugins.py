@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from nsysprof.attention.case import expand_grid, known_backends, registered_backends
-from nsysprof.attention.choices import PLUGINS
+from nsysprof.attention.shape import PLUGINS
 from nsysprof.errors import UsageError
 from tests.builders.registering import our_backends, register
 

@@ -2,8 +2,7 @@
 
 import pytest
 
-from nsysprof.attention.attention_call import AttentionCall
-from nsysprof.attention.eligibility import Constraint, parse_refusal, plain_text
+from nsysprof.attention.eligibility import AttentionCall, Constraint, parse_refusal, plain_text
 from nsysprof.files.json_file import decode_json, encode_json
 
 CALL = AttentionCall(seq=16, kv_seq=32, head_dim=8192, heads=8, kv_heads=2, dropout=0.1, mask="bool", causal=False)

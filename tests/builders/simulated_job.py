@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nsysprof.ranks.collective_waits.clocks import Arrivals, Matched
-from nsysprof.ranks.collective_waits.collectives import Collectives, choose_kept
+from nsysprof.ranks.collective_waits.collectives import Arrivals, Collectives, Matched, choose_kept
 from nsysprof.trace.schema import NULL
 
 LAUNCH_NS, TRANSFER_NS, RESUME_NS = 5_000, 200_000, 10_000

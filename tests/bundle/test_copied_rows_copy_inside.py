@@ -11,8 +11,8 @@ import pytest
 from nsysprof.bundle import copied_rows as copying
 from nsysprof.bundle.copied_rows import CopiedColumn, copy_inside, different_sets, open_target, replace_ids
 from nsysprof.bundle.sanitize import sanitize_trace
+from nsysprof.trace.confine import Confinement
 from nsysprof.trace.open import open_trace
-from nsysprof.trace.sqlite.confine import Confinement
 from tests.bundle.hostile import write_trace
 
 

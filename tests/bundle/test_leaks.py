@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from nsysprof.app.bundle import bundle
-from nsysprof.app.requests.reading import BundleRequest
+from nsysprof.app.inputs.reading_requests import BundleRequest
 from nsysprof.bundle.check import SecretLeakError
-from nsysprof.bundle.program_text import is_revealed_by, page_parts
+from nsysprof.bundle.public_names import is_revealed_by, page_parts
 from tests.bundle.hostile import GLOBAL_TID, write_trace
 
 

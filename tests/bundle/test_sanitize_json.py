@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from nsysprof.bundle.members import MEMBERS, Member, Role
 from nsysprof.bundle.name_tokens import NameTokens
-from nsysprof.bundle.sanitize_json import FileCleaner, private_values, public_values
+from nsysprof.bundle.sanitize_json import MEMBERS, FileCleaner, Member, Role, private_values, public_values
 from nsysprof.bundle.secret_values import is_public
 
 SECRETS = ["/home/alice/my project", "sesame-7f3a9b", "alice"]

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nsysprof.bundle.leak_corpus import Originals
-from nsysprof.bundle.verify import find_leaks, find_originals
+from nsysprof.bundle.verify import Originals, find_leaks, find_originals
 
 SECRET = "sesame-7f3a9b-open"
 

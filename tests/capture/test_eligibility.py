@@ -5,8 +5,7 @@ import time
 
 import pytest
 
-from nsysprof.attention.attention_call import AttentionCall
-from nsysprof.attention.eligibility import EligibilityQuestion
+from nsysprof.attention.eligibility import AttentionCall, EligibilityQuestion
 from nsysprof.capture.eligibility import run_probe
 from nsysprof.errors import MissingToolError, ToolFailedError
 

@@ -200,7 +200,7 @@ def test_hostile_names_stay_text(tmp_path: Path) -> None:
 
 def test_workers_start_before_this_process_loads_what_reads_traces(folder: Path, tmp_path: Path) -> None:
     code = (
-        "import sys, nsysprof.cli, nsysprof.ranks.workers.pool as pool\n"
+        "import sys, nsysprof.cli, nsysprof.ranks.pool as pool\n"
         "pool.LocalWorkers.__init__ = lambda *_: sys.exit(f'pandas loaded: {\"pandas\" in sys.modules}')\n"
         f"sys.argv = ['nsysprof', 'analyze', {str(folder)!r}, '--workers', '2', '--out', {str(tmp_path / 'out')!r}]\n"
         "nsysprof.cli.main()\n"

@@ -8,7 +8,7 @@ import pytest
 
 from nsysprof.app.bundle import bundle
 from nsysprof.app.export import export
-from nsysprof.app.requests.reading import BundleRequest, ExportRequest
+from nsysprof.app.inputs.reading_requests import BundleRequest, ExportRequest
 from nsysprof.errors import OutputError
 from nsysprof.files.folder_lock import claim_file
 from nsysprof.files.folder_state import EXPORT

@@ -13,7 +13,7 @@ from nsysprof.app.analyze import AnalyzeRequest, analyze
 from nsysprof.app.bundle import bundle
 from nsysprof.app.compare import compare
 from nsysprof.app.export import export
-from nsysprof.app.requests.reading import BundleRequest, CompareRequest, ExportRequest, WhatIfRequest
+from nsysprof.app.inputs.reading_requests import BundleRequest, CompareRequest, ExportRequest, WhatIfRequest
 from nsysprof.app.whatif import what_if
 from nsysprof.errors import TraceError
 from nsysprof.files.folder_state import STATE

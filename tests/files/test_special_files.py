@@ -12,7 +12,7 @@ import pytest
 
 from nsysprof.app.analyze import AnalyzeRequest, analyze
 from nsysprof.app.bundle import bundle
-from nsysprof.app.requests.reading import BundleRequest
+from nsysprof.app.inputs.reading_requests import BundleRequest
 from nsysprof.errors import NsysprofError, TraceError
 from nsysprof.files.json_file import FileHeader, read_json
 from nsysprof.trace.open import open_trace

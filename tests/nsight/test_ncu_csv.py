@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nsysprof.errors import TraceError
-from nsysprof.nsight.counters import count_kernels, metrics_of, values_of
-from nsysprof.nsight.ncu_csv import parse_ncu_csv
+from nsysprof.nsight.ncu import count_kernels, metrics_of, parse_ncu_csv, values_of
 from nsysprof.results.kernel_counters import Run
 
 GOLDEN = Path(__file__).parents[1] / "golden"

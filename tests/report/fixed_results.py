@@ -15,14 +15,13 @@ from nsysprof.analysis.sampling.significance import judge_history
 from nsysprof.app import demo as demo_use_case
 from nsysprof.app.trace_analysis.analyze_snapshot import read_memory
 from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
-from nsysprof.attention.attention_call import AttentionCall
-from nsysprof.attention.eligibility import EligibilityAnswer, Ran, parse_refusal
+from nsysprof.attention.eligibility import AttentionCall, EligibilityAnswer, Ran, parse_refusal
 from nsysprof.attention.shape import Shape
 from nsysprof.notes import Note, Severity
 from nsysprof.report.document import Figure, Report
-from nsysprof.report.formats.ranks_timeline import ranks_timeline_data
+from nsysprof.report.figures.ranks import ranks_timeline_data
 from nsysprof.report.pages.analysis import analysis_report, capture_report, demo_report, first_report
-from nsysprof.report.pages.bench import BenchReport, bench_report
+from nsysprof.report.pages.bench import BenchReport, bench_report, tuning_report, tuning_sections
 from nsysprof.report.pages.bundle import Shared, bundle_report
 from nsysprof.report.pages.compare import compare_report
 from nsysprof.report.pages.history import history_report
@@ -31,7 +30,6 @@ from nsysprof.report.pages.memory import memory_comparison_report, memory_report
 from nsysprof.report.pages.program import optimize_report, program_report
 from nsysprof.report.pages.ranks import ranks_report
 from nsysprof.report.pages.recording import recording_report
-from nsysprof.report.pages.tune import tuning_report, tuning_sections
 from nsysprof.report.pages.whatif import whatif_report
 from nsysprof.results.allocator_memory import AllocatorMemory
 from nsysprof.results.analysis import Analysis

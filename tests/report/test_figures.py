@@ -2,10 +2,9 @@ import numpy as np
 import pytest
 
 from nsysprof.analysis.overview.summarize import summarize
-from nsysprof.report.figures.drawing_style import CATEGORY_COLORS
-from nsysprof.report.figures.kernels import draw_kernels
+from nsysprof.report.figures.drawing import CATEGORY_COLORS
 from nsysprof.report.figures.memory import draw_vram
-from nsysprof.report.figures.timeline import choose_panels, draw_timeline
+from nsysprof.report.figures.timeline import choose_panels, draw_kernels, draw_timeline
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_tables
 from tests.builders.build_trace import TraceBuilder

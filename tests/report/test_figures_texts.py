@@ -10,13 +10,11 @@ from nsysprof.analysis.comparison.compare import compare_inputs
 from nsysprof.analysis.comparison.compare_latency import Settings
 from nsysprof.app.inputs.compare_inputs import read_input
 from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
-from nsysprof.app.trace_analysis.capture_record import read_record
-from nsysprof.app.trace_analysis.join_counters import join_counters
+from nsysprof.app.trace_analysis.capture_record import join_counters, read_record
 from nsysprof.report.figures.benches import describe_bench, describe_scaling, describe_winners
 from nsysprof.report.figures.compare import describe_parts
-from nsysprof.report.figures.kernels import describe_kernels
 from nsysprof.report.figures.memory import describe_vram
-from nsysprof.report.figures.timeline import describe_timeline
+from nsysprof.report.figures.timeline import describe_kernels, describe_timeline
 from nsysprof.report.write import write_analysis
 from nsysprof.trace.inputs.resolve_input import resolve_input
 from tests.builders.build_trace import TraceBuilder

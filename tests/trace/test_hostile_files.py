@@ -139,7 +139,7 @@ def test_pages_that_are_shared_by_their_parents(tmp_path: Path, table: str) -> N
 @pytest.mark.usefixtures("in_time")
 def test_the_limit_of_time_is_one_of_sqlite_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever lets it work for long: here the search for shared pages is taken away."""
-    monkeypatch.setattr("nsysprof.trace.sqlite.confine._LEAST_SECONDS", 0.3)
+    monkeypatch.setattr("nsysprof.trace.confine._LEAST_SECONDS", 0.3)
     monkeypatch.setattr(columns, "has_shared_pages", lambda *_: False)
     path = program(tmp_path / "t.sqlite")
     share_pages(path, "CUPTI_ACTIVITY_KIND_RUNTIME")
@@ -152,7 +152,7 @@ def test_the_limit_of_time_is_one_of_sqlite_too(tmp_path: Path, monkeypatch: pyt
 @pytest.mark.usefixtures("in_time")
 def test_all_statements_share_one_limit_of_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Twelve tables that each took the whole limit kept a file of 37 kB for eight minutes."""
-    monkeypatch.setattr("nsysprof.trace.sqlite.confine._LEAST_SECONDS", 0.5)
+    monkeypatch.setattr("nsysprof.trace.confine._LEAST_SECONDS", 0.5)
     monkeypatch.setattr(columns, "has_shared_pages", lambda *_: False)
     path = program(tmp_path / "t.sqlite")
     share_pages(path, "CUPTI_ACTIVITY_KIND_RUNTIME")
@@ -395,7 +395,7 @@ def test_a_bundle_of_shared_pages_is_refused_at_once(tmp_path: Path, table: str)
 
 @pytest.mark.usefixtures("in_time")
 def test_a_bundle_that_reads_for_too_long_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nsysprof.trace.sqlite.confine._LEAST_SECONDS", 0.3)
+    monkeypatch.setattr("nsysprof.trace.confine._LEAST_SECONDS", 0.3)
     monkeypatch.setattr(columns, "has_shared_pages", lambda *_: False)
     path = program(tmp_path / "t.sqlite")
     share_pages(path, "CUPTI_ACTIVITY_KIND_RUNTIME")

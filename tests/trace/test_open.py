@@ -3,8 +3,8 @@ import sqlite3
 
 import pytest
 
+from nsysprof.app.inputs.reading_requests import AnalyzeRequest
 from nsysprof.app.progress import SILENT
-from nsysprof.app.trace_analysis.analyze_request import AnalyzeRequest
 from nsysprof.app.trace_analysis.analyze_trace import analyze_one
 from nsysprof.errors import TraceDamagedError, TraceEmptyError, TraceError, TraceForeignError
 from nsysprof.trace import open as open_module

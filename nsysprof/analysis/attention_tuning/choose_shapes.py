@@ -10,9 +10,7 @@ from typing import Any
 import msgspec
 
 from nsysprof.attention.case import Case
-from nsysprof.attention.choices import DTYPES
-from nsysprof.attention.mask import MASKS
-from nsysprof.attention.shape import Shape, attention_flops
+from nsysprof.attention.shape import DTYPES, MASKS, Shape, attention_flops
 from nsysprof.results.optimization import CapturedUse
 from nsysprof.results.samples import Block
 

@@ -11,7 +11,7 @@ import pandas as pd
 from nsysprof.analysis.overview.held_memory import Held, allocated_after, follow_held, follow_owners
 from nsysprof.results.allocator_memory import DeviceUse, MemoryFinding, OwnedInSlices, OwnedOverTime
 from nsysprof.results.column_registry.analysis_columns import MEMORY
-from nsysprof.results.column_registry.finding_codes import FRAGMENTATION
+from nsysprof.results.findings import FRAGMENTATION
 from nsysprof.torchprof.allocator_history import (
     RELEASE,
     RESERVE,

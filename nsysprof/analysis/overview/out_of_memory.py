@@ -21,7 +21,7 @@ from nsysprof.results.allocator_memory import (
     MemoryRemedy,
     OutOfMemory,
 )
-from nsysprof.results.column_registry.finding_codes import OUT_OF_MEMORY
+from nsysprof.results.findings import OUT_OF_MEMORY
 from nsysprof.torchprof.allocator_history import ALLOC, AllocatorHistory, DeviceHistory, Frame
 from nsysprof.torchprof.failed_allocation import FailedAllocation
 from nsysprof.units import format_bytes

@@ -5,12 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Annotated
 
-from nsysprof.app.inputs.option import CAUSAL, NAMES, SIZES, WINDOW, Option
-from nsysprof.app.inputs.options import GRID
-from nsysprof.attention.batch_spec import parse_batch_specs
+from nsysprof.app.inputs.options import CAUSAL, GRID, NAMES, SIZES, WINDOW, Option
 from nsysprof.attention.case import Case, expand_grid
-from nsysprof.attention.choices import BACKENDS, DTYPES, PASSES, PLUGINS
-from nsysprof.attention.mask import CAUSAL_WINDOW
+from nsysprof.attention.shape import BACKENDS, CAUSAL_WINDOW, DTYPES, PASSES, PLUGINS, parse_batch_specs
 
 # Lists are separated by commas.
 Backends = Annotated[

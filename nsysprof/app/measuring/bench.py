@@ -12,10 +12,10 @@ from typing import Any
 from nsysprof.analysis.sampling import latency, significance
 from nsysprof.analysis.sampling.bench import BenchResults, SelfCheck, check_self, summarize_bench
 from nsysprof.analysis.sampling.tune import NOT_RUN
+from nsysprof.app.inputs.attention_requests import BenchRequest
 from nsysprof.app.inputs.machine import default_dtype, require_torch, settle_device, shared_values
 from nsysprof.app.progress import SILENT, Progress
 from nsysprof.app.read_history import append_results, check_database
-from nsysprof.app.requests.attention import BenchRequest
 from nsysprof.attention.shape import CONVENTION
 from nsysprof.capture.folder import remove_work
 from nsysprof.capture.locked_clocks import locked_clocks, measured_gpu

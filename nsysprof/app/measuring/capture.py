@@ -12,13 +12,12 @@ import pandas as pd
 from nsysprof.analysis.overview.recording_cost import cost_of
 from nsysprof.analysis.sampling.bench import hidden_keys
 from nsysprof.analysis.sampling.latency import noise_notes
+from nsysprof.app.inputs.attention_requests import CaptureRequest
 from nsysprof.app.inputs.machine import default_dtype, find_ncu, require_torch, settle_device, shared_values
+from nsysprof.app.measuring.process_traces import check_grid
 from nsysprof.app.progress import SILENT, Progress
-from nsysprof.app.requests.attention import CaptureRequest
 from nsysprof.app.trace_analysis.assemble import COUNTERS, AnalysisOptions, assemble
-from nsysprof.app.trace_analysis.capture_record import read_results
-from nsysprof.app.trace_analysis.check_trace import check_grid
-from nsysprof.app.trace_analysis.join_counters import name_kernels
+from nsysprof.app.trace_analysis.capture_record import name_kernels, read_results
 from nsysprof.attention.case import check_names
 from nsysprof.capture import plan as capture_plan
 from nsysprof.capture.environment import memory_of

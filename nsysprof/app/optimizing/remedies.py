@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from nsysprof.app.measuring.program_timing import ProgramSide
+from nsysprof.app.measuring.program_request import ProgramSide
 from nsysprof.results.program_runs import ProgramTraits
 
 # From this share of the steps' time on (percent), Python's garbage collector is worth freezing.

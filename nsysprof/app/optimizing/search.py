@@ -14,7 +14,7 @@ import numpy as np
 from nsysprof.analysis.comparison.compare_samples import compare_samples, needs_other_seed, rounding_of
 from nsysprof.analysis.sampling.significance import is_better
 from nsysprof.app.measuring.bench_program import BASELINE, CANDIDATE, conclude
-from nsysprof.app.measuring.program_timing import ProgramBenchRequest, ProgramSide
+from nsysprof.app.measuring.program_request import ProgramBenchRequest, ProgramSide
 from nsysprof.app.optimizing.trials import Trial
 from nsysprof.app.progress import Progress
 from nsysprof.capture.user_program.time_program import TimedProgram, run_timed

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from nsysprof.analysis.attention_tuning.program_attention import ProgramFacts
-from nsysprof.app.measuring.program_timing import ProgramSide, parse_program_side
+from nsysprof.app.measuring.program_request import ProgramSide, parse_program_side
 from nsysprof.app.optimizing.remedies import Circumstances, Remedy, read_remedies, why_not
 from nsysprof.app.optimizing.tune_uses import TunedProgram
 from nsysprof.results.optimization import NotTried, PredictedGain

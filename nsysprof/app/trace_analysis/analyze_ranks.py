@@ -11,25 +11,25 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nsysprof.app.inputs.option import parse_size
+from nsysprof.app.inputs.options import parse_size
 from nsysprof.app.progress import Progress
 from nsysprof.errors import InterruptedCaptureError, MissingToolError, OutputError, TraceError, UsageError
-from nsysprof.files.folder_name import name_after
 from nsysprof.files.folder_state import RANKS
+from nsysprof.files.output import name_after
 from nsysprof.files.result_folder import ClaimedFolder, claim_folder
 from nsysprof.nsight.run_tool import NSYS, find_tool
 from nsysprof.ranks.identity import drop_copies, find_sources, number_ranks, refuse_unrelated
 from nsysprof.trace.inputs.resolve_input import FILES, PACKED
 
 if TYPE_CHECKING:
-    from nsysprof.app.trace_analysis.analyze_request import AnalyzeRequest
+    from nsysprof.app.inputs.reading_requests import AnalyzeRequest
     from nsysprof.notes import Note
     from nsysprof.ranks.distributions import Key
     from nsysprof.ranks.engine import Done, Task
     from nsysprof.ranks.engine import Progress as Advance
     from nsysprof.ranks.identity import RankSource
     from nsysprof.ranks.partial import Detail
-    from nsysprof.ranks.workers.pool import LocalWorkers
+    from nsysprof.ranks.pool import LocalWorkers
     from nsysprof.report.document import Report
     from nsysprof.results.rank_results import RankRow, RanksAnalysis
 
@@ -124,7 +124,7 @@ def _processes(sources: Sequence[RankSource], request: AnalyzeRequest) -> Abstra
 
     A limit of their memory holds for workers alone, so there is one even if one process is enough.
     """
-    from nsysprof.ranks.workers.pool import LocalWorkers
+    from nsysprof.ranks.pool import LocalWorkers
 
     limit = None if request.worker_memory == "auto" else parse_size(request.worker_memory)
     if limit is not None and sys.platform != "linux":
@@ -147,7 +147,7 @@ def _run(tasks: list[Task], processes: LocalWorkers | None, request: AnalyzeRequ
     from nsysprof.ranks.engine import run_parallel, run_serially
 
     if request.scheduler is not None:
-        from nsysprof.ranks.workers.dask_cluster import TlsFiles, dask_workers
+        from nsysprof.ranks.dask_cluster import TlsFiles, dask_workers
 
         with dask_workers(request.scheduler, None if request.tls is None else TlsFiles(*request.tls)) as workers:
             return run_parallel(tasks, workers, advance)

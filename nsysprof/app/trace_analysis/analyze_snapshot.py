@@ -1,22 +1,34 @@
-"""Analyze snapshots of torch's CUDA allocator: what owned the memory at the peak, and which lines changed it."""
+"""Analyze snapshots of torch's allocator: what owned the memory at the peak, and which ranges and lines changed it."""
 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
 from nsysprof.analysis.overview.allocator_owners import RangeAt, find_fragmentation, list_allocator_owners
 from nsysprof.analysis.overview.out_of_memory import explain_failure, find_out_of_memory
+from nsysprof.analysis.ranges.open_range import innermost_codes
 from nsysprof.app.progress import SILENT, Progress
 from nsysprof.files.folder_state import ANALYSIS, COMPARISON
 from nsysprof.files.result_folder import claim_folder
 from nsysprof.notes import make_note
+from nsysprof.ranks.identity import read_session
 from nsysprof.report.document import Report
 from nsysprof.report.pages.memory import memory_report, write_memory, write_memory_comparison
-from nsysprof.results.allocator_memory import AllocatorMemory, MemoryComparison
+from nsysprof.results.allocator_memory import AllocatorMemory, MemoryComparison, find_failures
+from nsysprof.results.analysis import Analysis
+from nsysprof.results.findings import OUT_OF_MEMORY
 from nsysprof.torchprof.allocator_history import read_allocator_history
+from nsysprof.trace.open import open_trace
+from nsysprof.trace.table_readers.layer_ranges import split_layers
+from nsysprof.trace.tables import read_ranges, read_strings
 
 
 def read_memory(
@@ -121,3 +133,89 @@ class CompareSnapshotsResult:
 
     comparison: MemoryComparison
     folder: Path | None
+
+
+def join_memory(analysis: Analysis, source: Path, trace: Path) -> Analysis:
+    """Return the analysis with the owners of torch's memory, where the capture in `source` recorded them.
+
+    trace: the SQLite file, which says when its clock began.
+    """
+    most = read_capture_memory(source, trace, analysis.timeline.nvtx)
+    if most is None:
+        return analysis
+    return replace(analysis, memory_owners=most.owners, allocator=most, notes=(*analysis.notes, *most.notes))
+
+
+def read_capture_memory(source: Path, trace: Path, ranges: pd.DataFrame) -> AllocatorMemory | None:
+    """Return what owned torch's memory in the capture in `source`; None where it recorded no snapshot.
+
+    Of several processes, the one that held most counts; of those that ended because memory ran out, if there are any.
+
+    ranges: the instances of NVTX ranges.
+    """
+    if not source.is_dir():
+        return None
+    from nsysprof.capture.user_program.program_hook import find_recorded
+
+    ended, failed = find_recorded(source, "memory"), find_failures(source)
+    if not ended and not failed:
+        return None
+    start_ns, layers = _read_clock_and_layers(trace)
+
+    def read(process: int, path: Path, *, is_fatal: bool | None = None) -> AllocatorMemory:
+        if start_ns is None:
+            return read_memory(path, is_fatal=is_fatal)
+        range_at = _ranges_of(ranges, process, start_ns)
+        layer_at = None if layers is None else _ranges_of(layers, process, start_ns, fold=False)
+        return read_memory(path, range_at, layer_at, is_fatal=is_fatal)
+
+    of_failures = [read(process, path, is_fatal=process not in ended) for process, path in failed.items()]
+    of_ends = [read(process, path) for process, path in ended.items()]
+    fatal = [memory for memory in of_failures if any(failure.is_fatal for failure in memory.out_of_memory)]
+    most = max(
+        fatal or of_ends or of_failures,
+        key=lambda memory: max((use.peak_bytes for use in memory.devices), default=0),
+    )
+    # What failed in other processes is said too.
+    failures = sorted(
+        (failure for memory in of_failures for failure in memory.out_of_memory),
+        key=lambda failure: not failure.is_fatal,
+    )
+    others = [memory for memory in of_failures if memory is not most]
+    findings = [item for memory in others for item in memory.findings if item.code == OUT_OF_MEMORY]
+    return replace(most, out_of_memory=tuple(failures), findings=(*findings, *most.findings))
+
+
+def _ranges_of(ranges: pd.DataFrame, process: int, start_ns: int, *, fold: bool = True) -> RangeAt:
+    """Return a function that gives the range of a process that was open at a time (us since 1970).
+
+    fold: whether counted ranges have the name of their family.
+    """
+
+    def range_at(time_us: npt.NDArray[np.int64]) -> Sequence[str]:
+        own = ranges[((ranges["global_tid"].to_numpy(np.int64) >> 24) & 0xFFFFFF) == process]
+        owner = own["global_tid"].to_numpy(np.int64)
+        # The snapshot does not name a thread, so a range of any thread counts.
+        tid = np.full(len(time_us), (int(owner[0]) >> 24) << 24 if len(own) else 0, dtype=np.int64)
+        code, names = innermost_codes(own, tid, time_us * 1000 - start_ns, fold=fold)
+        return [str(name) for name in names[code]]
+
+    return range_at
+
+
+def session_start_ns(trace: Path) -> int | None:
+    """Return when the clock of a trace began (ns since 1970)."""
+    with open_trace(trace) as opened:
+        return read_session(opened).start_utc_ns
+
+
+def _read_clock_and_layers(trace: Path) -> tuple[int | None, pd.DataFrame | None]:
+    """Return when the clock of a trace began (ns since 1970), and the ranges of modules, named by pass and module."""
+    with open_trace(trace) as opened:
+        start_ns = read_session(opened).start_utc_ns
+        layers = split_layers(read_ranges(opened, read_strings(opened)))[1]
+    if layers is None:
+        return start_ns, None
+    named = layers["way"] + " of " + layers["layer"] + " (" + layers["kind"] + ")"
+    names = named.where(layers["layer"] != "", "step of " + layers["kind"])
+    return start_ns, layers.assign(name=names, domain="")

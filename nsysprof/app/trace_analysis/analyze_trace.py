@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nsysprof.app.inputs.reading_requests import AnalyzeRequest
 from nsysprof.app.progress import Progress, Say
-from nsysprof.app.trace_analysis.analyze_request import AnalyzeRequest
 from nsysprof.app.trace_analysis.assemble import AnalysisOptions, Beside, assemble, summarize_opened
 from nsysprof.attention.policy_file import read_policy
 from nsysprof.errors import UsageError
-from nsysprof.files.folder_name import name_after
 from nsysprof.files.folder_state import ANALYSIS
 from nsysprof.files.memory_reuse import return_freed_memory
+from nsysprof.files.output import name_after
 from nsysprof.files.result_folder import claim_folder
 from nsysprof.files.scratch_folder import scratch_folder
 from nsysprof.report.document import Report

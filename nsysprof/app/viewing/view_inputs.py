@@ -8,9 +8,9 @@ from pathlib import Path
 
 from nsysprof.app.analyze import is_many
 from nsysprof.app.inputs.compare_inputs import is_input, is_trace
-from nsysprof.app.inputs.refuse_url import refuse_url
 from nsysprof.app.read_history import is_results_database
 from nsysprof.errors import NsysprofError, TraceError
+from nsysprof.files.output import refuse_url
 from nsysprof.ranks.identity import rank_in_name
 from nsysprof.report.formats.escape import clean
 

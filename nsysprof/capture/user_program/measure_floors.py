@@ -21,8 +21,7 @@ from nsysprof.capture.manifest import Manifest
 from nsysprof.capture.measured_process import LOGS, tail
 from nsysprof.errors import ToolFailedError, TraceError
 from nsysprof.notes import make_note
-from nsysprof.nsight.counters import count_kernels
-from nsysprof.nsight.ncu import count_program_argv, explain_counters, read_report
+from nsysprof.nsight.ncu import count_kernels, count_program_argv, explain_counters, read_report
 from nsysprof.nsight.run_tool import Step, run_tool
 from nsysprof.results.checks import MissingSource
 from nsysprof.results.kernel_counters import FP64_METRICS, TENSOR_METRICS, CountedKernel, CountedLaunches, Run

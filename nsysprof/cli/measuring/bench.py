@@ -8,20 +8,19 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from nsysprof.app.measuring.program_timing import ProgramBenchRequest
-from nsysprof.app.requests.attention import SidesRequest
+from nsysprof.app.inputs.attention_requests import SidesRequest
+from nsysprof.app.measuring.program_request import ProgramBenchRequest
 from nsysprof.cli import options
 from nsysprof.cli.measuring.measurement import run_measurement
-from nsysprof.cli.request_options import is_given
+from nsysprof.cli.options import is_given
 from nsysprof.cli.terminal.console import GATE_EXIT_CODES, print_json, print_report
 from nsysprof.errors import UsageError
 from nsysprof.files.json_file import json_value
 
 if TYPE_CHECKING:
+    from nsysprof.app.inputs.attention_requests import BenchRequest
     from nsysprof.app.measuring.bench import BenchResult
-    from nsysprof.app.measuring.bench_program import ProgramBenchResult
-    from nsysprof.app.measuring.bench_sides import SidesResult
-    from nsysprof.app.requests.attention import BenchRequest
+    from nsysprof.app.measuring.bench_program import ProgramBenchResult, SidesResult
 
 EXAMPLES = (
     "nsysprof bench --backends math,flash,cudnn --seq 1024,4096",
@@ -101,7 +100,7 @@ def _print_program(result: ProgramBenchResult, as_json: bool) -> None:
 
 def _bench_sides(sides: SidesRequest, *, dry_run: bool, as_json: bool) -> None:
     """Measure two sides in turn, and print their comparison. The exit code is the gate's result."""
-    from nsysprof.app.measuring.bench_sides import bench_sides, turns_of_sides
+    from nsysprof.app.measuring.bench_program import bench_sides, turns_of_sides
 
     run_measurement(
         sides,

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from nsysprof.app.inputs.attention_requests import CaptureRequest
 from nsysprof.app.measuring.program_request import ProgramRequest
-from nsysprof.app.requests.attention import CaptureRequest
 from nsysprof.cli import options
 from nsysprof.cli.measuring.measurement import run_measurement
 from nsysprof.cli.terminal.console import print_json, print_report
@@ -20,7 +20,7 @@ from nsysprof.units import format_bytes
 if TYPE_CHECKING:
     from nsysprof.app.measuring.capture import CaptureResult
     from nsysprof.app.measuring.capture_program import PlannedProgram, ProgramResult
-    from nsysprof.app.measuring.hold_program import HoldResult, PlannedHold
+    from nsysprof.app.measuring.record import HoldResult, PlannedHold
     from nsysprof.attention.case import Case
 
 EXAMPLES = (
@@ -79,7 +79,7 @@ def _capture_program(request: ProgramRequest, *, dry_run: bool, as_json: bool) -
 
 
 def _hold_program(request: ProgramRequest, *, dry_run: bool, as_json: bool) -> None:
-    from nsysprof.app.measuring.hold_program import hold_program, plan_hold
+    from nsysprof.app.measuring.record import hold_program, plan_hold
 
     if dry_run:
         print_hold_plan(plan_hold(request), as_json=as_json)

@@ -48,7 +48,7 @@ def print_report(report: Report) -> None:
 
 def say_missing_figures(wanted: bool) -> None:
     """Say on stderr that no figures were drawn, where they were wanted and matplotlib is missing."""
-    from nsysprof.report.figures.png import can_draw
+    from nsysprof.report.figures.drawing import can_draw
 
     if wanted and not can_draw():
         typer.echo("No PNG figures: they need matplotlib. -> pip install 'nsysprof[figures]'", err=True)

@@ -13,8 +13,7 @@ from nsysprof.analysis.replay.execution_graph import ExecutionGraph
 from nsysprof.analysis.replay.replay import replay
 from nsysprof.errors import UsageError
 from nsysprof.ranks.job_facts import REDUCTIONS
-from nsysprof.ranks.replay.joined_graph import FAR_NS, SharedCollectives, join_graphs
-from nsysprof.ranks.replay.rank_graph import RankGraph
+from nsysprof.ranks.replay.joined_graph import FAR_NS, RankGraph, SharedCollectives, join_graphs
 from nsysprof.trace.schema import Bools, Floats, Int64s
 
 # A collective that is left out saves this share of the host's time for it, beyond the time of a usual launch: the

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from nsysprof.attention.shape import varied_columns
-from nsysprof.report.figures.drawing_style import BACKEND_COLORS, INK, SOFT, new_figure, quieten
+from nsysprof.report.figures.drawing import BACKEND_COLORS, INK, SOFT, new_figure, quieten
 from nsysprof.report.formats.escape import clean, escape_mathtext
 from nsysprof.report.wording import shape_label
 from nsysprof.results.roof import known

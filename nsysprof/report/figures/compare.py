@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from nsysprof.report.figures.drawing_style import INK, NS_PER_S, SOFT, label_seconds, new_figure, quieten
+from nsysprof.report.figures.drawing import INK, NS_PER_S, SOFT, label_seconds, new_figure, quieten
 from nsysprof.report.formats.escape import clean, escape_mathtext
 from nsysprof.report.wording import MOST_NAMED, sentence_of
 from nsysprof.results.comparison import PARTS, LatencyChange, LatencyVerdict, VersionComparison

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from nsysprof.attention.range_name import parse_range
-from nsysprof.report.figures.drawing_style import (
+from nsysprof.report.figures.drawing import (
     BACKEND_COLORS,
     CATEGORY_COLORS,
     INK,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from nsysprof.report.figures.drawing_style import BACKEND_COLORS, INK, SOFT, byte_ticks, new_figure, quieten
+from nsysprof.report.figures.drawing import BACKEND_COLORS, INK, SOFT, byte_ticks, new_figure, quieten
 from nsysprof.report.formats.escape import clean, escape_mathtext
 from nsysprof.results.analysis import CaptureRecord
 from nsysprof.results.roof import COUNTED, LAUNCH, SAMPLED, Roof, known, roof_of, sampled_of

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nsysprof.report.figures.drawing_style import CATEGORY_COLORS, IDLE_COLORS, INK, NS_PER_S, label_seconds, new_figure
+from nsysprof.report.figures.drawing import CATEGORY_COLORS, IDLE_COLORS, INK, NS_PER_S, label_seconds, new_figure
 from nsysprof.results.analysis import Analysis, StepPart
 from nsysprof.units import format_ns
 

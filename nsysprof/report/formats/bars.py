@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nsysprof.report.document import Bars, Cell, Column, StackedBar, Unit
-from nsysprof.report.figures.drawing_style import CATEGORY_COLORS, IDLE_COLORS
+from nsysprof.report.figures.drawing import CATEGORY_COLORS, IDLE_COLORS
 from nsysprof.report.formats.cell_text import cell_text
 
 _UNKNOWN_COLOR = "#999999"

@@ -34,8 +34,7 @@ from nsysprof.report.formats.cell_text import cell_json
 from nsysprof.report.formats.escape import clean
 from nsysprof.results.allocator_memory import MemoryFinding
 from nsysprof.results.checks import Outcome
-from nsysprof.results.column_registry.finding_codes import CODES, MEMORY_CODES
-from nsysprof.results.findings import Finding, Findings
+from nsysprof.results.findings import CODES, MEMORY_CODES, Finding, Findings
 
 _RULES = (*CODES, *MEMORY_CODES)
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"

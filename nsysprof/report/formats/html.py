@@ -25,7 +25,7 @@ from nsysprof.report.formats.escape import clean
 from nsysprof.units import format_bytes, format_ns
 
 if TYPE_CHECKING:
-    from jinja2 import FileSystemBytecodeCache
+    from jinja2 import Environment, FileSystemBytecodeCache
 
 # A table with at least this many rows gets a filter.
 _FILTER_ABOVE = 8
@@ -52,16 +52,7 @@ class _CellShown:
 
 def render_html(report: Report) -> str:
     """Return the page with the PNG figures inside. The template engine escapes everything except our own scripts."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    engine = Environment(
-        loader=PackageLoader("nsysprof.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        bytecode_cache=kept_templates(),
-    )
-    engine.filters["clean"] = lambda text: clean(str(text), _CELL)
+    engine = _make_engine(_CELL, kept_templates())
     engine.filters["clean_long"] = lambda text: clean(str(text), _FULL)
     engine.filters["base64"] = lambda data: base64.b64encode(data).decode()
     engine.filters["script_json"] = json_for_script
@@ -92,6 +83,25 @@ def render_html(report: Report) -> str:
         scripts=scripts,
         licences=[read_asset(f"vendor/{name}") for name in licences],
     )
+
+
+def _make_engine(longest: int, kept: FileSystemBytecodeCache | None = None) -> Environment:
+    """Return the template engine of a page, which escapes everything, with its filter `clean`.
+
+    longest: how many characters of a text `clean` keeps.
+    kept: where compiled templates are kept.
+    """
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    engine = Environment(
+        loader=PackageLoader("nsysprof.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        bytecode_cache=kept,
+    )
+    engine.filters["clean"] = lambda text: clean(str(text), longest)
+    return engine
 
 
 def page_scripts() -> list[str]:
@@ -213,12 +223,7 @@ _LONGEST_IN_NOTEBOOK = 1000
 
 def render_fragment(report: Report) -> str:
     """Return verdicts, bars, rankings and tables, without own scripts and styles. Everything is escaped."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    engine = Environment(
-        loader=PackageLoader("nsysprof.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
-    )
-    engine.filters["clean"] = lambda text: clean(str(text), _LONGEST_IN_NOTEBOOK)
+    engine = _make_engine(_LONGEST_IN_NOTEBOOK)
     engine.filters["segments"] = show_segments
     engine.filters["describe_segments"] = describe_segments
     engine.filters["amount"] = lambda item, part: cell_text(item.amount, Column(part.amount_title, part.amount_unit))
@@ -349,12 +354,7 @@ def report_policy() -> str:
 
 
 def _render(kind: str, **values: Any) -> str:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    engine = Environment(
-        loader=PackageLoader("nsysprof.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
-    )
-    engine.filters["clean"] = lambda text: clean(str(text), _LONGEST_NAME)
+    engine = _make_engine(_LONGEST_NAME)
     engine.filters["clean_long"] = lambda text: clean(str(text), _LONGEST_TEXT)
     engine.filters["size"] = format_bytes
     engine.filters["time"] = format_ns

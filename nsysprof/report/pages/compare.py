@@ -28,7 +28,7 @@ from nsysprof.report.document import (
 )
 from nsysprof.report.figure_files import figure_paths, write_figures, write_report
 from nsysprof.report.figures.compare import describe_parts, describe_ratios, draw_parts, draw_ratios
-from nsysprof.report.figures.png import can_draw
+from nsysprof.report.figures.drawing import can_draw
 from nsysprof.report.pages.analysis import figure_sections
 from nsysprof.report.pages.memory import memory_comparison_parts
 from nsysprof.report.wording import count_of

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nsysprof.attention.attention_call import AttentionCall
-from nsysprof.attention.eligibility import Constraint, EligibilityAnswer
-from nsysprof.attention.nearest_supported_shape import changes
+from nsysprof.attention.eligibility import AttentionCall, Constraint, EligibilityAnswer, changes
 from nsysprof.report.document import Cell, Column, Lines, Paragraph, Part, Report, Section, Unit, make_table
 from nsysprof.results.checks import Check, State
 from nsysprof.units import UNKNOWN

@@ -27,16 +27,18 @@ from nsysprof.report.document import (
     make_table,
 )
 from nsysprof.report.figure_files import figure_paths, write_figures, write_report
-from nsysprof.report.figures.png import can_draw
+from nsysprof.report.figures.drawing import can_draw
 from nsysprof.report.figures.ranks import (
+    ALT,
+    HINT,
     describe_heatmap,
     describe_ranks_timeline,
     describe_step,
     draw_heatmap,
     draw_step,
     draw_timeline,
+    ranks_timeline_data,
 )
-from nsysprof.report.formats.ranks_timeline import ALT, HINT, ranks_timeline_data
 from nsysprof.report.pages.analysis import figure_sections, finding_item
 from nsysprof.report.pages.method import facts_table
 from nsysprof.report.pages.range_rows import qualified_name

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from nsysprof.attention.attention_call import AttentionCall
+from nsysprof.attention.eligibility import AttentionCall
 from nsysprof.attention.shape import has_learned_mask
 from nsysprof.workload.measuring.case_tensors import make_mask
 

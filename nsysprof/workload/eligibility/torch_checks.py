@@ -19,19 +19,19 @@ import torch.nn.functional as F
 from torch.autograd.profiler import profile
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from nsysprof.attention.attention_call import AttentionCall
-from nsysprof.attention.choices import BACKENDS
 from nsysprof.attention.eligibility import (
+    AttentionCall,
+    CallVerdict,
     Constraint,
     EligibilityAnswer,
     EligibilityQuestion,
     Ran,
+    explain_refusal,
     parse_refusal,
     plain_text,
 )
 from nsysprof.attention.kernel_family import dispatched_operator, kernel_family, operator_family
-from nsysprof.attention.nearest_supported_shape import CallVerdict, explain_refusal
-from nsysprof.attention.shape import has_learned_mask
+from nsysprof.attention.shape import BACKENDS, has_learned_mask
 from nsysprof.environment import collect_host
 from nsysprof.workload.backends import check_form, load_attention, with_mask
 from nsysprof.workload.eligibility.attention_inputs import AttentionInputs, NoMemoryError, make_inputs

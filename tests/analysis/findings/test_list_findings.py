@@ -6,7 +6,7 @@ from nsysprof.analysis.findings.kernel_candidates import FORWARD
 from nsysprof.analysis.overview.summarize import summarize
 from nsysprof.report.pages.analysis import findings_sections
 from nsysprof.report.write import findings_json
-from nsysprof.results.column_registry.finding_codes import CODES
+from nsysprof.results.findings import CODES
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_tables
 from tests.analysis.programs import MS, OF_TORCH, US, Program, train

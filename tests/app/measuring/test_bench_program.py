@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from nsysprof.app.measuring.bench_program import bench_program
-from nsysprof.app.measuring.program_timing import ProgramBenchRequest, ProgramSide, parse_program_side
+from nsysprof.app.measuring.program_request import ProgramBenchRequest, ProgramSide, parse_program_side
 from nsysprof.attention.policy_file import PolicyFile, PolicyRule, write_policy
 from nsysprof.errors import CaptureFailedError, PolicyError, UsageError
 from nsysprof.results.comparison import LatencyVerdict

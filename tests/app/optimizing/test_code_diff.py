@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from nsysprof.app.measuring.program_timing import ProgramSide
+from nsysprof.app.measuring.program_request import ProgramSide
 from nsysprof.app.optimizing.code_diff import command_of, diff_of
 from nsysprof.app.optimizing.remedies import read_remedies
 from nsysprof.app.optimizing.trials import Trial

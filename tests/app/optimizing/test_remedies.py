@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nsysprof.app.optimizing.remedies import _NEEDS, Circumstances, read_remedies, why_not
-from nsysprof.results.column_registry.finding_codes import CODES, MEMORY_CODES
+from nsysprof.results.findings import CODES, MEMORY_CODES
 from nsysprof.results.program_runs import ProgramTraits
 
 ROOT = Path(__file__).parents[3]

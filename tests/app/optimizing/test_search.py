@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from nsysprof.app.measuring.bench_program import check_program_bench
-from nsysprof.app.measuring.program_timing import ProgramBenchRequest, ProgramSide
+from nsysprof.app.measuring.program_request import ProgramBenchRequest, ProgramSide
 from nsysprof.app.optimizing.search import LOOK, Search, name_of, precision_of, side_of
 from nsysprof.app.optimizing.trials import Trial
 from nsysprof.app.progress import SILENT

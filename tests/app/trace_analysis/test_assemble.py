@@ -16,8 +16,7 @@ from nsysprof.app.agents.trace_tools import TraceTools
 from nsysprof.app.analyze import analyze
 from nsysprof.app.bundle import bundle
 from nsysprof.app.inputs.compare_inputs import read_input
-from nsysprof.app.requests.reading import BundleRequest
-from nsysprof.app.trace_analysis.analyze_request import AnalyzeRequest
+from nsysprof.app.inputs.reading_requests import AnalyzeRequest, BundleRequest
 from nsysprof.app.trace_analysis.analyze_trace import TraceResult, analyze_trace
 from nsysprof.app.trace_analysis.assemble import AnalysisOptions, assemble
 from nsysprof.files.json_file import encode_json

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from nsysprof.app.requests.reading import ViewRequest
+from nsysprof.app.inputs.reading_requests import ViewRequest
 from nsysprof.app.view import View, open_view
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from nsysprof.analysis.stragglers.late_ranks import COLLECTIVES
-from nsysprof.ranks.collective_waits.clocks import Arrivals
+from nsysprof.ranks.collective_waits.collectives import Arrivals
 from nsysprof.ranks.collective_waits.stragglers import find_late, judged_collectives, replay_like_peers
 from tests.builders.simulated_job import SimulatedJob
 

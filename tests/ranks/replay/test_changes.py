@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from nsysprof.app.whatif import read_replayed_job
 from nsysprof.errors import UsageError
 from nsysprof.ranks.identity import RankSource
 from nsysprof.ranks.replay.changes import CommunicationChange, ReplayedJob, replay_change
-from nsysprof.ranks.replay.read_job import read_replayed_job
 from tests.ranks.replay.data_parallel import US, Training
 
 MB = 1_000_000

@@ -1,6 +1,6 @@
 from matplotlib.figure import Figure
 
-from nsysprof.report.figures.drawing_style import byte_ticks, label_seconds
+from nsysprof.report.figures.drawing import byte_ticks, label_seconds
 
 
 def test_times_have_the_prefix_that_fits():

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
-from nsysprof.report.figures.occupancy import BusyShares, busy_shares
 from nsysprof.report.formats.timeline_data import MOST_CHOSEN_ROWS, timeline_data
-from nsysprof.report.formats.timeline_lanes import list_lanes, stack_levels
+from nsysprof.report.formats.timeline_lanes import BusyShares, busy_shares, list_lanes, stack_levels
 from nsysprof.results.analysis import Timeline
 from tests.builders.build_trace import OTHER_TID, TraceBuilder
 from tests.builders.training import training

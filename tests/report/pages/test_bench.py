@@ -18,9 +18,9 @@ from nsysprof.report.pages.bench import (
     latency_table,
     results_csv,
     target_table,
+    tuning_sections,
     verdict_lines,
 )
-from nsysprof.report.pages.tune import tuning_sections
 from nsysprof.results.samples import Block
 from tests.analysis.blocks import make_blocks
 

@@ -2,8 +2,7 @@
 
 from dataclasses import replace
 
-from nsysprof.attention.attention_call import AttentionCall
-from nsysprof.attention.eligibility import EligibilityAnswer, Ran, parse_refusal
+from nsysprof.attention.eligibility import AttentionCall, EligibilityAnswer, Ran, parse_refusal
 from nsysprof.report.formats.console import render_console
 from nsysprof.report.pages.machine import describe_call, describe_constraint, explain_report
 

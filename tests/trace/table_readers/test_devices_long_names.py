@@ -11,7 +11,7 @@ import pytest
 from nsysprof.app.bundle import bundle
 from nsysprof.app.compare import compare
 from nsysprof.app.export import export
-from nsysprof.app.requests.reading import BundleRequest, CompareRequest, ExportRequest
+from nsysprof.app.inputs.reading_requests import BundleRequest, CompareRequest, ExportRequest
 from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
 from nsysprof.attention.kernel_family import kernel_family
 from nsysprof.kernels.labels import label_kernel

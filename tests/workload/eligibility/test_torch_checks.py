@@ -8,8 +8,11 @@ from msgspec.structs import replace
 
 torch = pytest.importorskip("torch", reason="needs the extra [torch]")
 
-from nsysprof.attention.attention_call import AttentionCall  # noqa: E402
-from nsysprof.attention.eligibility import EligibilityAnswer, EligibilityQuestion  # noqa: E402
+from nsysprof.attention.eligibility import (  # noqa: E402
+    AttentionCall,
+    EligibilityAnswer,
+    EligibilityQuestion,
+)
 from nsysprof.files.json_file import decode_json, encode_json  # noqa: E402
 from nsysprof.workload.eligibility import torch_checks  # noqa: E402
 from nsysprof.workload.eligibility.attention_inputs import NoMemoryError, make_inputs  # noqa: E402

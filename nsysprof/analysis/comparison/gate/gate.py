@@ -12,7 +12,6 @@ from nsysprof.analysis.sampling.significance import ALPHA, MARGIN_PCT, false_dis
 from nsysprof.analysis.sampling.student_t import t_sf
 from nsysprof.errors import UsageError
 from nsysprof.results.checks import GateFinding, GateResult, Outcome
-from nsysprof.results.column_registry.finding_codes import CODES, MEMORY_CODES
 from nsysprof.results.comparison import (
     METRICS,
     SAME_SAMPLES,
@@ -26,6 +25,7 @@ from nsysprof.results.comparison import (
     RangeChange,
     StepChange,
 )
+from nsysprof.results.findings import CODES, MEMORY_CODES
 from nsysprof.units import format_bytes, format_count, format_ns, format_percent
 
 _FORMATS = {"count": format_count, "bytes": format_bytes, "ns": format_ns}

@@ -1,1 +1,0 @@
-"""Make the content of a bundle from one trace, or from all ranks of a job."""

@@ -1,0 +1,378 @@
+"""Define the requests of the commands that read traces and results, with their options."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+from nsysprof.app.inputs import options
+from nsysprof.app.inputs.options import MEGABYTES, PATHS, Option, TypedForm
+from nsysprof.errors import UsageError
+
+# The largest factor for a time.
+MOST_FACTOR = 1000
+# The smallest size (MB), and the most ranks of a projection.
+LEAST_MB, MOST_RANKS = 0.001, 1_000_000
+
+
+@dataclass(frozen=True)
+class CompareRequest:
+    """Two sides to compare, and how.
+
+    fail_on: the rules of a gate, such as slower:3%,launches:+1; empty for no gate.
+    margin_pct: the smallest difference in latency that matters (percent); None for the limit in `fail_on`, else 3.
+    floor_pct: the noise floor of the machine (percent); None to estimate it from the inputs.
+    ignore_conditions: whether to compare sides that were measured under different conditions too.
+    launched_only: whether to leave out what ranges adopted or captured.
+    out: a folder for report, tables and figure.
+    force: whether to replace an older comparison in that folder.
+    markdown, junit: more files to write.
+    """
+
+    baseline: tuple[Path, ...] = ()
+    candidate: tuple[Path, ...] = ()
+    fail_on: options.FailOn = ""
+    margin_pct: options.Margin = None
+    floor_pct: Annotated[
+        float | None,
+        Option(
+            "The machine's noise floor in percent, from bench --self-check. Default: estimated from the inputs.",
+            ("--floor",),
+            options.VERDICT,
+        ),
+    ] = None
+    ignore_conditions: Annotated[
+        bool,
+        Option(
+            "Compare even sides that were measured under different conditions, with a warning.",
+            ("--ignore-conditions",),
+            options.VERDICT,
+        ),
+    ] = False
+    launched_only: options.Attribution = False
+    nsys: options.Nsys = None
+    out: Annotated[Path | None, options.out_option("Folder for report, tables and figure.")] = None
+    force: options.Force = False
+    markdown: Annotated[
+        Path | None, Option("Write the report for a pull request to this file.", panel=options.OUTPUT)
+    ] = None
+    junit: Annotated[Path | None, Option("Write JUnit XML to this file.", panel=options.OUTPUT)] = None
+    figures: options.Figures = True
+
+
+@dataclass(frozen=True)
+class ExportRequest:
+    """A trace and where to write it: a file for Perfetto, a file for Chrome, a folder for Parquet."""
+
+    source: Annotated[
+        Path, Option("Any input that analyze accepts.", metavar="INPUT", is_argument=True, shows_default=False)
+    ]
+    perfetto: Annotated[
+        Path | None, Option("Perfetto's protobuf, for ui.perfetto.dev: OUT.pftrace.", metavar="FILE")
+    ] = None
+    chrome: Annotated[
+        Path | None, Option("Chrome's JSON as Kineto writes it: OUT.json or OUT.json.gz.", metavar="FILE")
+    ] = None
+    parquet: Annotated[Path | None, Option("A folder with one Parquet file for each table.", metavar="FOLDER")] = None
+    nsys: options.Nsys = None
+    force: options.Force = False
+
+
+@dataclass(frozen=True)
+class DemoRequest:
+    """Where to write the demo's analysis, whether to replace an older one, and whether to draw figures."""
+
+    out: Annotated[
+        Path | None,
+        options.out_option("Analysis folder. Default: nsysprof-demo, where an older demo is replaced."),
+    ] = None
+    force: options.Force = False
+    figures: options.Figures = True
+
+
+class Change(StrEnum):
+    """A change that applies wherever it can. Each would fix one kind of finding."""
+
+    PIN_COPIES = "pin-copies"
+    NO_ALLOC = "no-alloc"
+    NO_HOST_WORK = "no-host-work"
+    GRAPH_LAUNCHES = "graph-launches"
+    FUSE_ATTENTION = "fuse-attention"
+    FUSE_OPTIMIZER = "fuse-optimizer"
+    NO_STREAM_WAITS = "no-stream-waits"
+
+
+def factors_like(example: str) -> TypedForm:
+    """Return how texts with factors are typed, such as softmax=0.5."""
+
+    def read(texts: list[str] | None, flag: str) -> tuple[tuple[str, float], ...]:
+        return tuple(_read_factor(text, flag, example) for text in texts or ())
+
+    return TypedForm(list[str] | None, read, lambda pairs: [f"{text}={factor:g}" for text, factor in pairs] or None)
+
+
+def _read_factor(text: str, flag: str, example: str) -> tuple[str, float]:
+    name, _, factor = text.rpartition("=")
+    try:
+        value = float(factor)
+    except ValueError:
+        value = -1.0
+    if not name or not 0 <= value <= MOST_FACTOR:
+        raise UsageError(f"{flag} {text!r} is not a text with a factor.", f"Write for example {flag} {example}.")
+    return name, value
+
+
+_CHANGES = "Changes"
+
+
+@dataclass(frozen=True)
+class WhatIfRequest:
+    """A trace and what to change in it.
+
+    no_sync: ranges in which to remove waits for the GPU; "all" for everywhere. Of a job, "all" leaves out reductions of
+        gradients that no optimizer step needs.
+    kernels: texts in names of kernels, and the factors for their times.
+    ranges: texts in names of ranges, and the factors for the times of what they launch.
+    policy: a policy.json of tune; attention runs on the backends that it measured to be faster.
+    like_peers: a rank of a job that is to behave like the typical other one. The source is then a folder of ranks, as
+        for bucket_mb, link_scale and ranks_count.
+    bucket_mb: up to this size (MiB), neighbouring messages of a job are sent together.
+    link_scale: how many times as fast the link between ranks is.
+    ranks_count: on how many ranks the job runs.
+    """
+
+    source: Annotated[Path, Option("A trace or capture, or a folder of ranks.", metavar="TRACE", is_argument=True)]
+    pin_copies: Annotated[bool, Option("Copy from pinned memory and asynchronously.", ("--pin-copies",), _CHANGES)] = (
+        False
+    )
+    no_sync: Annotated[
+        tuple[str, ...],
+        options.repeated_option(
+            "Remove waits for the GPU in a range; all: everywhere. For a job: reduce gradients only before the "
+            "optimizer's step.",
+            "--no-sync",
+            panel=_CHANGES,
+            metavar="[RANGE]",
+            bare="all",
+        ),
+    ] = ()
+    no_alloc: Annotated[bool, Option("Allocate no memory in the loop.", ("--no-alloc",), _CHANGES)] = False
+    no_host_work: Annotated[bool, Option("Remove host work of 200 us and more.", ("--no-host-work",), _CHANGES)] = False
+    graph_launches: Annotated[
+        bool, Option("Launch as cheaply as in a CUDA graph.", ("--graph-launches",), _CHANGES)
+    ] = False
+    fuse_attention: Annotated[bool, Option("Run attention as fused kernels.", ("--fuse-attention",), _CHANGES)] = False
+    fuse_optimizer: Annotated[bool, Option("Run the optimizer as one kernel.", ("--fuse-optimizer",), _CHANGES)] = False
+    no_stream_waits: Annotated[
+        bool, Option("Let no stream wait for another one.", ("--no-stream-waits",), _CHANGES)
+    ] = False
+    kernels: Annotated[
+        tuple[tuple[str, float], ...],
+        Option(
+            "Kernels whose names contain TEXT take FACTOR times as long.",
+            ("--kernel",),
+            _CHANGES,
+            "TEXT=FACTOR",
+            form=factors_like("softmax=0.5"),
+        ),
+    ] = ()
+    ranges: Annotated[
+        tuple[tuple[str, float], ...],
+        Option(
+            "Work launched in ranges whose names contain TEXT takes FACTOR times as long.",
+            ("--launched-in",),
+            _CHANGES,
+            "TEXT=FACTOR",
+            form=factors_like("attention::=0.5"),
+        ),
+    ] = ()
+    policy: options.Policy = None
+    like_peers: Annotated[
+        int | None,
+        Option("Let this rank of a job behave like the others.", panel=_CHANGES, metavar="RANK", min=0),
+    ] = None
+    bucket_mb: Annotated[
+        float | None,
+        Option("Send neighbouring messages of a job together, up to N MiB.", panel=_CHANGES, metavar="N", min=LEAST_MB),
+    ] = None
+    link_scale: Annotated[
+        float | None,
+        Option("A link between the ranks that is X times as fast.", panel=_CHANGES, metavar="X", min=0.001, max=1000),
+    ] = None
+    ranks_count: Annotated[
+        int | None,
+        Option("A projection: the same work on each of N ranks.", ("--ranks",), _CHANGES, "N", min=2, max=MOST_RANKS),
+    ] = None
+    nsys: options.Nsys = None
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """Return the changes that apply wherever they can."""
+        return tuple(change for change in Change if getattr(self, change.replace("-", "_")))
+
+    @property
+    def changes_communication(self) -> bool:
+        """Return whether there is a change that only a job can have."""
+        return not (self.bucket_mb is None and self.link_scale is None and self.ranks_count is None)
+
+
+@dataclass(frozen=True)
+class BundleRequest:
+    """What to share, and how much of it.
+
+    out: the archive; None for NAME.zip in the current folder.
+    ranges: patterns of range names; if there are any, only what belongs to these ranges is shared.
+    max_bytes: the largest size of the archive (bytes).
+    show: whether to make everything and write nothing.
+    """
+
+    source: Annotated[
+        Path,
+        Option(
+            "A capture, bench or tune folder, or any trace that analyze reads.",
+            metavar="INPUT",
+            is_argument=True,
+            shows_default=False,
+        ),
+    ]
+    out: Annotated[Path | None, options.out_option("The archive. Default: NAME.zip in this folder.")] = None
+    force: options.Force = False
+    keep_names: Annotated[bool, Option("Keep the names of your ranges, kernels and backends.", ("--keep-names",))] = (
+        False
+    )
+    ranges: Annotated[
+        tuple[str, ...],
+        options.repeated_option(
+            "Share only what belongs to ranges with this name (* and ? are wildcards). May be repeated.",
+            "--range",
+            metavar="NAME",
+        ),
+    ] = ()
+    max_bytes: Annotated[
+        int,
+        Option("Largest size of the archive in MB (a million bytes).", ("--max-size",), min=LEAST_MB, form=MEGABYTES),
+    ] = 25_000_000
+    show: Annotated[bool, Option("Print what would be shared, and write nothing.", ("--show",), options.OUTPUT)] = False
+    nsys: options.Nsys = None
+
+
+@dataclass(frozen=True)
+class ViewRequest:
+    """What to view, and at which port of the loopback address.
+
+    sources: traces, captures, result folders, or folders of these.
+    port: 0 for any free port.
+    """
+
+    sources: Annotated[
+        tuple[Path, ...],
+        Option(
+            "Traces, captures, benches, result folders and databases, or folders of them.",
+            metavar="TRACE...",
+            form=PATHS,
+            is_argument=True,
+            shows_default=False,
+        ),
+    ]
+    port: Annotated[int, Option("The port on 127.0.0.1. Default: any free port.", min=0, max=65535)] = 0
+    nsys: options.Nsys = None
+    figures: options.Figures = True
+
+
+@dataclass(frozen=True)
+class HistoryRequest:
+    """A results database, and a text that the names of the wanted cases contain; empty for all cases."""
+
+    database: Annotated[
+        Path, Option("A database that bench --db and tune --db write to.", is_argument=True, shows_default=False)
+    ]
+    case: Annotated[str, Option("Show only cases whose names contain this text.")] = ""
+
+
+_RANKS = "Several traces"
+_SNAPSHOTS = (".pickle", ".pkl")
+
+
+def is_snapshot(path: Path) -> bool:
+    """Return whether a path is a snapshot of torch's allocator, judged by its suffix."""
+    return path.suffix in _SNAPSHOTS
+
+
+@dataclass(frozen=True)
+class AnalyzeRequest:
+    """What to analyze, where to write it, and how.
+
+    inputs: one trace, capture, bundle or folder of traces; several are the ranks of one job.
+    out: the analysis folder; None chooses analysis/NAME.
+    counters: what ncu counted in the same program (.ncu-rep, or its raw page as .csv).
+    ncu: the ncu that reads the counters.
+    launched_only: whether to leave out what ranges adopted or captured, in one trace.
+    policy: a policy of tune, whose faster attention backends become findings of one trace.
+    kernel_names: a file of the user's own kernels, in the form of nsysprof/kernels/kernels.tsv.
+    range: the only range of one trace to read, by its path or its name; None for the whole trace.
+    step: the only step of one trace to read; None for the whole trace.
+    unfold: whether to show step0, step1, ... instead of step#.
+
+    Only for several traces:
+
+    workers: how many processes; None chooses their number by the size of the traces.
+    scheduler: the address of a Dask scheduler; None for this machine alone.
+    worker_memory: the memory of each process on this machine, such as 4GiB; auto for no limit.
+    by_order: whether ranks are numbered by the order of the inputs.
+    """
+
+    inputs: Annotated[
+        tuple[Path, ...],
+        Option(
+            "A capture folder, a bundle (.zip), .sqlite (also .xz, .gz, .zst), .nsys-rep, .qdrep, a folder of nsys' "
+            "Parquet files, torch.profiler's .json(.gz), or a .pickle of torch's allocator. Several: the ranks of one "
+            "job.",
+            metavar="INPUT...",
+            form=PATHS,
+            is_argument=True,
+            shows_default=False,
+        ),
+    ]
+    counters: Annotated[
+        Path | None, Option("What ncu counted of the same program: a .ncu-rep, or its --page raw as .csv.")
+    ] = None
+    range: Annotated[
+        str | None,
+        Option("Read one range alone: a path of range_tree.csv, or a name as the table of ranges prints it."),
+    ] = None
+    step: Annotated[int | None, Option("Read one step alone, by its number in steps.csv.", min=0)] = None
+    unfold: Annotated[
+        bool, Option("List counted ranges (step0, step1) separately instead of as step#.", ("--unfold",))
+    ] = False
+    policy: options.Policy = None
+    kernel_names: options.KernelNames = None
+    workers: Annotated[
+        int | None, Option("Number of processes. Default: depends on the size of the traces.", panel=_RANKS, min=1)
+    ] = None
+    scheduler: Annotated[str | None, Option("The Dask scheduler of a cluster, tcp:// or tls://HOST.", panel=_RANKS)] = (
+        None
+    )
+    tls_ca_file: Annotated[
+        Path | None, Option("Certificate authority of a scheduler at tls:// (PEM).", panel=_RANKS)
+    ] = None
+    tls_cert: Annotated[
+        Path | None, Option("Our client certificate for a scheduler at tls:// (PEM).", panel=_RANKS)
+    ] = None
+    tls_key: Annotated[Path | None, Option("Our private key for a scheduler at tls:// (PEM).", panel=_RANKS)] = None
+    worker_memory: Annotated[str, Option("Memory of each process of --workers, such as 4GiB.", panel=_RANKS)] = "auto"
+    by_order: Annotated[bool, Option("Number the ranks in the given order.", ("--by-order",), _RANKS)] = False
+    launched_only: options.Attribution = False
+    nsys: options.Nsys = None
+    ncu: options.Ncu = None
+    out: Annotated[Path | None, options.out_option("Analysis folder. Default: analysis/NAME.")] = None
+    force: options.Force = False
+    figures: options.Figures = True
+    svg: Annotated[bool, Option("Also draw the figures as SVG.", panel=options.OUTPUT)] = False
+
+    @property
+    def tls(self) -> tuple[Path | None, Path | None, Path | None] | None:
+        """Return the files for a scheduler at tls://; None where there are none."""
+        files = (self.tls_ca_file, self.tls_cert, self.tls_key)
+        return files if any(files) else None

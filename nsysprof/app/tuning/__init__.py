@@ -1,1 +1,0 @@
-"""Choose what to tune for a program, and write what a tuning found: winners, policy and savings."""

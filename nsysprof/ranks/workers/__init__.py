@@ -1,1 +1,0 @@
-"""Let other processes read traces: on this machine, or on a Dask cluster."""
