@@ -38,7 +38,9 @@ def _operators(listed: list[Any], names: NameTokens) -> Iterator[dict[str, Any]]
         if one["name"].startswith(LAYER):  # its range says all
             continue
         sides = {side: [_value(value) for value in _listed(one.get(side))] for side in ("inputs", "outputs")}
-        yield {"op_id": one["op_id"], "name": names.operator(one["name"]), **sides}
+        recording = one.get("recording", 0)
+        numbers = {"op_id": one["op_id"], "recording": recording if _is_number(recording) else 0}
+        yield {**numbers, "name": names.operator(one["name"]), **sides}
 
 
 def _value(value: Any) -> Any:

@@ -141,6 +141,12 @@ def test_an_operator_has_one_token_in_trace_and_file() -> None:
     cleaned = clean_operators({"operators": [{"op_id": 7, "name": "acme::sort", "inputs": [True, 1.5, [True, False]]},
                                              {"op_id": "8", "name": "acme"}, "acme"]}, names)  # fmt: skip
     assert cleaned["operators"] == [
-        {"op_id": 7, "name": ranged.partition(",")[0], "inputs": [True, None, [True, False]], "outputs": []}
+        {
+            "op_id": 7,
+            "recording": 0,
+            "name": ranged.partition(",")[0],
+            "inputs": [True, None, [True, False]],
+            "outputs": [],
+        }
     ]
     assert clean_operators([], names) == {"format_version": 1, "operators": []}

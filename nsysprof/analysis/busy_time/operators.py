@@ -332,9 +332,11 @@ class _OfProcess:
             return StepWork(flops, unknown_because="no two steps with the same kernels follow one another")
         step_ns = float(np.median(walls))
         rate = None if self.peak is None else self.peak.flops.get(_PEAK_DTYPE)
+        spent_ns = sum(group.total_ns for group in products)
         if self.peak is None or not rate:
             return StepWork(flops, step_ns, unknown_because="the peak rate of this GPU is not known")
-        return StepWork(flops, step_ns, 1e9 * flops / step_ns / rate * 100, rate, self.peak.source_of(_PEAK_DTYPE))
+        mfu_pct = 1e9 * flops / step_ns / rate * 100
+        return StepWork(flops, step_ns, mfu_pct, rate, self.peak.source_of(_PEAK_DTYPE), products_ns=spent_ns)
 
 
 class _Group:

@@ -293,10 +293,10 @@ def _known_runs(situation: Situation, runs: _Runs, moved: Sequence[RunBytes | No
     chosen = np.zeros(len(at_first), dtype=np.bool_)
     chosen[first] = True
     number = number_text(in_work(situation, chosen))
-    text = f" The operators of {number} of these runs move at least {texts[0]}; fused they need {texts[1]}."
+    text = f" The operators of {number} of these runs move at least {texts[0]}; fused it would be about {texts[1]}."
     exist = [fused for rows, _ in known if (fused := _fused_operator_of(situation, rows))]
     names = [name for name, _ in Counter(exist).most_common(_MOST_SIZES)]
-    return text + (f" Fused operators that exist for them: {'; '.join(names)}." if names else "")
+    return text + (f" Their operators look like those of {'; '.join(names)}." if names else "")
 
 
 def _fused_operator_of(situation: Situation, rows: Rows) -> str:

@@ -31,7 +31,7 @@ MARK, LAYER = "nsysprof operators", "nsysprof layer "
 _STEPS = 3
 # More operators than these are not written, and the operators of more graphs not recorded.
 _MOST_OPERATORS, _MOST_CAPTURES = 60_000, 200
-_FAULT = "operators are not recorded"
+_FAULT, _FAULT_OF_GRAPHS = "operators are not recorded", "operators of CUDA graphs are not recorded"
 
 
 class OperatorRecorder:
@@ -48,6 +48,7 @@ class OperatorRecorder:
         self._open = contextlib.ExitStack()
         self._observer: Any = None
         self._operators: list[dict[str, Any]] = []
+        self._recordings = 0
         self._is_in_step = False
         # How many graphs are being captured, how many were recorded, and the thread that records one.
         self._captures = self._recorded = 0
@@ -59,7 +60,7 @@ class OperatorRecorder:
         FirstOptimizer(self._count).watch()
         atexit.register(lambda: attempt(self.close, _FAULT))
         self._calls.begin()
-        attempt(lambda: watch_captures(self._torch, self._before_capture, self._after_capture), _FAULT)
+        attempt(lambda: watch_captures(self._torch, self._before_capture, self._after_capture), _FAULT_OF_GRAPHS)
 
     def close(self) -> None:
         """End whatever is being recorded. A step that the program's end cuts off is not written."""
@@ -122,7 +123,9 @@ class OperatorRecorder:
     def _write(self) -> None:
         """Add what was observed to the file of this process."""
         self._stop_observer()
-        self._operators = [*self._operators, *read_trace(f"{self._path}.trace")][:_MOST_OPERATORS]
+        found = read_trace(f"{self._path}.trace", self._recordings)
+        self._recordings += 1
+        self._operators = [*self._operators, *found][:_MOST_OPERATORS]
         write_operators(self._path, self._operators)
 
     def _stop_observer(self) -> None:
@@ -176,12 +179,12 @@ def watch_captures(torch: Any, before: Callable[[], Any], after: Callable[[], An
     def finish() -> None:
         if held.__dict__.get("captures", 0):
             held.captures -= 1
-            attempt(after, _FAULT)
+            attempt(after, _FAULT_OF_GRAPHS)
 
     @functools.wraps(begin)
     def capture_begin(graph: Any, *arguments: Any, **named: Any) -> Any:
         held.captures = held.__dict__.get("captures", 0) + 1
-        attempt(before, _FAULT)
+        attempt(before, _FAULT_OF_GRAPHS)
         try:
             return begin(graph, *arguments, **named)
         except BaseException:
@@ -237,10 +240,12 @@ def watch_layers(torch: Any, outermost: Any) -> Iterator[None]:
             kind.__call__ = original
 
 
-def read_trace(path: str) -> list[dict[str, Any]]:
+def read_trace(path: str, recording: int = 0) -> list[dict[str, Any]]:
     """Return what an execution trace says of each operator, by its number, and remove the trace.
 
     A tensor has the fields of nsysprof.torchprof.operator_facts.Tensor; a number stands for itself.
+
+    recording: the number of the trace. In another one, the same number of a tensor means another tensor.
     """
     with open(path, encoding="utf-8") as file:  # noqa: PTH123
         nodes = json.load(file)["nodes"]
@@ -250,7 +255,7 @@ def read_trace(path: str) -> list[dict[str, Any]]:
         attributes = {item["name"]: item["value"] for item in node["attrs"]}
         operators.append({
             "op_id": attributes.get("rf_id", 0), "name": node["name"],
-            "inputs": _values(node["inputs"]), "outputs": _values(node["outputs"]),
+            "inputs": _values(node["inputs"]), "outputs": _values(node["outputs"]), "recording": recording,
         })  # fmt: skip
     return operators
 

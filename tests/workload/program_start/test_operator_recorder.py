@@ -151,6 +151,7 @@ def test_the_operators_of_a_graph_are_recorded_while_it_is_captured(recorded):
     assert recorded.operators()[: len(first)] == first
     assert any(one["inputs"][:1] and one["inputs"][0]["sizes"] == [5, 4] for one in recorded.operators()[len(first) :]
                if one["name"] == "aten::linear")  # fmt: skip
+    assert {one["recording"] for one in recorded.operators()[len(first) :]} == {1} != {first[0]["recording"]}
     assert recorded.events == 2 * AROUND
     assert list(recorded.path.parent.iterdir()) == [recorded.path]
     assert nn.Module.__call__.__qualname__.startswith("Module.")
@@ -175,7 +176,7 @@ def test_a_fault_of_the_recorder_lets_the_program_capture(recorded, capsys):
     model, given = Model(), torch.randn(2, 4)
     assert torch.equal(recorded.capture(model, given), model(given))
     assert recorded.events == ["capture", "captured"] and not recorded.path.exists()
-    assert "nsysprof: operators are not recorded: TypeError" in capsys.readouterr().err
+    assert "nsysprof: operators of CUDA graphs are not recorded: TypeError" in capsys.readouterr().err
     recorded.capture(model, given)
     assert capsys.readouterr().err == "", "it is said once"
 

@@ -28,6 +28,7 @@ from nsysprof.units import format_ns
 PRODUCT_USUAL, PRODUCT_MOST, PRODUCT_LEAST = 1.35, 1.6, 1.15
 # The same for a fused kernel and its bytes: silu, gelu, add, AdamW and layer_norm of torch took 1.27 to 2.1 times.
 FUSED_USUAL, FUSED_MOST, FUSED_LEAST = 1.5, 2.1, 1.1
+_NOWHERE = Tensor((), "", 0, 0)
 # Tensor cores read rows that begin at multiples of so many bytes without copying them apart.
 _ALIGNED_BYTES, _PADDED = 16, 64
 _LONGEST_NAME = 60
@@ -122,6 +123,11 @@ def _strides(tensor: Tensor) -> tuple[int, ...]:
     return tuple(math.prod(tensor.sizes[place + 1 :]) for place in range(len(tensor.sizes)))
 
 
+def memory_of(call: OperatorCall, tensor: Tensor) -> tuple[int, int, int]:
+    """Return the memory of a call's tensor: the process, the recording, and the number in it."""
+    return call.process, 0 if call.facts is None else call.facts.recording, tensor.storage
+
+
 @dataclass(frozen=True)
 class _Use:
     """One call that reads or writes the memory of a tensor, or both."""
@@ -138,14 +144,14 @@ class _Use:
 
 
 class TensorUses:
-    """Who reads and writes each tensor in the recorded step.
+    """Who reads and writes each tensor in a recorded step, or in a graph that was captured.
 
     The memory of a tensor is known by a number, which torch gives to another tensor once the memory is free.
     """
 
     def __init__(self, calls: Sequence[OperatorCall]) -> None:
         self._calls = calls
-        self._uses: dict[tuple[int, int], list[_Use]] = defaultdict(list)
+        self._uses: dict[tuple[int, int, int], list[_Use]] = defaultdict(list)
         for number, call in sorted(enumerate(calls), key=lambda item: item[1].op_id):
             if call.facts is not None:
                 self._add(number, call, *read_and_written(call.facts))
@@ -155,7 +161,7 @@ class TensorUses:
         for tensor, reads in (*((one, True) for one in read), *((one, False) for one in written)):
             if tensor.storage and (reads or tensor.storage not in both):
                 use = _Use(call.op_id, number, reads, not reads or tensor.storage in both, tensor.elements)
-                self._uses[call.process, tensor.storage].append(use)
+                self._uses[memory_of(call, tensor)].append(use)
 
     def readers(self, number: int, tensor: Tensor) -> list[int]:
         """Return the calls that read a tensor after a call, until other data replaces it."""
@@ -170,7 +176,7 @@ class TensorUses:
     def writers(self, number: int, tensor: Tensor) -> list[int]:
         """Return the calls that wrote into a tensor's memory before a call."""
         call = self._calls[number]
-        uses = self._uses.get((call.process, tensor.storage), ())
+        uses = self._uses.get(memory_of(call, tensor), ())
         return [use.number for use in uses if use.op_id < call.op_id and use.writes]
 
     def is_changed(self, number: int, tensor: Tensor, until: int) -> bool:
@@ -185,7 +191,7 @@ class TensorUses:
 
     def _uses_behind(self, number: int, tensor: Tensor) -> list[_Use]:
         call = self._calls[number]
-        uses = self._uses.get((call.process, tensor.storage), ())
+        uses = self._uses.get(memory_of(call, tensor), ())
         return [use for use in uses if use.op_id > call.op_id]
 
 
@@ -210,6 +216,8 @@ def bytes_of_run(calls: Sequence[OperatorCall], run: Sequence[int], uses: Tensor
     made: dict[int, tuple[int, Tensor]] = {}
     updated: set[int] = set()
     moved = 0
+    if len({memory_of(calls[number], _NOWHERE) for number in run}) > 1:  # no tensor of one is known in another
+        return None
     for number in run:
         facts = calls[number].facts
         if facts is None:

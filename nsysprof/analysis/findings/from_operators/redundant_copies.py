@@ -11,7 +11,7 @@ import numpy as np
 
 from nsysprof.analysis.busy_time.operators import OperatorCall
 from nsysprof.analysis.findings.candidates import Candidate, without_work
-from nsysprof.analysis.findings.from_operators.operator_evidence import TensorUses, find_most
+from nsysprof.analysis.findings.from_operators.operator_evidence import TensorUses, find_most, memory_of
 from nsysprof.analysis.findings.situation import Situation
 from nsysprof.analysis.findings.step_amounts import counted, in_work
 from nsysprof.analysis.replay.replay import ReplayChange
@@ -76,10 +76,10 @@ def _cast_weights(situation: Situation, uses: TensorUses) -> Candidate | None:
     return _candidate(situation, chosen, (usual, low, 0.0), text, step, spent, most.location if most else "")
 
 
-def _storages_of_weights(calls: tuple[OperatorCall, ...]) -> set[tuple[int, int]]:
-    """Return the memory that an optimizer changes, by process and number."""
+def _storages_of_weights(calls: tuple[OperatorCall, ...]) -> set[tuple[int, int, int]]:
+    """Return the memory that an optimizer changes."""
     return {
-        (call.process, tensor.storage)
+        memory_of(call, tensor)
         for call in calls
         if _is_of_optimizer(call) and call.facts is not None
         for tensor in tensors_of(call.facts.inputs[:1])
@@ -91,7 +91,11 @@ def _is_of_optimizer(call: OperatorCall) -> bool:
 
 
 def _is_cast_weight(
-    calls: tuple[OperatorCall, ...], number: int, call: OperatorCall, uses: TensorUses, weights: set[tuple[int, int]]
+    calls: tuple[OperatorCall, ...],
+    number: int,
+    call: OperatorCall,
+    uses: TensorUses,
+    weights: set[tuple[int, int, int]],
 ) -> bool:
     """Return whether a call casts a weight: what a product takes as such, and what only an optimizer changes."""
     result, source = _side(call, 0), _side(call, 1)
@@ -99,8 +103,10 @@ def _is_cast_weight(
         return False
     if source.dtype != "fp32" or result.dtype not in _HALVES or result.sizes != source.sizes:
         return False
-    is_changed = bool(uses.writers(number, source))
-    if is_changed or (weights and (call.process, source.storage) not in weights):
+    memory = memory_of(call, source)
+    # A graph that is captured need not hold the optimizer.
+    is_optimized = any(weight[:2] == memory[:2] for weight in weights)
+    if uses.writers(number, source) or (is_optimized and memory not in weights):
         return False
     for reader in uses.readers(number, result):
         facts = calls[reader].facts

@@ -1,6 +1,9 @@
 """Findings name the operators behind kernels, and save no more than the floors of these leave."""
 
+from dataclasses import replace
+
 import pytest
+from msgspec import convert, structs
 
 from nsysprof.analysis.busy_time.operators import OperatorCall
 from nsysprof.analysis.findings.from_operators.operator_evidence import (
@@ -9,7 +12,7 @@ from nsysprof.analysis.findings.from_operators.operator_evidence import (
     fused_operator,
     misaligned_sizes,
 )
-from nsysprof.torchprof.operator_facts import OperatorFacts
+from nsysprof.torchprof.operator_facts import OperatorFacts, Tensor
 from tests.builders.operator_steps import (
     ALIGN1,
     ELEMENTWISE,
@@ -114,11 +117,11 @@ def test_a_fused_run_moves_its_inputs_and_results_once(tmp_path):
     item = finding(analyze_steps(tmp_path, rms_norm()), "unfused-elementwise")
     whole = 4 * 8192 * 1024
     # x in, result out, one weight; each piece by itself: x, square; square; x, scaled; scaled, result; and small ones.
-    assert "move at least 224.1 MiB; fused they need 64.00 MiB" in item.text
-    assert "Fused operators that exist for them: torch.nn.functional.rms_norm." in item.text
+    assert "move at least 224.1 MiB; fused it would be about 64.00 MiB" in item.text
+    assert "Their operators look like those of torch.nn.functional.rms_norm." in item.text
     assert item.saving_ns == pytest.approx(95_000 - 1.5e9 * (2 * whole + 4096) / BYTES + 4 * 1_000, rel=0.1)
     by_names = finding(analyze_steps(tmp_path, rms_norm(), has_facts=False), "unfused-elementwise")
-    assert "move at least" not in by_names.text and "exist for them" not in by_names.text
+    assert "move at least" not in by_names.text and "look like" not in by_names.text
 
 
 def test_what_is_read_behind_a_run_is_written_by_the_fused_kernel_too():
@@ -138,6 +141,17 @@ def test_what_is_read_behind_a_run_is_written_by_the_fused_kernel_too():
     # Nobody reads it before another tensor has its memory.
     calls[2] = call("aten::mm", [two], [tensor((1000,), 2)], 30, "forward")
     assert bytes_of_run(calls, (0, 1), TensorUses(calls)).kept == 2 * 4000
+
+
+def test_tensors_of_one_recording_are_not_those_of_another():
+    """Torch numbers tensors anew each time; a graph is captured in a recording of its own."""
+    x, one = tensor((1000,), 1), tensor((1000,), 2)
+    calls = [call("aten::mul", [x, x], [one], 10), call("aten::add", [one, one], [tensor((1000,), 3)], 20)]
+    assert TensorUses(calls).readers(0, convert(one, Tensor)) == [1, 1]
+    assert bytes_of_run(calls, (0, 1), TensorUses(calls)).fused == 2 * 4000
+    calls[1] = replace(calls[1], facts=structs.replace(calls[1].facts, recording=1))
+    assert TensorUses(calls).readers(0, convert(one, Tensor)) == []
+    assert bytes_of_run(calls, (0, 1), TensorUses(calls)) is None
 
 
 def test_a_run_with_an_unknown_operator_is_unknown():
