@@ -38,7 +38,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "report": {"nsysprof.attention", "nsysprof.results"},
     "ranks": {"nsysprof.kernels", "nsysprof.trace", "nsysprof.analysis", "nsysprof.results"},
-    "bundle": {"nsysprof.attention", "nsysprof.trace"},
+    "bundle": {"nsysprof.attention", "nsysprof.trace", "nsysprof.torchprof"},
     "export": {"nsysprof.results", "nsysprof.trace.schema"},
     "app": {
         "nsysprof.attention", "nsysprof.kernels", "nsysprof.nsight", "nsysprof.results", "nsysprof.capture",

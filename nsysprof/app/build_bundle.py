@@ -25,7 +25,7 @@ from nsysprof.bundle.archive import most_bytes_of, pack_trace, write_archive
 from nsysprof.bundle.check import originals_of_traces
 from nsysprof.bundle.name_tokens import NameTokens
 from nsysprof.bundle.sanitize import SanitizeOptions, SanitizeReport, join_reports, sanitize_trace
-from nsysprof.bundle.source import BENCH, BundledRank, BundleSource, clean_texts
+from nsysprof.bundle.source import BENCH, BundledRank, BundleSource, clean_texts, write_operators
 from nsysprof.bundle.verify import Originals
 from nsysprof.capture.manifest import MANIFEST, read_manifest
 from nsysprof.capture.sampling.bench_run import SAMPLES, read_run
@@ -178,6 +178,8 @@ class _Shared:
     ranks: RanksAnalysis | None = None
     originals: Originals | None = None
     fits_never: bool = False
+    # The files of operators.
+    operators: tuple[Path, ...] = ()
 
 
 def _tables_with_rows(traces: Iterable[Path]) -> frozenset[str]:
@@ -240,6 +242,9 @@ def _share_trace(request: BuildRequest, stage: Extent, folder: Path, say: Say) -
     assert request.source.trace is not None
     trace = folder / ("torch.sqlite" if _is_of_torch(request.source.trace) else "nsys.sqlite")
     report = sanitize_trace(request.source.trace, trace, _options(request, stage))
+    # A part of a trace has few operators of a step, and a step is what they describe.
+    whole = not stage.ranges
+    operators = tuple(write_operators(request.source, request.names, report.numbers, folder)) if whole else ()
     most_bytes = request.max_bytes
     # A little more is packed where that shows that leaving out tables saves too little.
     saved = None if stage.leaves_out(request) else most_bytes_of(trace, UNREAD | SAMPLED, most_bytes // _SMALL_PART)
@@ -254,7 +259,10 @@ def _share_trace(request: BuildRequest, stage: Extent, folder: Path, say: Say) -
             assembled = assemble(folder, trace, say=say)
             originals = originals_of_traces(request.source, (trace,))  # while the trace is still being packed
             fits_never = saved is not None and packed.result().stat().st_size > most_bytes + saved
-            return _Shared((trace,), (packed.result(),), report, assembled, originals=originals, fits_never=fits_never)
+            return _Shared(
+                (trace,), (packed.result(),), report, assembled,
+                originals=originals, fits_never=fits_never, operators=operators,
+            )  # fmt: skip
         except BaseException:
             cancelled.set()
             raise
@@ -342,7 +350,7 @@ def _take_traces(shared: _Shared, stage: Extent, built: Built) -> None:
     built.shared_traces, built.report, built.originals = shared.traces, shared.report, shared.originals
     built.left_out += _left_out_of_trace(shared.report)
     if stage.trace:
-        built.files |= {packed.name: packed for packed in shared.packed}
+        built.files |= {path.name: path for path in (*shared.packed, *shared.operators)}
 
 
 def _report_bench(stage: Extent, built: Built) -> None:

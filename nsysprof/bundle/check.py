@@ -14,6 +14,7 @@ from threading import Event
 
 from nsysprof.bundle.allow_list import base_name
 from nsysprof.bundle.name_tokens import NameTokens
+from nsysprof.bundle.operator_file import OPERATOR_FILE, operator_file_name
 from nsysprof.bundle.public_names import is_public_call, is_public_kernel, is_public_range, public_backends
 from nsysprof.bundle.source import BundleSource
 from nsysprof.bundle.verify import Originals, SecretLeakError, collect_originals, find_originals, texts_of_json
@@ -55,7 +56,8 @@ def check_bundle(
     try:
         with zipfile.ZipFile(archive) as opened:
             members = set(opened.namelist())
-            after = {name: opened.read(name).decode("utf-8") for name in members & set(source.texts)}
+            ours = {name for name in members if name in source.texts or OPERATOR_FILE.fullmatch(name)}
+            after = {name: opened.read(name).decode("utf-8") for name in ours}
     except (zipfile.BadZipFile, zlib.error) as error:
         raise TraceDamagedError(f"{archive} is damaged: {error}.", "Make the bundle again.") from error
     originals = _originals(source, title, after, of_traces or originals_of_traces(source, shared))
@@ -101,9 +103,10 @@ def _not_searched(folder: Path, packed: Mapping[str, Path]) -> Iterator[Path]:
 
 
 def _originals(source: BundleSource, title: str, packed: Mapping[str, str], of_traces: Originals) -> Originals:
+    of_operators = {operator_file_name(process): text for process, text in source.operators.items()}
     before, after = (
         frozenset(text for name, content in files.items() for text in texts_of_json(content, name))
-        for files in (source.texts, packed)
+        for files in ({**source.texts, **of_operators}, packed)
     )
     # The user chose the title, and the ranks' names are ours, so both explain a text. A secret in the title stays
     # secret.

@@ -136,6 +136,11 @@ class Renumbering:
         ordered = sorted(set(ids) - _UNKNOWN)
         self._new = {old: new for new, old in enumerate(ordered, start=1)}
 
+    @property
+    def numbers(self) -> dict[int, int]:
+        """Return the new number of each process and thread, by the old one."""
+        return dict(self._new)
+
     def process(self, old: int | None) -> int | None:
         return old if old is None else self._new.get(old, old if old in _UNKNOWN else None)
 

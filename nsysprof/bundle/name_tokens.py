@@ -11,14 +11,28 @@ from nsysprof.bundle.public_names import (
     is_public_kernel,
     is_public_module,
     is_public_module_class,
+    is_public_operator,
     is_public_range,
     is_revealed_by,
     public_backends,
 )
+from nsysprof.torchprof.operator_facts import LAYER, RangeText, read_layer, read_range_text
 from nsysprof.trace.table_readers.layer_ranges import CompileRange, LayerRange, read_compile_range, read_layer_range
 
 # `reduction` is recognised by "reduce" in a name, every other category by its own word.
 _NAMED_IN_TEXT = re.compile(r"(?P<range>RUN::[\w.:=]*\w)|(?<![\w.])[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+
+
+# What the name of an operator says of its work, which a token keeps; see nsysprof.analysis.busy_time.operator_work.
+_WORK_OF_OPERATOR = (
+    ("gather", re.compile(r"embedding|gather|index|take|scatter")),
+    ("norm", re.compile(r"norm|softmax", re.IGNORECASE)),
+    ("attention", re.compile(r"attention")),
+)
+# No program calls as many; a longer number says something else.
+_MOST_OPERATORS = 10**12
+# What stands before the name of a node of autograd or of an optimizer.
+_OPERATOR_PREFIX = re.compile(r"autograd::engine::evaluate_function: |Optimizer\.(?:step|zero_grad)#|")
 
 
 def _no_category(_name: str) -> str:
@@ -67,7 +81,37 @@ class NameTokens:
         if layer is not None and "optimizer" not in layer.way:
             return self._layer(name, layer)
         compiled = read_compile_range(name)
-        return self._token("range", name) if compiled is None else self._compile(compiled)
+        if compiled is not None:
+            return self._compile(compiled)
+        operator = read_range_text(name)
+        if operator is None or max(operator.op_id, operator.seq or 0) >= _MOST_OPERATORS:
+            return self._token("range", name)
+        return self._operator_range(operator)
+
+    def operator(self, name: str) -> str:
+        """Return the token of an operator's name, or the name where it is one of torch's."""
+        if self.keep or is_public_operator(name):
+            return name
+        prefix = _OPERATOR_PREFIX.match(name)
+        before = "" if prefix is None else prefix[0]
+        of_work = "".join(f" {word}" for word, pattern in _WORK_OF_OPERATOR if pattern.search(name))
+        # An operator that works in place ends with an underscore.
+        return before + self._token("operator", name, of_work) + "_" * name.endswith("_")
+
+    def _operator_range(self, operator: RangeText) -> str:
+        """Return the range of an operator, or of a module that was recorded with them, without its sizes."""
+        layer = read_layer(operator.name)
+        if layer is None:
+            name = self.operator(operator.name)
+        else:
+            path, place = layer
+            parts = [part if is_public_module(part) else self._token("module", part) for part in path.split(".")]
+            name = LAYER + ".".join(parts)
+            if place:
+                file, _, line = place.rpartition(":")
+                name += f" @ {self._token('file', file)}:{line}"
+        seq = "" if operator.seq is None else f", seq = {operator.seq}"
+        return f"{name}{seq}, op_id = {operator.op_id}"
 
     def _compile(self, compiled: CompileRange) -> str:
         """Return the range of a compilation in which the function is a token, without its place and the reason."""

@@ -18,6 +18,7 @@ from importlib.resources.abc import Traversable
 from nsysprof.attention.case import registered_backends
 from nsysprof.attention.range_name import parse_range
 from nsysprof.attention.shape import BACKENDS
+from nsysprof.torchprof.operator_facts import MARK, read_layer
 from nsysprof.trace.table_readers.layer_ranges import is_collection, read_compile_range, read_layer_range
 
 _NAMESPACES_WORDS = (
@@ -112,6 +113,11 @@ _MODULE_CLASSES = re.compile(
     r"|MSELoss|NLLLoss|Upsample|PixelShuffle|DistributedDataParallel|FullyShardedDataParallel|OptimizedModule"
     r"|SGD|Adam|AdamW|Adagrad|Adadelta|RMSprop|NAdam|RAdam|LBFGS|Adafactor|Muon)"
 )
+# What stands for an operator of the user's, for a part of the path of a module, and for a file and its line.
+_OPERATOR_TOKEN = re.compile(
+    rf"({_EVALUATED}|Optimizer\.(step|zero_grad)#)?<operator-\d{{1,9}}( (gather|norm|attention)){{0,3}}>_?"
+)
+_MODULE_TOKEN, _PLACE_TOKEN = re.compile(r"<module-\d{1,9}>"), re.compile(r"<file-\d{1,9}>:\d{1,9}")
 # Suffixes that emit_nvtx appends.
 _NUMBERED = re.compile(r"(, (seq|op_id) = \d{1,12}){1,2}$")
 _LONGEST = 20_000  # characters; template instances reach some thousands
@@ -204,12 +210,30 @@ def is_public_range(name: str, backends: frozenset[str]) -> bool:
     if layer is not None:
         return all(map(is_public_module, layer.layer.split("."))) and is_public_module_class(layer.kind)
     node = plain.removeprefix(_EVALUATED).removeprefix("torch::autograd::")
-    if plain in (*_NCCL, ALL_STEPS) or is_collection(name) or is_autograd_node(node):
+    if plain in (*_NCCL, ALL_STEPS) or is_collection(name) or is_autograd_node(node) or _is_of_operators(plain):
         return True
     compiled = read_compile_range(name)
     if compiled is not None:
         return not compiled.place and not compiled.why and _FUNCTION_TOKEN.fullmatch(compiled.what) is not None
     return _RANGE.fullmatch(plain) is not None
+
+
+def _is_of_operators(name: str) -> bool:
+    """Return whether a name without its numbers is one that a recording of operators has, with tokens in it."""
+    of_module = read_layer(name)
+    if of_module is None:
+        return name == MARK or _OPERATOR_TOKEN.fullmatch(name) is not None
+    path, place = of_module
+    is_known = all(is_public_module(part) or _MODULE_TOKEN.fullmatch(part) for part in path.split("."))
+    return is_known and (not place or _PLACE_TOKEN.fullmatch(place) is not None)
+
+
+def is_public_operator(name: str) -> bool:
+    """Return whether an operator has a name of torch's, or one that its compiler made of such names."""
+    of_inductor = name.removeprefix("extern_kernels.")
+    if of_inductor != name:
+        return is_operator(of_inductor)
+    return is_public_range(name, frozenset()) or (name.startswith("triton_") and is_public_kernel(name))
 
 
 def is_public_module(part: str) -> bool:

@@ -86,6 +86,8 @@ class SanitizeReport:
     dropped_strings: int = 0
     redacted_texts: int = 0
     secrets_searched: int = 0
+    # The new number of each process and thread, by the old one.
+    numbers: dict[int, int] = field(default_factory=dict)
 
 
 def join_reports(reports: Sequence[SanitizeReport]) -> SanitizeReport:
@@ -191,6 +193,7 @@ class _Rebuild:
         self.renumbering = Renumbering(
             collect_ids(self.source, _of_kind(tables, Kind.GLOBAL_ID), _of_kind(tables, Kind.PROCESS_ID))
         )
+        self.report.numbers = self.renumbering.numbers
         if set(ENTRY_COLUMNS) <= set(tables.get("NVTX_PAYLOAD_SCHEMA_ENTRIES", ())):
             self.schemas = fields_of(
                 self.source.execute(f"SELECT {', '.join(ENTRY_COLUMNS)} FROM NVTX_PAYLOAD_SCHEMA_ENTRIES")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from nsysprof.bundle.name_tokens import NameTokens
+from nsysprof.bundle.operator_file import OPERATOR_FILE, clean_operators, operator_file_name
 from nsysprof.bundle.sanitize_json import LEFT_BEHIND, MEMBERS, OTHER_FILE, FileCleaner, private_values, public_values
 from nsysprof.bundle.secret_values import collect_secrets, machine_secrets
 from nsysprof.errors import TraceError, UsageError
@@ -64,6 +65,8 @@ class BundleSource:
     left_behind: dict[str, str] = field(default_factory=dict)
     # The traces of several ranks, instead of one trace.
     ranks: tuple[BundledRank, ...] = ()
+    # The operators of each process, as texts of JSON.
+    operators: dict[int, str] = field(default_factory=dict)
 
     @property
     def traces(self) -> tuple[Path, ...]:
@@ -122,7 +125,9 @@ def read_source(path: Path, nsys: Path | None, work_dir: Path) -> BundleSource:
     trace = None
     if is_capture and parsed["manifest.json"].get("profiler") != "none":
         trace = resolve_input(path, nsys, work_dir)
+    operators = {} if trace is None else _operators(path)
     shared = {*texts, trace.name if trace else "", f"{trace.name}.xz" if trace else ""}
+    shared |= set(map(operator_file_name, operators))
     return _with_secrets(
         BundleSource(
             CAPTURE if is_capture else BENCH,
@@ -131,8 +136,35 @@ def read_source(path: Path, nsys: Path | None, work_dir: Path) -> BundleSource:
             frozenset(value for data in parsed.values() for value in private_values(data)),
             frozenset(value for data in parsed.values() for value in public_values(data)),
             dict(_left_behind(path, shared)),
+            operators=operators,
         )
     )
+
+
+def _operators(folder: Path) -> dict[int, str]:
+    names = {path: OPERATOR_FILE.fullmatch(path.name) for path in sorted(folder.glob("nsys.operators-*.json"))}
+    texts = {int(name[1]): _read(path) for path, name in names.items() if name is not None}
+    for process, text in texts.items():
+        _parse(folder / operator_file_name(process), text)
+    return texts
+
+
+def write_operators(source: BundleSource, names: NameTokens, processes: Mapping[int, int], out: Path) -> list[Path]:
+    """Write the cleaned operators of each process that the rebuilt trace has, and return the files.
+
+    processes: the number of each process in the rebuilt trace, by the original one.
+    """
+    written = []
+    for process, text in source.operators.items():
+        if process not in processes:
+            continue
+        target = out / operator_file_name(processes[process])
+        try:
+            target.write_text(plain_json(clean_operators(json.loads(text), names), None), encoding="utf-8", newline="")
+        except OSError as error:
+            raise output_error(target, error) from error
+        written.append(target)
+    return written
 
 
 def clean_texts(source: BundleSource, names: NameTokens, out: Path) -> tuple[dict[str, Path], dict[str, set[str]]]:

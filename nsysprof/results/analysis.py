@@ -404,6 +404,7 @@ class StepWork:
 
     step_ns: the median time from one step to the next. mfu_pct: model FLOP utilisation.
     unknown_because: why mfu_pct is None.
+    products_ns: how long the kernels of the products, convolutions and attention of a step take.
     """
 
     step_flops: int | None = None
@@ -412,6 +413,7 @@ class StepWork:
     peak_flops_per_s: float | None = None
     peak_source: str = ""
     unknown_because: str = ""
+    products_ns: float | None = None
 
 
 @dataclass(frozen=True)

@@ -90,12 +90,16 @@ class Tensor(Struct, frozen=True):
 
 
 class OperatorFacts(Struct, frozen=True):
-    """One call of an operator as torch's execution trace has it. A value is a tensor, a number, a list or None."""
+    """One call of an operator as torch's execution trace has it. A value is a tensor, a number, a list or None.
+
+    recording: which recording of the process it is from; the numbers of tensors hold within one.
+    """
 
     op_id: _Count
     name: Annotated[str, Meta(max_length=4096)]
     inputs: Annotated[tuple[Any, ...], Meta(max_length=100_000)] = ()
     outputs: Annotated[tuple[Any, ...], Meta(max_length=100_000)] = ()
+    recording: _Count = 0
 
 
 def tensors_of(values: tuple[Any, ...]) -> Iterator[Tensor]:

@@ -91,3 +91,22 @@ def test_counters_are_sampled_once_a_host(nsys, tmp_path):
         "--gpu-metrics-frequency" in json.dumps(step) for step in said["steps"] if step["name"][:7] == "program"
     ]
     assert sampling == [True] + [False] * (GPUS - 1)
+
+
+@pytest.mark.parametrize("how", ["graph", "reduce-overhead"])
+def test_kernels_of_replayed_graphs_have_the_operators_that_were_captured(nsys, tmp_path, how):
+    """pytest tests/cli/test_program_gpu.py -k operators -q: the recording is open while torch captures a graph."""
+    program = [sys.executable, str(REPOSITORY / "scripts/programs/three_ways.py"), "--how", how, "--steps", "12"]
+    capture(nsys, tmp_path / "c", "--operators", "--", *program)
+    analysed(tmp_path / "c", tmp_path / "a")
+    with (tmp_path / "a/operators.csv").open(newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    known = [row for row in rows if row["shapes"]]
+    assert {"aten::addmm"} <= {row["operator"] for row in known}
+    if how == "graph":  # the forward pass of each layer, and its backward pass on autograd's thread
+        assert {"aten::native_layer_norm", "aten::gelu"} <= {row["operator"] for row in known}
+        assert {"forward", "backward"} <= {row["pass"] for row in known}
+    total = sum(int(row["kernel_total_ns"]) for row in rows)
+    assert sum(int(row["kernel_total_ns"]) for row in known) > 0.9 * total > 0
+    with (tmp_path / "a/kernels.csv").open(newline="") as stream:
+        assert 12 * total > 0.5 * sum(int(row["total_ns"]) for row in csv.DictReader(stream))

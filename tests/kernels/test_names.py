@@ -1,6 +1,7 @@
 import contextlib
 import re
 import sqlite3
+import time
 
 import pytest
 
@@ -103,6 +104,16 @@ def test_a_file_of_names_that_is_no_text_or_is_missing_is_an_error(tmp_path):
     for name in ("binary", "missing"):
         with pytest.raises(UsageError, match="cannot be read"):
             read_rules(tmp_path / name)
+
+
+def test_a_pattern_of_the_user_takes_linear_time(tmp_path, monkeypatch):
+    own = tmp_path / "names.tsv"
+    own.write_text("".join(f"gemm\ttensor\t\t{'a*' * 4_000}b{number}\n" for number in range(20)))
+    monkeypatch.setenv(OWN_NAMES, str(own))
+    begin = time.process_time()
+    for number in range(50):
+        assert kind_of(f"{'a' * 100_000}{number}").category != "gemm"
+    assert time.process_time() - begin < 5
 
 
 def _other_pct(path):

@@ -49,7 +49,7 @@ def work_of(operator: OperatorFacts) -> OperatorWork:
     flops = _other_flops(operator.name, inputs, outputs) if product is None else product(operator)
     of_dtype = first or next(iter((*inputs, *outputs)), None)
     dtype = "" if of_dtype is None else of_dtype.dtype
-    return OperatorWork(flops, _least_bytes(operator, inputs, outputs), product is not None, dtype)
+    return OperatorWork(flops, _least_bytes(operator), product is not None, dtype)
 
 
 def floor_ns(work: OperatorWork, peak: Peak) -> tuple[float, str] | None:
@@ -68,22 +68,30 @@ def floor_ns(work: OperatorWork, peak: Peak) -> tuple[float, str] | None:
     return max(parts)
 
 
-def _least_bytes(operator: OperatorFacts, inputs: list[Tensor], outputs: list[Tensor]) -> int | None:
+def read_and_written(operator: OperatorFacts) -> tuple[list[Tensor], list[Tensor]]:
+    """Return the tensors that a call reads, and those that it writes."""
     name = operator.name
+    inputs, outputs = list(tensors_of(operator.inputs)), list(tensors_of(operator.outputs))
     written = outputs or (list(tensors_of(operator.inputs[:1])) if name.endswith("_") else [])
-    if not inputs and not written:
-        return None
     if not name.endswith("_"):  # what is given as the place of the result is not read
         results = {tensor.tensor for tensor in written}
         inputs = [tensor for tensor in inputs if tensor.tensor not in results]
-    if name.startswith("aten::nll_loss"):  # it touches one element of each row
-        targets = [tensor for tensor in inputs if tensor.dtype == "int64"]
-        return 2 * sum(_bytes(targets)) if targets and None not in _sizes(targets) else None
     if _WRITES_ONLY.match(name):
         inputs = []
     elif name.startswith("aten::copy_"):
         inputs = list(tensors_of(operator.inputs[1:2]))
-    elif name.startswith("aten::_fused_adam"):
+    return inputs, written
+
+
+def _least_bytes(operator: OperatorFacts) -> int | None:
+    name = operator.name
+    inputs, written = read_and_written(operator)
+    if not inputs and not written:
+        return None
+    if name.startswith("aten::nll_loss"):  # it touches one element of each row
+        targets = [tensor for tensor in inputs if tensor.dtype == "int64"]
+        return 2 * sum(_bytes(targets)) if targets and None not in _sizes(targets) else None
+    if name.startswith("aten::_fused_adam"):
         # Parameters and both moments are read and written, gradients are read.
         inputs = list(tensors_of(operator.inputs[:4]))
         written = list(tensors_of((*operator.inputs[:1], *operator.inputs[2:4])))

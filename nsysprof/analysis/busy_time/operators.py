@@ -8,7 +8,7 @@ launched them. A kernel that a CUDA graph replays has the operator in which its 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -51,22 +51,35 @@ class Operators:
 
     table: the rows of operators.csv.
     needs: of each kernel, as its share of its operator's.
+    calls: those that launched kernels in the recorded step.
+    call_of_kernel: which of them launched each kernel, or the same kernel of another step; -1 unknown.
+    peak: the rates of the floors.
     """
 
     table: pd.DataFrame
     step: StepWork
     needs: KernelNeeds
+    calls: tuple[OperatorCall, ...]
+    call_of_kernel: Int64s
+    peak: Peak | None
 
 
 @dataclass(frozen=True)
-class _Call:
-    """One call of an operator that launched kernels, and where it is."""
+class OperatorCall:
+    """One call of an operator that launched kernels, and where it is.
 
+    around: the operators that called it, the innermost first.
+    facts: its tensors; None where they are not known.
+    """
+
+    process: int
     name: str
     op_id: int
     layer: str
     location: str
     way: str
+    around: tuple[str, ...] = ()
+    facts: OperatorFacts | None = None
 
 
 @dataclass(frozen=True)
@@ -95,8 +108,9 @@ def find_operators(tables: Tables, names: Names, facts: Facts, peak: Peak | None
         return None
     # A number each for FLOP, bytes and floor.
     of_kernel = np.full((3, tables.work.kernels), np.nan)
+    call_of_kernel = np.full(tables.work.kernels, -1, dtype=np.int64)
     created = _creations(tables)
-    parts, steps = [], []
+    parts, steps, calls = [], [], list[OperatorCall]()
     for process, ranges in tables.operators.groupby(tables.operators["global_tid"] & PID_MASK):
         of_process = _OfProcess(
             tables,
@@ -105,14 +119,16 @@ def find_operators(tables: Tables, names: Names, facts: Facts, peak: Peak | None
             facts.get((int(process) >> 24) & 0xFFFFFF, {}),
             peak,
         )
-        part = of_process.tabulate(of_kernel)
+        part = of_process.tabulate(of_kernel, call_of_kernel, len(calls))
         if part is not None:
             parts.append(part[0])
             steps.append(part[1])
+            calls += part[2]
     if not parts:
         return None
     table = pd.concat(parts, ignore_index=True).sort_values("kernel_total_ns", ascending=False, kind="stable")
-    return Operators(table[list(OPERATORS.names)].reset_index(drop=True), steps[0], KernelNeeds(*of_kernel))
+    table = table[list(OPERATORS.names)].reset_index(drop=True)
+    return Operators(table, steps[0], KernelNeeds(*of_kernel), tuple(calls), call_of_kernel, peak)
 
 
 def _creations(tables: Tables) -> tuple[Int64s, Int64s]:
@@ -156,10 +172,13 @@ class _OfProcess:
     facts: Mapping[int, OperatorFacts]
     peak: Peak | None
 
-    def tabulate(self, of_kernel: Floats) -> tuple[pd.DataFrame, StepWork] | None:
-        """Return the rows of operators.csv and what a step computes; None where no kernel has an operator.
+    def tabulate(
+        self, of_kernel: Floats, number_of_kernel: Int64s, before: int
+    ) -> tuple[pd.DataFrame, StepWork, list[OperatorCall]] | None:
+        """Return the rows of operators.csv, what a step computes and the calls; None where no kernel has an operator.
 
         of_kernel: gets the share of each kernel in the work and the floor of its operator.
+        number_of_kernel: gets the number of the call of each kernel, behind so many `before`.
         """
         call_of_kernel, calls = self._calls()
         if not calls:
@@ -181,11 +200,11 @@ class _OfProcess:
             call = calls[number]
             kernels = np.flatnonzero((pattern == number) & (self.launched.replay[first:last] == replay))
             spent = each_ns[kernels]
-            facts = self.facts.get(call.op_id)
-            work = None if facts is None or facts.name != call.name else work_of(facts)
+            facts = call.facts
+            work = None if facts is None else work_of(facts)
             floor = None if work is None or self.peak is None else floor_ns(work, self.peak)
             key = (
-                call.name, _shapes(facts), work.dtype if work else "", place_of[int(kernels[0])], call.layer,
+                call.name, shapes_text(facts), work.dtype if work else "", place_of[int(kernels[0])], call.layer,
                 call.location, call.way,
             )  # fmt: skip
             groups.setdefault(key, _Group()).add(work, floor, spent)
@@ -195,11 +214,13 @@ class _OfProcess:
                     of_pattern[kernels] = np.nan if need is None else need * spent / spent.sum()
         place = self._place_in_pattern(begins, first, last)
         of_kernel[:, self.launched.row[place >= 0]] = needed[:, place[place >= 0]]
-        return _tabulate(groups), self._step(groups, timed, last - first)
+        number = pattern[place[place >= 0]]
+        number_of_kernel[self.launched.row[place >= 0]] = np.where(number >= 0, number + before, -1)
+        return _tabulate(groups), self._step(groups, timed, last - first), calls
 
-    def _calls(self) -> tuple[Int64s, list[_Call]]:
+    def _calls(self) -> tuple[Int64s, list[OperatorCall]]:
         """Return the number of the operator call that launched each kernel (-1: none), and the calls by number."""
-        calls: list[_Call] = []
+        calls: list[OperatorCall] = []
         call_of_kernel = np.full(len(self.launched.row), -1, dtype=np.int64)
         nested_of_thread = {thread: _Nested.of(ranges) for thread, ranges in self.ranges.groupby("global_tid")}
         layers = _layers_of_nodes(nested_of_thread.values())
@@ -210,10 +231,11 @@ class _OfProcess:
                 call = nested.call(number, layers)
                 if call is not None:
                     call_of_kernel[kernels[inside == number]] = len(calls)
-                    calls.append(call)
+                    facts = self.facts.get(call.op_id)
+                    calls.append(call if facts is None or facts.name != call.name else replace(call, facts=facts))
         return call_of_kernel, calls
 
-    def _pattern(self, call_of_kernel: Int64s, calls: list[_Call]) -> tuple[int, int]:
+    def _pattern(self, call_of_kernel: Int64s, calls: list[OperatorCall]) -> tuple[int, int]:
         """Return from which to which kernel the step goes whose tensors are known, else all that has an operator.
 
         Replays of graphs have their operators in all steps, so they say where a step is only where nothing else does:
@@ -310,9 +332,11 @@ class _OfProcess:
             return StepWork(flops, unknown_because="no two steps with the same kernels follow one another")
         step_ns = float(np.median(walls))
         rate = None if self.peak is None else self.peak.flops.get(_PEAK_DTYPE)
+        spent_ns = sum(group.total_ns for group in products)
         if self.peak is None or not rate:
             return StepWork(flops, step_ns, unknown_because="the peak rate of this GPU is not known")
-        return StepWork(flops, step_ns, 1e9 * flops / step_ns / rate * 100, rate, self.peak.source_of(_PEAK_DTYPE))
+        mfu_pct = 1e9 * flops / step_ns / rate * 100
+        return StepWork(flops, step_ns, mfu_pct, rate, self.peak.source_of(_PEAK_DTYPE), products_ns=spent_ns)
 
 
 class _Group:
@@ -357,6 +381,7 @@ class _Nested:
     parent: Int64s
     # What the name of each says; None where it is no operator's.
     texts: list[RangeText | None]
+    process: int
 
     @classmethod
     def of(cls, ranges: pd.DataFrame) -> _Nested:
@@ -368,7 +393,8 @@ class _Nested:
                 inside.pop()
             parent[place] = inside[-1] if inside and end[inside[-1]] > begin else -1
             inside.append(place)
-        return cls(start, end, parent, list(map(read_range_text, ordered["name"].tolist())))
+        texts = list(map(read_range_text, ordered["name"].tolist()))
+        return cls(start, end, parent, texts, int(ordered["global_tid"].iloc[0]) & PID_MASK)
 
     def innermost(self, times_ns: Int64s) -> Int64s:
         """Return the innermost range around each time; -1 for none."""
@@ -379,12 +405,13 @@ class _Nested:
                 return place
             place[over] = self.parent[place[over]]
 
-    def call(self, place: int, layers: Mapping[int, tuple[str, str]]) -> _Call | None:
+    def call(self, place: int, layers: Mapping[int, tuple[str, str]]) -> OperatorCall | None:
         """Return the innermost operator around a place, and what lies around it; None where there is none.
 
         layers: the layer and line of each node of autograd, by its number.
         """
         own: RangeText | None = None
+        around: list[str] = []
         layer, way = ("", ""), "forward"
         while place >= 0:
             text = self.texts[place]
@@ -394,6 +421,8 @@ class _Nested:
                     layer = layer if layer[0] else of_layer
                 elif own is None:
                     own = text
+                else:
+                    around.append(text.name)
                 if text.name.startswith(_OF_BACKWARD):
                     way = "backward"
                     # What autograd adds around a node is not inside the node's own range.
@@ -405,7 +434,7 @@ class _Nested:
                 if text.seq is not None and not layer[0]:
                     layer = layers.get(text.seq, layer)
             place = int(self.parent[place])
-        return None if own is None else _Call(own.name, own.op_id, *layer, way)
+        return None if own is None else OperatorCall(self.process, own.name, own.op_id, *layer, way, tuple(around))
 
 
 def _layers_of_nodes(threads: Iterable[_Nested]) -> dict[int, tuple[str, str]]:
@@ -425,7 +454,7 @@ def _sum(one: Any, other: Any) -> Any:
     return None if one is None or other is None else one + other
 
 
-def _shapes(facts: OperatorFacts | None) -> str:
+def shapes_text(facts: OperatorFacts | None) -> str:
     """Return the sizes of the tensors that an operator was given, `8x1024,1024x3072`, of a list their number."""
     if facts is None:
         return ""

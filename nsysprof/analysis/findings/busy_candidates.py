@@ -7,19 +7,34 @@ that it comes from; the bounds are as wide as these were apart.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from nsysprof.analysis.busy_time.operator_work import read_and_written
 from nsysprof.analysis.findings.candidates import Candidate, without_work
+from nsysprof.analysis.findings.from_operators.operator_evidence import (
+    FUSED_LEAST,
+    FUSED_MOST,
+    FUSED_USUAL,
+    RunBytes,
+    TensorUses,
+    bytes_of_run,
+    find_most,
+    fused_operator,
+    misaligned_sizes,
+    of_floors,
+    product_factors,
+)
 from nsysprof.analysis.findings.situation import Situation
-from nsysprof.analysis.findings.step_amounts import counted, in_work, number_text
+from nsysprof.analysis.findings.step_amounts import counted, in_work, in_work_by, number_text
 from nsysprof.analysis.replay.replay import ReplayChange
 from nsysprof.kernels.names import PLAIN, TENSOR, kind_of
 from nsysprof.results.roof import find_peak
-from nsysprof.trace.schema import Bools, Rows
-from nsysprof.units import format_ns
+from nsysprof.trace.schema import Bools, Int64s, Rows
+from nsysprof.units import format_bytes, format_ns
 
 # Products of floats on the other cores. Those in double precision and of complex numbers have no TF32.
 _FP32 = re.compile(r"sgemm|scudnn|f32f32_f32f32|<float|float_", re.IGNORECASE)
@@ -36,6 +51,7 @@ _ALIGNED_USUAL, _ALIGNED_MOST, _ALIGNED_LEAST = 0.2, 0.45, 0.12
 # A run of elementwise kernels that is fused takes as long as its longest one, about. RMSNorm and GELU of a GPT in
 # pieces on an H200: 0.6 to 2 times.
 _FUSED_USUAL, _FUSED_MOST, _FUSED_LEAST = 1.15, 2.0, 0.7
+_MOST_SIZES = 4
 _LEAST_RUN, _LONGEST_RUN, _SAME_TENSOR = 3, 32, 0.3
 _ELEMENTWISE = ("elementwise", "reduction", "random")
 _CAST = re.compile(r"float16_copy_kernel|unrolled_elementwise_kernel.*direct_copy|convert", re.IGNORECASE)
@@ -52,6 +68,8 @@ _SMALL_NS = 10_000
 # The shares of a step that small kernels, and the pauses between them, have at least.
 _SMALL_SHARE, _LEAST_PAUSES = 0.3, 0.02
 _EMPTY_KERNEL_NS = 1_500
+# A streaming multiprocessor of every GPU since 2017 has room for so many threads, that of most for twice as many.
+_THREADS_OF_SM = 1_024
 
 
 def list_busy_candidates(situation: Situation) -> Iterator[Candidate]:
@@ -113,22 +131,28 @@ def _no_tensor_cores(situation: Situation) -> Candidate | None:
     chosen = _with_conversions(situation, chosen)
     ratio = peak.flops["fp32"] / peak.flops["tf32"]
     spent = _spent(situation, chosen)
-    saved = [int(spent * (1 - min(1.0, _TF32_USUAL * ratio / speed))) for speed in (1, 2)]
+    usual, low, high = (
+        of_floors(situation, chosen, min(1.0, ratio * guess), factor)
+        for guess, factor in zip(
+            (_TF32_USUAL, _TF32_MOST, _TF32_LEAST), product_factors(situation.operators.peak), strict=True
+        )
+    )
+    left = in_work(situation, chosen, usual.duration_ns)
+    # In 16 bit, both the FLOP and the bytes take half of the time.
+    saved = [int(spent - left / speed) for speed in (1, 2)]
+    most = find_most(situation, chosen)
     text = (
         f"{counted(in_work(situation, chosen), 'product or convolution', 'products and convolutions')} in fp32 without "
         f"tensor cores take {format_ns(spent)}. TF32 would save about {format_ns(saved[0])}, bf16 about "
-        f"{format_ns(saved[1])}."
+        f"{format_ns(saved[1])}.{most.text if most else ''}"
     )
     step = (
         'torch.set_float32_matmul_precision("high") and torch.backends.cudnn.allow_tf32 = True, or '
         'torch.autocast("cuda", torch.bfloat16); in CUDA C++ cublasSetMathMode(handle, CUBLAS_TF32_TENSOR_OP_MATH).'
     )
-    usual, low, high = (
-        _scaled(situation, chosen, min(1.0, ratio * factor)) for factor in (_TF32_USUAL, _TF32_MOST, _TF32_LEAST)
-    )
     return Candidate(
         "no-tensor-cores", usual, low, high, situation.calls_of(chosen), int(chosen.sum()), text, step, spent_ns=spent,
-        most_range=situation.range_of_most(chosen),
+        most_range=situation.range_of_most(chosen), place=most.location if most else "",
     )  # fmt: skip
 
 
@@ -144,21 +168,43 @@ def _misaligned(situation: Situation) -> Candidate | None:
     if not chosen.any():
         return None
     spent = _spent(situation, chosen)
+    usual, low, high = (
+        of_floors(situation, chosen, guess, factor)
+        for guess, factor in zip(
+            (_ALIGNED_USUAL, _ALIGNED_MOST, _ALIGNED_LEAST), product_factors(situation.operators.peak), strict=True
+        )
+    )
+    times = spent / max(1.0, in_work(situation, chosen, usual.duration_ns))
     text = (
         f"{counted(in_work(situation, chosen), 'product')} of sizes that are no multiple of 8 elements run in slow "
-        f"kernels (align1, align2): {format_ns(spent)}, about {1 / _ALIGNED_USUAL:.0f} times what padded sizes take."
+        f"kernels (align1, align2): {format_ns(spent)}, about {times:.0f} times what padded sizes take."
     )
     step = (
         "Pad the size to a multiple of 64, such as the vocabulary of the embedding and the head (50,257 to 50,304); "
         "ignore the added columns."
     )
-    usual, low, high = (
-        _scaled(situation, chosen, factor) for factor in (_ALIGNED_USUAL, _ALIGNED_MOST, _ALIGNED_LEAST)
-    )
+    most = find_most(situation, chosen)
+    if most is not None:
+        text += most.text
+        padded = _padded_sizes(situation, chosen)
+        pairs = [f"{size:,} to {pad:,}" for size, pad in padded.items()]
+        if pairs:
+            text += f" Rows of {', '.join(f'{size:,}' for size in padded)} elements are no multiple of 16 bytes."
+            step = f"Pad {', '.join(pairs)} (a multiple of 64), and ignore the added rows and columns."
     return Candidate(
         "misaligned-gemm", usual, low, high, situation.calls_of(chosen), int(chosen.sum()), text, step, spent_ns=spent,
-        most_range=situation.range_of_most(chosen),
+        most_range=situation.range_of_most(chosen), place=most.location if most else "",
     )  # fmt: skip
+
+
+def _padded_sizes(situation: Situation, chosen: Bools) -> dict[int, int]:
+    """Return the misaligned sizes of the operators of some work, each with what to pad it to, most time first."""
+    operators = situation.operators
+    spent = in_work_by(situation, chosen & operators.has_facts, situation.graph.duration_ns, operators.call)
+    sizes: dict[int, int] = {}
+    for number in sorted(spent, key=lambda number: -spent[number]):
+        sizes |= {size: pad for size, pad in misaligned_sizes(operators.calls[number]).items() if size not in sizes}
+    return dict(list(sizes.items())[:_MOST_SIZES])
 
 
 @dataclass(frozen=True)
@@ -202,14 +248,70 @@ def _elementwise_runs(situation: Situation) -> _Runs:
     return _Runs(members, longest)
 
 
-def _fused(situation: Situation, runs: _Runs, factor: float) -> ReplayChange:
-    """Return the change in which each run is one kernel that takes so many times as long as its longest one."""
+def _fused(situation: Situation, runs: _Runs, factor: float, moves_ns: Sequence[float | None]) -> ReplayChange:
+    """Return the change in which each run is one kernel.
+
+    factor: how many times the time of its longest kernel it takes.
+    moves_ns: the time for what the fused kernel of each run moves, which counts instead; None where it is unknown.
+    """
     duration = situation.graph.duration_ns.copy()
     gone = runs.marks(len(duration))
     gone[runs.longest] = False
-    for rows, longest in zip(runs.members, runs.longest, strict=True):
-        duration[longest] = min(int(duration[rows].sum()), int(duration[longest] * factor))
+    for rows, longest, moves in zip(runs.members, runs.longest, moves_ns, strict=True):
+        fused = duration[longest] * factor if moves is None else moves
+        duration[longest] = min(int(duration[rows].sum()), int(fused))
     return without_work(situation, gone, duration)
+
+
+def _bytes_of_runs(situation: Situation, runs: _Runs) -> list[RunBytes | None]:
+    """Return what each run moves; None where that is not known."""
+    operators = situation.operators
+    if operators.peak is None or not operators.calls:
+        return [None] * len(runs.members)
+    uses = TensorUses(operators.calls)
+    known: dict[tuple[int, ...], RunBytes | None] = {}
+    found = []
+    for rows in runs.members:
+        numbers = tuple(dict.fromkeys(operators.call[rows].tolist()))
+        if numbers not in known:
+            known[numbers] = None if -1 in numbers else bytes_of_run(operators.calls, numbers, uses)
+        found.append(known[numbers])
+    return found
+
+
+def _known_runs(situation: Situation, runs: _Runs, moved: Sequence[RunBytes | None]) -> str:
+    """Return how many bytes runs of known tensors move, and which fused operators there are for them."""
+    known = [(rows, of_run) for rows, of_run in zip(runs.members, moved, strict=True) if of_run is not None]
+    if not known:
+        return ""
+    first = [int(rows[0]) for rows, _ in known]
+    at_first = np.zeros(len(situation.kernel_name), dtype=np.int64)
+    texts = []
+    for values in ([of_run.moved for _, of_run in known], [of_run.fused for _, of_run in known]):
+        at_first[first] = values
+        texts.append(format_bytes(int(in_work(situation, at_first > 0, at_first))))
+    chosen = np.zeros(len(at_first), dtype=np.bool_)
+    chosen[first] = True
+    number = number_text(in_work(situation, chosen))
+    text = f" The operators of {number} of these runs move at least {texts[0]}; fused it would be about {texts[1]}."
+    exist = [fused for rows, _ in known if (fused := _fused_operator_of(situation, rows))]
+    names = [name for name, _ in Counter(exist).most_common(_MOST_SIZES)]
+    return text + (f" Their operators look like those of {'; '.join(names)}." if names else "")
+
+
+def _fused_operator_of(situation: Situation, rows: Rows) -> str:
+    """Return the fused operator that exists for a run of the forward pass; "" where none is known."""
+    calls, call = situation.operators.calls, situation.operators.call
+    stream = situation.graph.stream
+    # A rotary embedding puts halves together in a copy between its other pieces.
+    around = [
+        at for at in (int(rows[0]) - 1, int(rows[-1]) + 1) if 0 <= at < len(call) and stream[at] == stream[rows[0]]
+    ]
+    beside = [calls[call[at]].name for at in around if call[at] >= 0 and calls[call[at]].name == "aten::cat"]
+    own = [calls[number] for number in call[rows].tolist()]
+    if any(one.way != "forward" for one in own):
+        return ""
+    return fused_operator([*(one.name for one in own), *beside])
 
 
 def _pieces(situation: Situation) -> Candidate | None:
@@ -219,13 +321,24 @@ def _pieces(situation: Situation) -> Candidate | None:
     inside = runs.marks(len(situation.kernel_name))
     first = np.zeros_like(inside)
     first[[int(rows[0]) for rows in runs.members]] = True
-    usual, low, high = (_fused(situation, runs, factor) for factor in (_FUSED_USUAL, _FUSED_MOST, _FUSED_LEAST))
+    moved, peak = _bytes_of_runs(situation, runs), situation.operators.peak
+
+    def fused_to(longest: float, of_bytes: float, *, keeps: bool = False) -> ReplayChange:
+        times = [
+            None if run is None or peak is None
+            else of_bytes * 1e9 * (run.kept if keeps else run.fused) / peak.bytes_per_s
+            for run in moved
+        ]  # fmt: skip
+        return _fused(situation, runs, longest, times)
+
+    usual, high = fused_to(_FUSED_USUAL, FUSED_USUAL), fused_to(_FUSED_LEAST, FUSED_LEAST)
+    low = fused_to(_FUSED_MOST, FUSED_MOST, keeps=True)
     spent = _spent(situation, inside)
     fused = int(in_work(situation, inside, usual.duration_ns))
     text = (
         f"{number_text(in_work(situation, inside))} elementwise kernels in {counted(in_work(situation, first), 'run')} "
         f"read and write the same tensors again and again: {format_ns(spent)}. Fused, each run is one kernel: about "
-        f"{format_ns(fused)}."
+        f"{format_ns(fused)}.{_known_runs(situation, runs, moved)}"
     )
     step = (
         "torch.compile(model), or the fused operator where there is one (rms_norm, layer_norm, gelu, silu, "
@@ -331,6 +444,18 @@ def _logits(situation: Situation) -> Candidate | None:
     )  # fmt: skip
 
 
+def _largest_tensors(situation: Situation) -> Int64s:
+    """Return how many elements the largest tensor of each kernel's operator has; -1 where that is not known."""
+    largest = [
+        -1
+        if call.facts is None
+        else max((t.elements for side in read_and_written(call.facts) for t in side), default=-1)
+        for call in situation.operators.calls
+    ]
+    elements: Int64s = np.array([*largest, -1], dtype=np.int64)[situation.operators.call]
+    return elements
+
+
 def _small_work(situation: Situation) -> Candidate | None:
     """Return kernels too short to fill the GPU, where the time between them shows it."""
     if not situation.is_looped:
@@ -339,6 +464,10 @@ def _small_work(situation: Situation) -> Candidate | None:
     duration = graph.duration_ns
     is_kernel = situation.kernel_number >= 0
     small = is_kernel & (duration < _SMALL_NS) & ~np.isin(situation.category, ("communication", "wait", "graph"))
+    threads = None if situation.sm_count is None else situation.sm_count * _THREADS_OF_SM
+    elements = _largest_tensors(situation)
+    if threads is not None:
+        small &= elements < threads
     pauses = np.where(small, np.clip(graph.stream_ns, 0, 3 * _EMPTY_KERNEL_NS), 0)
     busy = max(1, int(duration.sum()))
     if duration[small].sum() < _SMALL_SHARE * busy or pauses.sum() < _LEAST_PAUSES * busy:
@@ -351,7 +480,8 @@ def _small_work(situation: Situation) -> Candidate | None:
 
     def at(pause: float, empty: float) -> ReplayChange:
         shorter = duration - (pauses * pause).astype(np.int64) - int(empty * _EMPTY_KERNEL_NS)
-        changed = np.where(small, np.maximum(shorter, duration // 4), duration)
+        floor = np.minimum(np.nan_to_num(situation.operators.floor_ns), duration).astype(np.int64)
+        changed = np.where(small, np.maximum(np.maximum(shorter, duration // 4), floor), duration)
         return without_work(situation, np.zeros_like(small), changed)
 
     text = (
@@ -359,6 +489,12 @@ def _small_work(situation: Situation) -> Candidate | None:
         f"(median) are too small to fill the GPU; between them it pauses for "
         f"{format_ns(int(in_work(situation, small, pauses)))}."
     )
+    known = small & (elements >= 0)
+    if threads is not None and known.any():
+        text += (
+            f" The largest tensor of each has {int(np.median(elements[known])):,} elements (median of those known), "
+            f"fewer than {_THREADS_OF_SM:,} for each of the {situation.sm_count} SMs."
+        )
     step = (
         "Batch more work into each kernel, fuse neighbours (torch.compile), or let them begin before the last one ends "
         "(programmatic dependent launch)."

@@ -10,9 +10,11 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
+from nsysprof.analysis.busy_time.operators import Operators
 from nsysprof.analysis.findings.attention_alternative import find_attention_alternative
 from nsysprof.analysis.findings.busy_candidates import list_busy_candidates
 from nsysprof.analysis.findings.candidates import Candidate, list_candidates
+from nsysprof.analysis.findings.from_operators.redundant_copies import list_redundant_copies
 from nsysprof.analysis.findings.host_candidates import list_host_candidates
 from nsysprof.analysis.findings.kernel_candidates import list_kernel_candidates
 from nsysprof.analysis.findings.line_of_code import LocatedLine, Locator
@@ -84,6 +86,7 @@ def list_findings(
     policy: PolicyFile | None = None,
     stacks: StackSamples | None = None,
     places: Collection[str] | None = None,
+    operators: Operators | None = None,
 ) -> Findings:
     """Return the findings of a trace, or those inside a part of it.
 
@@ -92,11 +95,12 @@ def list_findings(
     policy: the attention backends that were measured to be the fastest; None where there are none.
     stacks: samples of the threads' stacks, which give findings their lines of code.
     places: the names of the ranges of the part; None for all findings.
+    operators: what launched the kernels; None where that is not known.
     """
-    situation = look_at(tables, graph, ledger.classes, ranges, steps)
+    situation = look_at(tables, graph, ledger.classes, ranges, steps, operators)
     listed = [
         *list_candidates(situation), *list_host_candidates(situation), *list_kernel_candidates(situation),
-        *list_busy_candidates(situation),
+        *list_busy_candidates(situation), *list_redundant_copies(situation),
         *_alternatives(tables, situation, ranges, policy),
     ]  # fmt: skip
     candidates = [

@@ -28,6 +28,8 @@ _STEPS = {
 
 def uses_torch(situation: Situation) -> bool:
     """Return whether kernels or ranges are those of torch; also where no kernel has a name, which tells nothing."""
+    if situation.operators.calls:
+        return True
     names = [str(name) for name in (*situation.names.texts, *set(situation.range_of.tolist()))]
     return not any(situation.names.texts) or any(_TORCH.search(name) for name in names)
 

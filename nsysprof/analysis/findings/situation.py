@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from nsysprof.analysis.busy_time.operators import OperatorCall, Operators
 from nsysprof.analysis.findings.slowed_copies import LARGE_COPY_BYTES, unslowed_durations
 from nsysprof.analysis.idle_time.call_classes import CallClasses, call_texts
 from nsysprof.analysis.idle_time.host_holds import COLLECTING, COMPILING, WAITING, find_host_holds
@@ -19,7 +21,8 @@ from nsysprof.analysis.ranges.open_range import innermost_ranges, open_ranges
 from nsysprof.analysis.replay.execution_graph import ExecutionGraph, count_periods
 from nsysprof.analysis.replay.replay import ReplayChange, no_change, replay
 from nsysprof.analysis.steps.find_steps import Steps
-from nsysprof.trace.schema import COPY, FILL, MIGRATION, PID_MASK, Bools, Int64s, Tables
+from nsysprof.results.roof import Peak
+from nsysprof.trace.schema import COPY, FILL, MIGRATION, PID_MASK, Bools, Floats, Int64s, Tables
 
 HOST_TO_DEVICE, DEVICE_TO_HOST = 1, 2
 # What the trace says of an event of memory: that it was freed, and that it is device memory, or an array in it.
@@ -28,6 +31,37 @@ _MAPS_MEMORY = re.compile(r"cuMem(Address|Create|Map|Unmap|Release|SetAccess|Exp
 
 # A range with this share of a finding's work (percent) is its place without more words.
 _NEARLY_ALL_PCT = 90.0
+
+
+@dataclass(frozen=True)
+class WorkOperators:
+    """The operators that launched the work of a graph, as far as they are known.
+
+    calls: of the recorded step. call: which of them launched each piece of work; -1 unknown.
+    floor_ns: the share of each piece in its operator's floor; NaN where it is unknown.
+    peak: the rates of the floors.
+    """
+
+    calls: tuple[OperatorCall, ...]
+    call: Int64s
+    floor_ns: Floats
+    peak: Peak | None
+
+    @classmethod
+    def of(cls, found: Operators | None, work_row: Int64s, is_kernel: Bools) -> WorkOperators:
+        """Return the operators of pieces of work by their rows."""
+        call, floor = np.full(len(work_row), -1, dtype=np.int64), np.full(len(work_row), np.nan)
+        if found is None:
+            return cls((), call, floor, None)
+        call[is_kernel] = found.call_of_kernel[work_row[is_kernel]]
+        floor[is_kernel] = found.needs.floor_ns[work_row[is_kernel]]
+        return cls(found.calls, call, floor, found.peak)
+
+    @cached_property
+    def has_facts(self) -> Bools:
+        """Return whether the tensors of its operator are known, for each piece of work."""
+        known: Bools = np.array([*(call.facts is not None for call in self.calls), False], dtype=np.bool_)[self.call]
+        return known
 
 
 @dataclass(frozen=True)
@@ -76,8 +110,9 @@ class Situation:
     # The call that issued the work.
     call: Int64s
 
-    # The name of the GPU.
+    # The name of the GPU, and how many streaming multiprocessors it has, if that is known.
     board: str
+    sm_count: int | None
     # The rate of large copies by direction (bytes/s), where the trace has pinned ones.
     pinned_rate: dict[int, float]
     # The shortest time (ns) of the trace's large copies between host and device, by direction, kind of host memory
@@ -91,6 +126,8 @@ class Situation:
     knows_waits: bool
     # What was compiled on these threads meanwhile, as in Tables.
     compiles: pd.DataFrame
+    # The operators that launched the work.
+    operators: WorkOperators
 
     @property
     def held_ns(self) -> Int64s:
@@ -202,7 +239,12 @@ def threads_of_calls(tables: Tables, graph: ExecutionGraph) -> Int64s:
 
 
 def look_at(
-    tables: Tables, graph: ExecutionGraph, classes: CallClasses, ranges: pd.DataFrame, steps: Steps
+    tables: Tables,
+    graph: ExecutionGraph,
+    classes: CallClasses,
+    ranges: pd.DataFrame,
+    steps: Steps,
+    operators: Operators | None = None,
 ) -> Situation:
     """Return the facts about the calls and the work of a graph."""
     calls, work = tables.calls, tables.work
@@ -218,10 +260,9 @@ def look_at(
         return otherwise if len(values) == 0 else np.where(is_kernel, otherwise, values[other])
 
     device = work.device_of[work.variant[graph.work_row[0]]]
-    board = next((gpu.name for gpu in tables.devices if gpu.device_id == device), "")
+    gpu = next((gpu for gpu in tables.devices if gpu.device_id == device), None)
     tid = calls.tid_of[calls.variant[graph.row]]
     start = calls.start_ns[graph.row]
-    loop = steps.loop_ns or (0, 0)
     pid = int(calls.tid_of[calls.variant[graph.row[0]]]) & PID_MASK
     of_process = ((work.pid_of == pid) & (work.kind_of != MIGRATION))[work.variant]
     part = min(1.0, len(graph.work_row) / max(1, int(of_process.sum())))
@@ -232,7 +273,7 @@ def look_at(
         share=graph.steps if steps.are_known else part,
         periods=count_periods(graph) if steps.are_known else part,
         is_looped=steps.are_known,
-        in_loop=(start >= loop[0]) & (start < loop[1]),
+        in_loop=_is_within(start, steps.loop_ns or (0, 0)),
         is_of_nccl=_made_by_nccl(tables, ranges, tid.astype(np.int64), start, call_name),
         call_class=classes.of(graph.row).astype(np.int64),
         is_wait=classes.is_wait(graph.row),
@@ -257,13 +298,20 @@ def look_at(
         copy_kind=of_others(work.copy_kind, none),
         host_kind=of_others(work.host_kind.astype(np.int64), none),
         call=np.repeat(np.arange(len(graph.row)), np.diff(graph.first_work)),
-        board=board,
+        board="" if gpu is None else gpu.name,
+        sm_count=None if gpu is None else gpu.sm_count,
         pinned_rate=_pinned_rates(tables),
         fastest_copies=_fastest_copies(tables),
         unslowed_ns=unslowed_durations(tables, pid, int(device))[graph.work_row].astype(np.int64),
         given_back=find_given_back(tables, graph.row, pid, int(device)),
         compiles=_compiles_between(tables.compiles, tid, start, graph.gap_ns),
+        operators=WorkOperators.of(operators, graph.work_row, is_kernel),
     )
+
+
+def _is_within(times_ns: Int64s, bounds: tuple[int, int]) -> Bools:
+    inside: Bools = (times_ns >= bounds[0]) & (times_ns < bounds[1])
+    return inside
 
 
 def _compiles_between(compiles: pd.DataFrame | None, tid: Int64s, start: Int64s, gap: Int64s) -> pd.DataFrame:

@@ -29,6 +29,19 @@ def in_work(situation: Situation, chosen: Bools, values: Int64s | None = None) -
     return _each_step(situation, chosen, values, int(situation.graph.first_work[situation.graph.first_calls]))
 
 
+def in_work_by(situation: Situation, chosen: Bools, values: Int64s, owner: Int64s) -> dict[int, float]:
+    """Return the sum of values in a step of the work that each owner has.
+
+    chosen: which work; its owners are not negative.
+    values: a number for each piece of work of the graph.
+    owner: the number of the owner of each piece.
+    """
+    since = int(situation.graph.first_work[situation.graph.first_calls])
+    chosen, values, owner = chosen[since:], values[since:], owner[since:]
+    sums = np.bincount(owner[chosen], values[chosen]) / situation.periods
+    return {number: float(sums[number]) for number in np.unique(owner[chosen]).tolist()}
+
+
 def _each_step(situation: Situation, chosen: Bools, values: Int64s | None, since: int) -> float:
     counts = chosen[since:]
     total = np.count_nonzero(counts) if values is None else values[since:][counts].sum()

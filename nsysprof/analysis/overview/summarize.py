@@ -448,11 +448,14 @@ def _list_findings(
     replayed: Replayed | None,
     options: SummaryOptions,
     part: Part | None,
+    operators: Operators | None,
 ) -> Findings | None:
     if steps is None or replayed is None or (part is not None and part.facts.step is not None):
         return None
     places = None if part is None else part.places
-    return list_findings(tables, ranges, replayed.ledger, steps, replayed.graph, options.policy, options.stacks, places)
+    return list_findings(
+        tables, ranges, replayed.ledger, steps, replayed.graph, options.policy, options.stacks, places, operators
+    )
 
 
 def why_not_explained(tables: Tables, found: Attribution) -> str:
@@ -639,7 +642,12 @@ STAGES: tuple[Stage, ...] = (
     Stage("ledger", _keep_ledger, ("tables", "ranges", "blamed"), beside=True),
     Stage("explained", _explain, ("tables", "issued", "judged", "steps", "ledger"), beside=True),
     Stage("replayed", _replay, ("tables", "steps", "ledger", "explained"), beside=True),
-    Stage("findings", _list_findings, ("tables", "ranges", "steps", "replayed", "options", "part"), beside=True),
+    Stage(
+        "findings",
+        _list_findings,
+        ("tables", "ranges", "steps", "replayed", "options", "part", "operators"),
+        beside=True,
+    ),
     Stage("range_summary", _tabulate_ranges, ("evidence", "measured_ranges", "options")),
     Stage("whole", _outline, ("tables", "judged", "totals", "sampled", "range_summary")),
     Stage("counted_work", _counted_work, ("tables", "whole", "work")),

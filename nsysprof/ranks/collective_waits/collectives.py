@@ -16,7 +16,6 @@ import numpy.typing as npt
 from nsysprof.analysis.idle_time.call_classes import HELD_NOTHING, LAUNCH, classify_calls
 from nsysprof.analysis.idle_time.full_queues import find_full_queues
 from nsysprof.analysis.kernel_names.variant_names import Names
-from nsysprof.arrays import find_places
 from nsysprof.ranks.overlap import Cover, Overlap, cover
 from nsysprof.results.rank_results import MOST_RESIDUAL_NS, ClockFit, RankRow
 from nsysprof.trace.schema import MIGRATION, NULL, Bools, Calls, Int64s, Ints, Tables, Work
@@ -102,7 +101,7 @@ def _waits(tables: Tables, calls: Calls, launch: Ints) -> tuple[Int64s, Int64s]:
     issued = np.sort(start[launch[known]], kind="stable")
     ended = np.sort(tables.work.ends_ns()[known], kind="stable")
     waits = classes.held != HELD_NOTHING
-    waits[find_full_queues(start, end, classes.of() == LAUNCH, find_places(issued, start), ended)] = True
+    waits[find_full_queues(start, end, classes.of() == LAUNCH, np.searchsorted(issued, start), ended)] = True
     rows = np.flatnonzero(waits)
     rows = rows[np.argsort(end[rows], kind="stable")]
     return start[rows], end[rows]

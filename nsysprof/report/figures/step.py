@@ -24,6 +24,7 @@ _LETTERS = 120
 _COLUMNS = 3
 # What is above the floor is paler than the floor.
 _PALE = 0.45
+_KEY = "Where the least time of work is known, it has the full colour, and what is above it is pale. Hatched: idle."
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ def draw_step(analysis: Analysis) -> Figure | None:
     shown: dict[str, BarPart] = {}
     for part in (part for bar in bars for part in bar if part.mean_ns >= _LEAST_NAMED * times.step_ns):
         shown.setdefault(part.name, part)
-    figure = new_figure(1.15 + 0.55 * len(devices) + 0.17 * -(-len(shown) // _COLUMNS))
+    figure = new_figure(1.3 + 0.55 * len(devices) + 0.17 * -(-len(shown) // _COLUMNS))
     axes = figure.subplots()
     for row, bar in enumerate(bars):
         _draw_bar(axes, row, bar)
@@ -97,7 +98,10 @@ def draw_step(analysis: Analysis) -> Figure | None:
     axes.tick_params(labelsize=9)
     axes.spines[["top", "right", "left"]].set_visible(False)
     label_seconds(axes.xaxis)
-    axes.set_title(_message(analysis, bars[0], devices[0]), fontsize=10, loc="left", color=INK)
+    title = _message(analysis, bars[0], devices[0])
+    if any(part.floor_ns is not None for bar in bars for part in bar):
+        title += f"\n{_KEY}"
+    axes.set_title(title, fontsize=10, loc="left", color=INK)
     _add_legend(figure, shown.values(), has_times=len(devices) == 1)
     return figure
 

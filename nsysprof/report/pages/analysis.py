@@ -59,7 +59,7 @@ from nsysprof.report.pages.trace_tables import (
     stream_table,
 )
 from nsysprof.report.wording import IDLE_WORDS, KERNELS, OPERATORS, Words, count_of, words_for
-from nsysprof.results.analysis import OUTSIDE, Analysis, CaptureRecord, ReadPart, StepPart, StepTimes
+from nsysprof.results.analysis import OUTSIDE, Analysis, CaptureRecord, ReadPart, StepPart, StepTimes, StepWork
 from nsysprof.results.checks import MissingSource
 from nsysprof.results.findings import LEAST_SHARE, TRACE, Finding, Findings, Idle
 from nsysprof.units import format_ns, format_percent, format_rate
@@ -223,7 +223,7 @@ _NO_STACKS = "No lines of code are known, because no stacks were recorded: nsysp
 def findings_sections(analysis: Analysis) -> list[Section]:
     """Return the findings, the most valuable one first, or why they are unknown; nothing where no GPU was used."""
     if analysis.findings is not None:
-        return [_findings(analysis.findings, _set_up_text(analysis), analysis.part)]
+        return [_findings(analysis.findings, _set_up_text(analysis) or _distance_text(analysis), analysis.part)]
     if not analysis.no_findings:
         return []
     text = f"Findings are unknown, because {analysis.no_findings}."
@@ -250,12 +250,51 @@ def _set_up_text(analysis: Analysis) -> str:
     )
 
 
-def _findings(findings: Findings, set_up: str, part: ReadPart | None) -> Section:
+def _distance_text(analysis: Analysis) -> str:
+    """Return how far the work of a usual step is from its floor, and where the rest is, or that this is not known."""
+    times = _times_of_gpu(analysis)
+    if times is None or not times.are_steps or analysis.part is not None or not times.devices:
+        return ""
+    # Findings are about the process that works most.
+    parts_of = {device: [part for part in list_parts(analysis, device) if part.is_busy] for device in times.devices}
+    device = max(parts_of, key=lambda device: sum(part.mean_ns for part in parts_of[device]))
+    busy_ns = sum(part.mean_ns for part in parts_of[device])
+    known = [part for part in parts_of[device] if part.floor_ns is not None]
+    known_ns = sum(part.mean_ns for part in known)
+    name = f"GPU {device}" if len(times.devices) > 1 else "The GPU"
+    if not busy_ns or 100 * known_ns < _LEAST_FLOOR_PCT * busy_ns:
+        how_much = f" of {_percent(busy_ns - known_ns, busy_ns)} of this work" if known else ""
+        return (
+            f" {name} works for {format_ns(busy_ns)} of a step. The least time{how_much} is not known: capture "
+            "--operators records what torch computes, and --counters counts the kernels of any program."
+        )
+    above = sorted(((part.mean_ns - (part.floor_ns or 0.0), part.name) for part in known), reverse=True)
+    rest = ", ".join(f"{format_ns(time)} in {name}" for time, name in above[:_MOST_CAUSES] if time > 0)
+    floor_ns = busy_ns - sum(time for time, _ in above)
+    return (
+        f" {name} works for {format_ns(busy_ns)} of a step; at the least time of each kernel that would be "
+        f"{format_ns(floor_ns)} (rates {analysis.floor_source}){f'. The rest is {rest}' if rest else ''}."
+        + _rate_of_products(analysis.step_work)
+    )
+
+
+def _rate_of_products(work: StepWork | None) -> str:
+    """Return which share of the peak the products of a step reach while they run; "" where it is unknown."""
+    if work is None or not work.step_flops or not work.products_ns or not work.peak_flops_per_s:
+        return ""
+    share_pct = 100e9 * work.step_flops / work.products_ns / work.peak_flops_per_s
+    return (
+        f" Products, convolutions and attention take {format_ns(work.products_ns)}, in which they reach "
+        f"{format_percent(share_pct)} of {format_rate(work.peak_flops_per_s, 'FLOP/s')} ({work.peak_source})."
+    )
+
+
+def _findings(findings: Findings, more: str, part: ReadPart | None) -> Section:
     step = "the trace" if findings.per == TRACE else step_label(findings.per)
     whole = f"{format_ns(findings.step_ns)} of {step}.{_what_was_replayed(findings)}"
     if not findings.items:
         place = "" if part is None else f" in {part}"
-        text = f"Nothing was found{place} above {100 * LEAST_SHARE:g} % of the {whole}{set_up}"
+        text = f"Nothing was found{place} above {100 * LEAST_SHARE:g} % of the {whole}{more}"
         return Section("Findings", (Lines((text,), is_verdict=True),))
     text = f"Together these changes save about {format_ns(findings.together_ns)} of the {whole}"
     title = "saved" if findings.per == TRACE else "saved per step"

@@ -13,7 +13,7 @@ SUFFIX = ".zip"
 LEFT_OUT = "NSYSPROF:LEFT_OUT"
 REPORT_FOLDER = "analysis"
 # Flat names and one folder: no name can leave the folder, be absolute, or name a device. Anything else is not a bundle.
-MEMBER_NAME = re.compile(rf"(?:{REPORT_FOLDER}/)?[a-z][a-z0-9_]{{0,40}}(?:\.[a-z][a-z0-9_-]{{0,10}}){{1,2}}")
+MEMBER_NAME = re.compile(rf"(?:{REPORT_FOLDER}/)?[a-z][a-z0-9_]{{0,40}}(?:\.[a-z][a-z0-9_-]{{0,20}}){{1,2}}")
 
 MAX_MEMBERS = 700  # this allows nearly as many ranks
 MAX_UNPACKED_BYTES = 8 << 30

@@ -4,16 +4,18 @@ It needs only torch, because it runs in the program's own Python. A step is a st
 outermost module. After NSYSPROF_OPERATORS_SKIP steps (5 by default), torch writes each operator of three steps as an
 NVTX range. In the last of them, torch's observer writes down the tensors of each operator as well, which go into
 NSYSPROF_OPERATORS_FOLDER/PROCESS.json. These steps lie in a range `nsysprof operators`, since their times are not those
-of the program.
+of the program. The operators of a CUDA graph are recorded in the same way while torch captures it, whenever that is.
 """
 
 from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import json
 import os
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from itertools import zip_longest
 from typing import Any
 
@@ -27,13 +29,13 @@ FOLDER, SKIP = "NSYSPROF_OPERATORS_FOLDER", "NSYSPROF_OPERATORS_SKIP"
 # The same names as in nsysprof.torchprof.operator_facts.
 MARK, LAYER = "nsysprof operators", "nsysprof layer "
 _STEPS = 3
-# More operators of a step than these are not written.
-_MOST_OPERATORS = 60_000
-_FAULT = "operators are not recorded"
+# More operators than these are not written, and the operators of more graphs not recorded.
+_MOST_OPERATORS, _MOST_CAPTURES = 60_000, 200
+_FAULT, _FAULT_OF_GRAPHS = "operators are not recorded", "operators of CUDA graphs are not recorded"
 
 
 class OperatorRecorder:
-    """The recording of this process, which happens once."""
+    """The recording of this process: of some steps, once, and of the graphs that it captures."""
 
     def __init__(self, torch: Any) -> None:
         self._torch, self._process = torch, os.getpid()
@@ -45,18 +47,32 @@ class OperatorRecorder:
         self._first = self._skip
         self._open = contextlib.ExitStack()
         self._observer: Any = None
+        self._operators: list[dict[str, Any]] = []
+        self._recordings = 0
+        self._is_in_step = False
+        # How many graphs are being captured, how many were recorded, and the thread that records one.
+        self._captures = self._recorded = 0
+        self._recording_thread: int | None = None
+        self._lock = threading.RLock()
 
     def start(self) -> None:
-        """Count steps from now on."""
+        """Count steps from now on, and watch captures."""
         FirstOptimizer(self._count).watch()
         atexit.register(lambda: attempt(self.close, _FAULT))
         self._calls.begin()
+        attempt(lambda: watch_captures(self._torch, self._before_capture, self._after_capture), _FAULT_OF_GRAPHS)
 
     def close(self) -> None:
         """End whatever is being recorded. A step that the program's end cuts off is not written."""
-        self._stop_observer()
-        self._open.close()
+        self._leave()
         self._calls.end()
+
+    def _leave(self) -> None:
+        self._is_in_step, self._recording_thread = False, None
+        try:
+            self._stop_observer()
+        finally:
+            self._open.close()
 
     def _count(self) -> None:
         self._optimizer_steps += 1
@@ -71,14 +87,19 @@ class OperatorRecorder:
         if steps == self._seen or os.getpid() != self._process:
             return
         self._seen = steps
-        if not self._torch.cuda.is_initialized() or self._torch.cuda.is_current_stream_capturing():
-            self._first = steps + self._skip
-        elif steps == self._first:
-            self._begin()
-        elif steps == self._first + _STEPS - 1:
-            self._observe()
-        elif steps >= self._first + _STEPS:
+        torch = self._torch
+        is_busy = self._captures or self._recording_thread is not None
+        if not torch.cuda.is_initialized() or is_busy or torch.cuda.is_current_stream_capturing():
+            if not self._is_in_step:
+                self._first = steps + self._skip
+        elif self._observer is not None:
             self._end()
+        elif self._is_in_step:
+            if steps >= self._first + _STEPS - 1:
+                self._observe()
+        elif steps == self._first:
+            self._is_in_step = True
+            self._begin()
 
     def _begin(self) -> None:
         torch = self._torch
@@ -95,10 +116,17 @@ class OperatorRecorder:
 
     def _end(self) -> None:
         try:
-            self._stop_observer()
-            shorten_trace(self._path)
+            self._write()
         finally:
             self.close()
+
+    def _write(self) -> None:
+        """Add what was observed to the file of this process."""
+        self._stop_observer()
+        found = read_trace(f"{self._path}.trace", self._recordings)
+        self._recordings += 1
+        self._operators = [*self._operators, *found][:_MOST_OPERATORS]
+        write_operators(self._path, self._operators)
 
     def _stop_observer(self) -> None:
         observer, self._observer = self._observer, None
@@ -106,10 +134,79 @@ class OperatorRecorder:
             observer.stop()
             observer.unregister_callback()
 
+    def _before_capture(self) -> None:
+        """Record the graph that this thread is about to capture, if nothing else is being recorded.
+
+        To begin and to end, torch waits for the GPU, which no thread may do while another one captures.
+        """
+        with self._lock:
+            self._captures += 1
+            is_busy = self._captures > 1 or self._is_in_step or self._recording_thread is not None
+            if is_busy or self._recorded >= _MOST_CAPTURES or os.getpid() != self._process:
+                return
+            if self._torch.cuda.is_current_stream_capturing():
+                return
+            self._recorded, self._recording_thread = self._recorded + 1, threading.get_ident()
+            try:
+                self._begin()
+                self._observe()
+            except BaseException:
+                self._recorded = _MOST_CAPTURES
+                self._leave()
+                raise
+
+    def _after_capture(self) -> None:
+        """End the recording of this thread's graph, as soon as no other thread captures."""
+        with self._lock:
+            self._captures -= 1
+            if self._captures or self._recording_thread != threading.get_ident():
+                return
+            try:
+                self._write()
+            finally:
+                self._leave()
+
+
+def watch_captures(torch: Any, before: Callable[[], Any], after: Callable[[], Any]) -> None:
+    """Call `before` each time the program is about to capture a CUDA graph, and `after` once it has or has failed to.
+
+    What goes wrong in them is printed, and the program goes on.
+    """
+    kind = torch.cuda.CUDAGraph
+    begin, end = kind.capture_begin, kind.capture_end
+    held = threading.local()
+
+    def finish() -> None:
+        if held.__dict__.get("captures", 0):
+            held.captures -= 1
+            attempt(after, _FAULT_OF_GRAPHS)
+
+    @functools.wraps(begin)
+    def capture_begin(graph: Any, *arguments: Any, **named: Any) -> Any:
+        held.captures = held.__dict__.get("captures", 0) + 1
+        attempt(before, _FAULT_OF_GRAPHS)
+        try:
+            return begin(graph, *arguments, **named)
+        except BaseException:
+            finish()
+            raise
+
+    @functools.wraps(end)
+    def capture_end(graph: Any, *arguments: Any, **named: Any) -> Any:
+        try:
+            return end(graph, *arguments, **named)
+        finally:
+            finish()
+
+    kind.capture_begin, kind.capture_end = capture_begin, capture_end
+
 
 @contextlib.contextmanager
 def watch_layers(torch: Any, outermost: Any) -> Iterator[None]:
-    """Open a range around each call of a module until the end of the context; not where torch.compile reads it."""
+    """Open a range around each call of a module until the end of the context; not where torch.compile reads it.
+
+    outermost: the module whose calls have no range, because it is open already; None where none is known yet.
+    """
     kind, compiler = torch.nn.Module, torch.compiler
     open_range = torch.autograd.profiler.record_function
     original = kind.__dict__["__call__"]
@@ -133,7 +230,8 @@ def watch_layers(torch: Any, outermost: Any) -> Iterator[None]:
         with layer:
             return original(module, *arguments, **named)
 
-    path_of(outermost)
+    if outermost is not None:
+        path_of(outermost)
     kind.__call__ = call
     try:
         yield
@@ -142,21 +240,28 @@ def watch_layers(torch: Any, outermost: Any) -> Iterator[None]:
             kind.__call__ = original
 
 
-def shorten_trace(path: str) -> None:
-    """Write what the execution trace says of each operator, by its number, instead of the trace.
+def read_trace(path: str, recording: int = 0) -> list[dict[str, Any]]:
+    """Return what an execution trace says of each operator, by its number, and remove the trace.
 
     A tensor has the fields of nsysprof.torchprof.operator_facts.Tensor; a number stands for itself.
+
+    recording: the number of the trace. In another one, the same number of a tensor means another tensor.
     """
-    with open(f"{path}.trace", encoding="utf-8") as file:  # noqa: PTH123
+    with open(path, encoding="utf-8") as file:  # noqa: PTH123
         nodes = json.load(file)["nodes"]
-    os.remove(f"{path}.trace")  # noqa: PTH107
+    os.remove(path)  # noqa: PTH107
     operators = []
     for node in nodes[:_MOST_OPERATORS]:
         attributes = {item["name"]: item["value"] for item in node["attrs"]}
         operators.append({
             "op_id": attributes.get("rf_id", 0), "name": node["name"],
-            "inputs": _values(node["inputs"]), "outputs": _values(node["outputs"]),
+            "inputs": _values(node["inputs"]), "outputs": _values(node["outputs"]), "recording": recording,
         })  # fmt: skip
+    return operators
+
+
+def write_operators(path: str, operators: list[dict[str, Any]]) -> None:
+    """Write the file of a process."""
     write_json(path, {"format_version": 1, "operators": operators})
 
 

@@ -1,8 +1,5 @@
 """FLOP of operators are those that torch's own counter has, and bytes are those of the tensors."""
 
-import json
-from pathlib import Path
-
 import pytest
 import torch
 import torch.nn.functional as F
@@ -33,9 +30,7 @@ def recorded(action, tmp_path):
     action()
     observer.stop()
     observer.unregister_callback()
-    operator_recorder.shorten_trace(path)
-    with Path(path).open(encoding="utf-8") as file:
-        return [convert(operator, OperatorFacts) for operator in json.load(file)["operators"]]
+    return [convert(operator, OperatorFacts) for operator in operator_recorder.read_trace(f"{path}.trace")]
 
 
 def leaves(operators):

@@ -1,14 +1,17 @@
 """Kernels get their operators in the recorded step and, by their order, in all others."""
 
 import lzma
+from dataclasses import replace
 
+import pandas as pd
 import pytest
 
 from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
 from nsysprof.app.trace_analysis.assemble import assemble
 from nsysprof.capture.manifest import program_manifest, write_manifest
-from nsysprof.report.pages.analysis import overview_sections
+from nsysprof.report.pages.analysis import findings_sections, overview_sections
 from nsysprof.report.write import summary_json
+from nsysprof.units import format_ns
 from tests.analysis.attribution.test_calls_graph_work import create, replay
 from tests.builders.build_trace import TID, TraceBuilder
 from tests.conftest import REPOSITORY
@@ -105,6 +108,35 @@ def test_the_page_says_how_far_a_step_is_from_its_floor_where_the_rest_is_and_at
     assert found["floor_source"] == "measured on this machine"
     assert found["peak_source"] == "measured on this machine, bf16"
     assert found["peak_flops_per_s"] == 494.7e12
+
+
+def verdict(analysis):
+    (section,) = findings_sections(analysis)
+    return section.parts[0].texts[0]
+
+
+def test_where_nothing_is_found_the_page_says_how_far_the_step_is_from_its_floor_and_where_the_rest_is(analyses):
+    analysis = analyses["unet"]
+    text = verdict(analysis)
+    assert text.startswith("Nothing was found above 1 %")
+    # The four convolutions and all operators between them, by hand from operators.csv.
+    operators = analysis.operators
+    assert f"would be {format_ns(310_500)[:4]}" in text and "The GPU works for 1.110 ms of a step" in text
+    assert "(rates of the datasheet). The rest is 232.8 us in layout, 201.8 us in elementwise" in text
+    own = operators[operators["operator"].str.contains("convolution")]
+    share = 100e9 * own["flops"].sum() / own["kernel_total_ns"].sum() / 989.4e12
+    assert f"in which they reach {share:.2f} % of 989.4 TFLOP/s (datasheet, dense bf16)." in text
+
+
+def test_where_floors_are_not_known_the_page_says_that_and_what_tells_them(trace_path, analyses):
+    text = verdict(analyze_trace(trace_path("h200-busy/resnet-none")))
+    assert "Nothing was found" in text and "The least time is not known: capture --operators records" in text
+    # Half of the work has a floor: the rest of it is unknown, and the step as a whole.
+    analysis = analyses["unet"]
+    work = analysis.work.copy()
+    work.loc[work["category"].isin(["convolution", "layout"]), "floor_ns"] = pd.NA
+    text = verdict(replace(analysis, work=work))
+    assert "The least time of 51 % of this work is not known" in text
 
 
 def test_ranges_of_the_recording_are_none_of_the_program(analyses):

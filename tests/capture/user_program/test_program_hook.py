@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from nsysprof.capture.user_program.program_hook import HOOK_FOLDER, hook_environment, hook_path
+from nsysprof.capture.user_program.program_hook import HOOK_FOLDER, collect_recorded, hook_environment, hook_path
 
 PROGRAM = """
 import transformers.modeling_utils as models
@@ -57,3 +57,49 @@ def test_the_start_code_stands_first_once_and_the_rest_of_the_path_stays():
     hook = str(HOOK_FOLDER)
     assert hook_path({}) == hook_path({"PYTHONPATH": ""}) == {"PYTHONPATH": hook}
     assert hook_path({"PYTHONPATH": f"a:{hook}::b"}) == {"PYTHONPATH": f"{hook}:a::b"}, "an empty part: this folder"
+
+
+# What a stand-in for torch has in each case, and what the program is told that it lacks.
+TORCH = """
+import types
+version = types.SimpleNamespace(cuda="13.0")
+compiler = types.SimpleNamespace(is_compiling=lambda: False)
+class Module:
+    def __call__(self):
+        return 7
+nn = types.SimpleNamespace(Module=Module)
+cuda = types.SimpleNamespace(is_initialized=lambda: True, is_current_stream_capturing=lambda: False)
+"""
+GRAPHS = """
+class CUDAGraph:
+    def capture_begin(self): ...
+    def capture_end(self): ...
+cuda.CUDAGraph = CUDAGraph
+"""
+
+
+@pytest.mark.parametrize(
+    ("torch", "told"),
+    [
+        (None, ""),
+        (TORCH.replace('"13.0"', "None"), ""),
+        (TORCH, "operators of CUDA graphs are not recorded: AttributeError: ..."),
+        (TORCH + GRAPHS, "operators are not recorded: AttributeError: ...has no attribute 'nvtx'"),
+    ],
+    ids=["no torch", "torch without CUDA", "a torch without graphs", "a torch without NVTX"],
+)  # fmt: skip
+def test_a_program_without_torch_or_a_piece_of_it_runs_and_says_what_is_missing(tmp_path, torch, told):
+    (tmp_path / "own").mkdir()
+    if torch is not None:
+        (tmp_path / "own/torch.py").write_text(torch)
+    program = "import torch\nmodel = torch.nn.Module()\nprint(sum(model() for _ in range(12)))"
+    report = tmp_path / "nsys"
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "own")}
+    environment |= hook_environment(report, environment, ("operators",))
+    command = [sys.executable, "-c", "print(84)" if torch is None else program]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "84"
+    for part in told.split("..."):
+        assert part in done.stderr
+    assert bool(done.stderr) == bool(told)
+    assert [note.code for note in collect_recorded(report, ("operators",))] == ["no-operators"]

@@ -52,3 +52,12 @@ def test_the_bar_is_the_first_figure_of_the_page_and_stands_before_the_findings(
     assert (tmp_path / "step.png").stat().st_size > 10_000
     text = (tmp_path / "report.md").read_text()
     assert 0 < text.index("](step.png)") < text.index("Findings") < text.index("](timeline.png)")
+
+
+def test_the_figure_says_what_is_the_least_time_where_any_is_known(training):
+    def title(analysis):
+        return draw_step(analysis).axes[0].get_title(loc="left")
+
+    assert "full colour" not in title(training)
+    work = training.work.assign(floor_ns=(training.work["busy_ns"] // 2).astype("Int64"))
+    assert "Where the least time of work is known, it has the full colour" in title(replace(training, work=work))

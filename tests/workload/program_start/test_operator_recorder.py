@@ -1,6 +1,10 @@
 """Modules open ranges with their paths and lines, and the program computes what it computes without."""
 
+import contextlib
 import json
+import os
+import threading
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -35,8 +39,7 @@ def layers_of(model, given, tmp_path):
     finally:
         observer.stop()
         observer.unregister_callback()
-        recorder.shorten_trace(str(path))
-        names += [node["name"] for node in json.loads(path.read_text())["operators"]]
+        names += [node["name"] for node in recorder.read_trace(f"{path}.trace")]
     return result, [read_layer(name) for name in names if name.startswith(recorder.LAYER)]
 
 
@@ -64,3 +67,157 @@ def test_tensors_without_strides_keep_their_sizes():
             "strides": [[4, 1]]}  # fmt: skip
     first, second = recorder._values(side)
     assert (first["sizes"], first["strides"], second) == ([2, 4], None, 3)
+
+
+class Recorded:
+    """A recorder of this process with a stand-in for what of torch needs a GPU, and what it opened and closed."""
+
+    def __init__(self, folder, monkeypatch):
+        monkeypatch.setenv(recorder.FOLDER, str(folder))
+        self.path, self.events, self.capturing = folder / f"{os.getpid()}.json", [], False
+        test = self
+
+        class Graph:
+            def capture_begin(self, pool=None):
+                if pool == "of another device":
+                    raise RuntimeError("no such pool")
+                test.events.append("capture")
+                test.capturing = True
+
+            def capture_end(self):
+                test.capturing = False
+                if test.is_broken:
+                    raise RuntimeError("the capture is invalid")
+                test.events.append("captured")
+
+        @contextlib.contextmanager
+        def emit_nvtx(record_shapes):
+            assert record_shapes
+            assert not self.capturing, "torch waits for the GPU here"
+            self.events.append("operators")
+            yield
+            assert not self.capturing
+            self.events.append("no operators")
+
+        def range_start(text):
+            self.events.append(text)
+            return 7
+
+        nvtx = SimpleNamespace(range_start=range_start, range_end=lambda number: self.events.append(f"end {number}"))
+        self.is_broken = False
+        self.graph = Graph
+        self.torch = SimpleNamespace(
+            cuda=SimpleNamespace(
+                CUDAGraph=Graph, nvtx=nvtx, is_initialized=lambda: True,
+                is_current_stream_capturing=lambda: self.capturing,
+            ),
+            autograd=SimpleNamespace(
+                profiler=SimpleNamespace(emit_nvtx=emit_nvtx, record_function=torch.autograd.profiler.record_function)
+            ),
+            nn=torch.nn, compiler=torch.compiler, __file__=torch.__file__,
+        )  # fmt: skip
+        self.recorder = recorder.OperatorRecorder(self.torch)
+        recorder.watch_captures(self.torch, self.recorder._before_capture, self.recorder._after_capture)
+
+    def capture(self, model, given):
+        graph = self.graph()
+        graph.capture_begin()
+        result = model(given)
+        graph.capture_end()
+        return result
+
+    def operators(self):
+        return json.loads(self.path.read_text())["operators"]
+
+
+@pytest.fixture
+def recorded(tmp_path, monkeypatch):
+    return Recorded(tmp_path, monkeypatch)
+
+
+AROUND = ["nsysprof operators", "operators", "capture", "captured", "no operators", "end 7"]
+
+
+def test_the_operators_of_a_graph_are_recorded_while_it_is_captured(recorded):
+    model, given = Model(), torch.randn(2, 4)
+    plain = model(given)
+    assert torch.equal(recorded.capture(model, given), plain)
+    assert recorded.events == AROUND
+    first = recorded.operators()
+    linear = next(operator for operator in first if operator["name"] == "aten::linear")
+    assert linear["inputs"][0]["sizes"] == [2, 4] and linear["op_id"] > 0
+    assert {read_layer(one["name"])[0] for one in first if read_layer(one["name"])} >= {"Model", "layers.0.1"}
+    recorded.capture(model, torch.randn(5, 4))
+    assert recorded.operators()[: len(first)] == first
+    assert any(one["inputs"][:1] and one["inputs"][0]["sizes"] == [5, 4] for one in recorded.operators()[len(first) :]
+               if one["name"] == "aten::linear")  # fmt: skip
+    assert {one["recording"] for one in recorded.operators()[len(first) :]} == {1} != {first[0]["recording"]}
+    assert recorded.events == 2 * AROUND
+    assert list(recorded.path.parent.iterdir()) == [recorded.path]
+    assert nn.Module.__call__.__qualname__.startswith("Module.")
+
+
+def test_captures_that_fail_are_the_programs_own_and_end_the_recording(recorded):
+    with pytest.raises(RuntimeError, match="no such pool"):
+        recorded.graph().capture_begin(pool="of another device")
+    assert recorded.events == [one for one in AROUND if "captur" not in one]
+    recorded.is_broken = True
+    with pytest.raises(RuntimeError, match="the capture is invalid"):
+        recorded.capture(Model(), torch.randn(2, 4))
+    assert recorded.events[-2:] == ["no operators", "end 7"]
+    recorded.is_broken = False
+    recorded.events.clear()
+    recorded.capture(Model(), torch.randn(2, 4))
+    assert recorded.events == AROUND
+
+
+def test_a_fault_of_the_recorder_lets_the_program_capture(recorded, capsys):
+    recorded.torch.cuda.nvtx.range_start = None
+    model, given = Model(), torch.randn(2, 4)
+    assert torch.equal(recorded.capture(model, given), model(given))
+    assert recorded.events == ["capture", "captured"] and not recorded.path.exists()
+    assert "nsysprof: operators of CUDA graphs are not recorded: TypeError" in capsys.readouterr().err
+    recorded.capture(model, given)
+    assert capsys.readouterr().err == "", "it is said once"
+
+
+def test_nothing_waits_for_the_gpu_while_another_thread_captures(recorded):
+    """The second thread begins while the first captures, and ends after it: only the first is recorded, until then."""
+    graph = recorded.graph()
+    graph.capture_begin()
+    other = threading.Thread(target=recorded.recorder._before_capture)
+    other.start()
+    other.join()
+    graph.capture_end()
+    assert "no operators" not in recorded.events
+    other = threading.Thread(target=recorded.recorder._after_capture)
+    other.start()
+    other.join()
+    recorded.recorder.close()
+    assert recorded.events[-2:] == ["no operators", "end 7"]
+
+
+def test_steps_are_recorded_after_captures_and_not_while_one_goes_on(recorded, monkeypatch):
+    monkeypatch.setattr(recorded.recorder._calls, "end", lambda: recorded.events.append("no more steps"))
+    go_on = recorded.recorder._go_on
+    for step in range(1, 5):
+        go_on(step)
+    recorded.capture(lambda given: go_on(5) or given, torch.ones(1))
+    assert recorded.events == AROUND
+    for step in range(6, 14):
+        go_on(step)
+        torch.ones(3) + 1
+    assert recorded.events == [*AROUND, "nsysprof operators", "operators", "no operators", "end 7", "no more steps"]
+    assert [one["name"] for one in recorded.operators()].count("aten::add") == 1
+    recorded.capture(lambda given: given + 1, torch.ones(2))
+    assert recorded.events[-6:] == AROUND
+    assert [one["name"] for one in recorded.operators()].count("aten::add") == 2
+
+
+def test_a_graph_captured_in_a_recorded_step_needs_nothing_more(recorded):
+    for step in range(1, 7):
+        recorded.recorder._go_on(step)
+    assert recorded.events == ["nsysprof operators", "operators"]
+    recorded.capture(Model(), torch.randn(2, 4))
+    assert recorded.events == ["nsysprof operators", "operators", "capture", "captured"]
+    recorded.recorder.close()

@@ -1,0 +1,1 @@
+"""What the operators of a trace, and their tensors, add to findings about busy time."""

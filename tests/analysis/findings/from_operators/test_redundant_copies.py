@@ -1,0 +1,116 @@
+"""Copies that tensors show to be redundant: casts of weights in each step, and copies that only attention reads."""
+
+import pytest
+
+from tests.builders.operator_steps import ATTENTION, CAST, ELEMENTWISE, TENSOR_GEMM, Launched, analyze_steps, tensor
+
+HALF = "c10::BFloat16"
+SIZES = (4096, 4096)
+CAST_BYTES = 6 * 4096 * 4096
+
+
+def finding(analysis):
+    return next((item for item in analysis.findings.items if item.code == "redundant-copy"), None)
+
+
+def cast(source, result, sizes=SIZES, *, way=(), duration_ns=30_000):
+    sides = [tensor(sizes, result, HALF), tensor(sizes, source)]
+    return Launched("aten::copy_", CAST, duration_ns, sides, sides[:1], (*way, "aten::to", "aten::_to_copy"), "m.py:9")
+
+
+def linear(weight, sizes=SIZES):
+    data = [tensor((8192, 4096), 50, HALF), tensor(sizes, weight, HALF, (1, sizes[0]))]
+    return Launched("aten::mm", TENSOR_GEMM, 300_000, data, [tensor((8192, 4096), 60, HALF)])
+
+
+def step_of_optimizer(*storages):
+    lists = [[tensor(SIZES, storage) for storage in storages], [tensor(SIZES, 90 + storage) for storage in storages]]
+    return Launched("aten::_fused_sgd_", ELEMENTWISE, 40_000, lists, (), ("Optimizer.step#SGD.step",))
+
+
+def test_weights_that_are_cast_in_each_step_of_inference_save_all_of_it(tmp_path):
+    item = finding(analyze_steps(tmp_path, [cast(1, 2), linear(2), cast(3, 4), linear(4)]))
+    assert item.saving_ns == pytest.approx(60_000, abs=5_000)
+    assert item.text.startswith("2 kernels cast weights of products from 32 to 16 bit in every step: 60.00 us")
+    assert f"at least {2 * CAST_BYTES / 2**20:.0f}" in item.text
+    assert (item.location, item.next_step[:20]) == ("m.py:9", "Cast the model once,")
+
+
+def test_a_training_saves_a_part_since_its_optimizer_writes_two_copies(tmp_path):
+    back = Launched(
+        "aten::copy_", CAST, 30_000, [tensor(SIZES, 95), tensor(SIZES, 96, HALF)], [tensor(SIZES, 95)],
+        ("autograd::engine::evaluate_function: ToCopyBackward0", "aten::to"),
+    )  # fmt: skip
+    item = finding(analyze_steps(tmp_path, [cast(1, 2), linear(2), back, step_of_optimizer(1)]))
+    assert item.saving_ns == pytest.approx(60_000 * 2 / 3, abs=5_000)
+    assert item.saving_low_ns == pytest.approx(60_000 / 3, abs=5_000)
+    assert (
+        "1 kernel casts weights of products from 32 to 16 bit in every step, and 1 casts their gradients back"
+        in item.text
+    )
+    assert item.next_step.startswith("Keep the weights in 16 bit")
+
+
+@pytest.mark.parametrize(
+    "operators",
+    [
+        # Data, not a weight: an operator of this step wrote it.
+        [Launched("aten::mul", ELEMENTWISE, 9_000, [tensor((4,), 8)], [tensor(SIZES, 1)]), cast(1, 2), linear(2)],
+        # The weight of no product.
+        [cast(1, 2), linear(7)],
+        # Not what the optimizer trains.
+        [cast(1, 2), linear(2), step_of_optimizer(5)],
+        # Another tensor has its memory by the time of the product.
+        [cast(1, 2), Launched("aten::mul", ELEMENTWISE, 9_000, [tensor((4,), 8)], [tensor(SIZES, 2, HALF)]), linear(2)],
+        # A bias.
+        [cast(1, 2, (4096,)), linear(2)],
+    ],
+)
+def test_other_casts_are_no_finding(tmp_path, operators):
+    assert finding(analyze_steps(tmp_path, operators)) is None
+
+
+def test_without_tensors_there_is_none(tmp_path):
+    assert finding(analyze_steps(tmp_path, [cast(1, 2), linear(2)], has_facts=False)) is None
+
+
+HEADS = (8, 16, 1024, 64)
+STRIDED, DENSE = (1024 * 1024, 64, 1024, 1), (1024 * 1024, 65536, 64, 1)
+
+
+def contiguous(strides=STRIDED, around=("aten::contiguous", "aten::clone")):
+    sides = [tensor(HEADS, 2, HALF, DENSE), tensor(HEADS, 1, HALF, strides)]
+    return Launched("aten::copy_", ELEMENTWISE, 50_000, sides, sides[:1], around, "a.py:3")
+
+
+def attention(storage=2, sizes=HEADS):
+    given = [tensor(sizes, storage, HALF, DENSE), tensor(HEADS, 6, HALF), tensor(HEADS, 7, HALF)]
+    return Launched("aten::_flash_attention_forward", ATTENTION, 300_000, given, [tensor(HEADS, 9, HALF)])
+
+
+def test_copies_that_only_attention_reads_are_needless(tmp_path):
+    item = finding(analyze_steps(tmp_path, [contiguous(), attention()]))
+    assert item.saving_ns == pytest.approx(50_000, abs=5_000)
+    assert "reads 1 copy by contiguous() or clone(): 50.00 us, in which at least 32 MiB are moved" in item.text
+    assert item.location == "a.py:3"
+
+
+@pytest.mark.parametrize(
+    "operators",
+    [
+        # Its last dimension has no stride 1, so attention cannot read the original.
+        [contiguous((1024 * 1024, 64, 1024, 2)), attention()],
+        # A reshaped copy.
+        [contiguous(), attention(sizes=(8, 16 * 1024, 64))],
+        # A product reads it as well.
+        [contiguous(), attention(),
+         Launched("aten::bmm", TENSOR_GEMM, 300_000, [tensor(HEADS, 2, HALF)], [tensor((4,), 3)])],
+        # The original changes before attention reads the copy.
+        [contiguous(), Launched("aten::mul_", ELEMENTWISE, 9_000, [tensor(HEADS, 1, HALF)], [tensor(HEADS, 1, HALF)]),
+         attention()],
+        # No call of contiguous or clone.
+        [contiguous(around=("aten::index_put_",)), attention()],
+    ],
+)  # fmt: skip
+def test_copies_that_something_needs_are_no_finding(tmp_path, operators):
+    assert finding(analyze_steps(tmp_path, operators)) is None
