@@ -336,7 +336,7 @@ def _finding(
         rank=0, code=code, range="" if like is None else like.range, location="" if like is None else like.location,
         count=1 if like is None else like.count, idle_ns=0 if like is None else like.idle_ns, saving_ns=best,
         saving_low_ns=min(low, best), saving_high_ns=max(high, best), per=per, text=text, next_step=next_step,
-        ranks=some(ranks),
+        ranks=some(ranks), layer="" if like is None else like.layer,
     )  # fmt: skip
 
 

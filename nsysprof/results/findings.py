@@ -75,6 +75,8 @@ class Finding:
     next_step: str
     # How sure the location is: the share of the samples of this finding that show it (percent); None without one.
     location_share_pct: float | None = None
+    # The layer in which more than half of its time lies, where layers were recorded: `layers.[0-31].mlp`; else "".
+    layer: str = ""
 
 
 @dataclass(frozen=True)

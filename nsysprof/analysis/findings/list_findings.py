@@ -15,7 +15,7 @@ from nsysprof.analysis.findings.busy_candidates import list_busy_candidates
 from nsysprof.analysis.findings.candidates import Candidate, list_candidates
 from nsysprof.analysis.findings.host_candidates import list_host_candidates
 from nsysprof.analysis.findings.kernel_candidates import list_kernel_candidates
-from nsysprof.analysis.findings.line_of_code import LocatedLine, Locator
+from nsysprof.analysis.findings.line_of_code import LayerFinder, LocatedLine, Locator
 from nsysprof.analysis.findings.plain_advice import plain_step, plain_text, uses_torch
 from nsysprof.analysis.findings.situation import Situation, describe_steps, look_at, threads_of_calls
 from nsysprof.analysis.findings.tracing_cost import estimate_tracing_cost, on_fast_host, without_tracing
@@ -125,7 +125,10 @@ def list_findings(
     items = _findings(scale, ledger, facts["per"], worth, unchanged)
     return Findings(
         items=_with_lines(
-            items, worth, None if stacks is None else Locator(stacks, tables, ledger.classes, situation, ranges)
+            items,
+            worth,
+            None if stacks is None else Locator(stacks, tables, ledger.classes, situation, ranges),
+            None if tables.layers is None else LayerFinder(tables.layers, tables, situation),
         ),
         **facts,
         busy_ns=int(graph.busy_ns / situation.periods),
@@ -150,15 +153,18 @@ def _alternatives(
     yield from find_attention_alternative(situation, threads_of_calls(tables, situation.graph), ranges, policy)
 
 
-def _with_lines(items: tuple[Finding, ...], held: Sequence[_Saved], locator: Locator | None) -> tuple[Finding, ...]:
-    """Return the findings with the lines of code that most samples show, or that the candidate itself names.
+def _with_lines(
+    items: tuple[Finding, ...], held: Sequence[_Saved], locator: Locator | None, layers: LayerFinder | None
+) -> tuple[Finding, ...]:
+    """Return the findings with their layers, and the lines that most samples show or the candidate itself names.
 
     held: the findings' candidates, in the same order.
     """
     located = []
     for item, saving in zip(items, held, strict=True):
         line = LocatedLine("", None) if locator is None else locator.locate(saving.candidate)
-        located.append(replace(item, location=line.text or saving.candidate.place, location_share_pct=line.share_pct))
+        place, layer = line.text or saving.candidate.place, "" if layers is None else layers.find(saving.candidate)
+        located.append(replace(item, location=place, location_share_pct=line.share_pct, layer=layer))
     return tuple(located)
 
 

@@ -379,6 +379,9 @@ FINDINGS = TableFile("analysis", "findings.csv", "One row per finding, the large
          "is compiled also without.", nullable=True),
     number("location_share_pct", "%", "How sure the location is: the share of the stack samples of this finding that "
            "show it.", nullable=True),
+    text("layer", "Layer of the model in which, with its inner layers, more than half of its time lies; those that "
+         "differ in a number are one (`layers.[0-31].mlp`). Empty where no layer has so much, and without `capture "
+         "--layers`.", nullable=True),
     integer("count", "", "How often it occurs."),
     integer("idle_ns", "ns", "Idle GPU time that it explains.", nullable=True),
     integer("saving_ns", "ns", "Expected saving.", nullable=True),
