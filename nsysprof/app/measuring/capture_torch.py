@@ -12,7 +12,7 @@ from nsysprof.app.progress import Progress, Say
 from nsysprof.app.trace_analysis.check_trace import check_trace
 from nsysprof.capture.folder import dated_folder, prepare_folder
 from nsysprof.capture.rank import own_identity
-from nsysprof.capture.user_program.program_plan import ProgramPlan
+from nsysprof.capture.user_program.program_plan import USUAL_TRACE, ProgramPlan
 from nsysprof.capture.user_program.program_run import CapturedProgram
 from nsysprof.capture.user_program.record_program import own_watchers
 from nsysprof.capture.user_program.torch_capture import run_torch_capture
@@ -115,7 +115,7 @@ def _options_of_nsys(request: ProgramRequest) -> list[str]:
     given = {
         "--per-rank": request.per_rank,
         "--ranks": bool(request.ranks),
-        "--trace": request.trace != "cuda,nvtx",
+        "--trace": request.trace != USUAL_TRACE,
         "--capture-range": request.capture_range != "none",
         "--end-program": request.end_program,
         "--gpu-metrics": bool(request.gpu_metrics_hz),

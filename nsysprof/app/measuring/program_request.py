@@ -9,6 +9,7 @@ from typing import Annotated
 from nsysprof.app.inputs import options
 from nsysprof.app.inputs.option import OR_ZERO, RANKS, Option
 from nsysprof.app.inputs.options import LEAST_SECONDS, LONGEST_RECORDING_S, MOST_WATCHED_S
+from nsysprof.capture.user_program.program_plan import USUAL_TRACE
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class ProgramRequest:
     ranks: Annotated[
         tuple[int, ...], Option("Record only these ranks, e.g. 0,8-11.", panel=options.PROGRAM, form=RANKS)
     ] = ()
-    trace: Annotated[str, Option("The APIs for nsys to record.", panel=options.PROGRAM)] = "cuda,nvtx"
+    trace: Annotated[str, Option("The APIs for nsys to record.", panel=options.PROGRAM)] = USUAL_TRACE
     capture_range: Annotated[
         str, Option("Record only cudaProfilerApi, nvtx:NAME or nvtx:NAME@DOMAIN.", panel=options.PROGRAM)
     ] = "none"

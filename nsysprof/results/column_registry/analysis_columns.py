@@ -207,7 +207,8 @@ STREAMS = TableFile("analysis", "streams.csv", "One row per CUDA stream that ran
     integer("span_ns", "ns", "Time from the start of its first work to the end of its last."),
 ))  # fmt: skip
 OS_CALLS = TableFile("analysis", "os_calls.csv", "One row per function of the OS runtime that a program without GPU "
-                     "work called, the most time first. Times of different threads are added up.", (
+                     "work called, the most time first. Times of different threads are added up. Calls that were too "
+                     "short to be recorded are not in it: below 100 us in a capture, 1 us with nsys' own options.", (
     text("name", "Name of the function."),
     integer("threads", "", "Number of threads that called it."),
     *API.columns[1:],
