@@ -385,7 +385,7 @@ def test_thousands_of_layers_are_named_in_time_and_closed(record):
 
 
 @pytest.mark.parametrize("name", [
-    " ", "a b", "x (y)", "\n", "nsysprof forward a (B)", "é中", "%s", "\x00", "::", "9" * 300, "a/../b", "'; DROP", "\ud800",
+    " ", "a b", "x (y)", "\n", "nsysprof forward a (B)", "é中", "%s", "\x00", "::", "9" * 300, "a/../b", "\ud800",
 ])  # fmt: skip
 def test_any_name_of_a_module_and_of_its_class_is_one_range_that_is_read_again(record, name):
     kind = type(name.replace("\x00", "").replace("\ud800", "") or "K", (nn.Identity,), {})
