@@ -13,6 +13,7 @@ import pandas as pd
 from nsysprof.analysis.findings.attention_alternative import find_attention_alternative
 from nsysprof.analysis.findings.busy_candidates import list_busy_candidates
 from nsysprof.analysis.findings.candidates import Candidate, list_candidates
+from nsysprof.analysis.findings.compile_candidates import find_rare_compiles
 from nsysprof.analysis.findings.host_candidates import list_host_candidates
 from nsysprof.analysis.findings.kernel_candidates import list_kernel_candidates
 from nsysprof.analysis.findings.line_of_code import LayerFinder, LocatedLine, Locator
@@ -123,18 +124,28 @@ def list_findings(
     facts = describe_steps(situation, steps)
     worth = sorted((saving for saving in held if saving.is_worth(least)), key=lambda saving: -saving.saving_ns)
     items = _findings(scale, ledger, facts["per"], worth, unchanged)
+    items = _with_lines(
+        items,
+        worth,
+        None if stacks is None else Locator(stacks, tables, ledger.classes, situation, ranges),
+        None if tables.layers is None else LayerFinder(tables.layers, tables, situation),
+    )
     return Findings(
-        items=_with_lines(
-            items,
-            worth,
-            None if stacks is None else Locator(stacks, tables, ledger.classes, situation, ranges),
-            None if tables.layers is None else LayerFinder(tables.layers, tables, situation),
-        ),
+        items=items if places is not None else _with_rare(items, tables, steps),
         **facts,
         busy_ns=int(graph.busy_ns / situation.periods),
         together_ns=int(min(unchanged - together, _most(scale, kept, unchanged)) / situation.periods),
         has_stacks=stacks is not None,
     )
+
+
+def _with_rare(items: tuple[Finding, ...], tables: Tables, steps: Steps) -> tuple[Finding, ...]:
+    """Return the findings with what only slow steps lose, where it is as much as a finding saves."""
+    rare = find_rare_compiles(tables, steps, [item.code for item in items])
+    if rare is None or rare.saving_ns < LEAST_SHARE * steps.step_ns:
+        return items
+    ordered = sorted((*items, rare), key=lambda item: -item.saving_ns)
+    return tuple(replace(item, rank=rank) for rank, item in enumerate(ordered, start=1))
 
 
 def within_graph(ledger: Ledger, graph: ExecutionGraph) -> Ledger:
