@@ -61,8 +61,8 @@ def find_compile_candidate(situation: Situation) -> Candidate | None:
 def find_rare_compiles(tables: Tables, steps: Steps, codes: Collection[str]) -> Finding | None:
     """Return what the slow steps of a program lose by compiling, as a mean over all steady steps; None for nothing.
 
-    The steps that are replayed leave slow ones out. Threads that call CUDA count. What a slow step loses is what it took longer than a usual one, and
-    at most the time that was compiled in it.
+    The steps that are replayed leave slow ones out. Threads that call CUDA count. What a slow step loses is what it took
+    longer than a usual one, and at most the time that was compiled in it.
 
     codes: the findings of usual steps; where these compile too, that finding says it.
     """

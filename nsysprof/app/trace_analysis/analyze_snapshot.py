@@ -20,15 +20,21 @@ from nsysprof.torchprof.allocator_history import read_allocator_history
 
 
 def read_memory(
-    path: Path, range_at: RangeAt | None = None, layer_at: RangeAt | None = None, *, is_fatal: bool | None = None
+    path: Path,
+    range_at: RangeAt | None = None,
+    layer_at: RangeAt | None = None,
+    node_at: RangeAt | None = None,
+    *,
+    is_fatal: bool | None = None,
 ) -> AllocatorMemory:
     """Return what owned the memory in a snapshot, and what held it where the snapshot is of a failed allocation.
 
-    range_at, layer_at: return the range and the layer that were open at times (us since 1970).
+    range_at, layer_at, node_at: return the range, the layer, and autograd's node that were open at times (us since
+        1970).
     is_fatal: whether the process ended because of the failure; None where it is not known.
     """
     history = read_allocator_history(path)
-    used, device, owners, over_time = list_allocator_owners(history, range_at, layer_at)
+    used, device, owners, over_time = list_allocator_owners(history, range_at, layer_at, node_at)
     failure = explain_failure(history, layer_at=layer_at, is_fatal=is_fatal)
     failures = () if failure is None else (failure,)
     notes = []
