@@ -12,7 +12,16 @@ from nsysprof.analysis.findings.what_if import ask
 from nsysprof.analysis.overview.summarize import why_not_explained
 from nsysprof.analysis.overview.trace_overview import attribute
 from nsysprof.app.analyze import is_many
-from nsysprof.app.inputs.reading_requests import MOST_FACTOR, Change, WhatIfRequest
+from nsysprof.app.inputs.reading_requests import (
+    LEAST_MB,
+    LEAST_SCALE,
+    MOST_FACTOR,
+    MOST_MB,
+    MOST_RANKS,
+    MOST_SCALE,
+    Change,
+    WhatIfRequest,
+)
 from nsysprof.app.progress import SILENT, Progress
 from nsysprof.app.trace_analysis.analyze_trace import resolve
 from nsysprof.attention.policy_file import read_policy
@@ -73,7 +82,14 @@ def what_if(request: WhatIfRequest, progress: Progress = SILENT) -> WhatIfResult
 
 
 def _refuse_factors(request: WhatIfRequest) -> None:
-    """Raise UsageError for a text that all names contain, and for a factor that no time can have."""
+    """Raise UsageError for a text that all names contain, and for a factor or number that no change can have."""
+    for option, value, least, most in (
+        ("--bucket-mb", request.bucket_mb, LEAST_MB, MOST_MB),
+        ("--link-scale", request.link_scale, LEAST_SCALE, MOST_SCALE),
+        ("--ranks", request.ranks_count, 2, MOST_RANKS),
+    ):
+        if value is not None and not least <= value <= most:  # also where it is not a number
+            raise UsageError(f"{option} {value:g} is not a change.", f"Give a number from {least:g} to {most:g}.")
     for option, pairs in (("--kernel", request.kernels), ("--launched-in", request.ranges)):
         for text, factor in pairs:
             if not text or not 0 <= factor <= MOST_FACTOR:  # also where it is not a number

@@ -59,6 +59,8 @@ TABLES: dict[str, tuple[str, ...]] = {
         # Without colors, categories and payloads but NCCL's: the program chose them, and no number depends on them.
         "NVTX_EVENTS": "start end eventType rangeId text globalTid endGlobalTid textId domainId binaryData",
         "NVTX_PAYLOAD_SCHEMA_ENTRIES": "domainId schemaId idx type name offset",
+        # Without what the functions returned, and the stacks behind them.
+        "OSRT_API": "start end globalTid nameId nestingLevel",
         "PROFILER_OVERHEAD": "start end globalTid nameId returnValue overheadType correlationId",
         "GPU_METRICS": "rawTimestamp timestamp typeId metricId value",
         # Older exports keep each sample of the GPU's counters here, among many other events.

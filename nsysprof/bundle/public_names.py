@@ -19,7 +19,7 @@ from nsysprof.attention.case import registered_backends
 from nsysprof.attention.range_name import parse_range
 from nsysprof.attention.shape import BACKENDS
 from nsysprof.torchprof.operator_facts import MARK, read_layer
-from nsysprof.trace.table_readers.layer_ranges import is_collection, read_compile_range, read_layer_range
+from nsysprof.trace.table_readers.layer_ranges import LOAD, is_collection, read_compile_range, read_layer_range
 
 _NAMESPACES_WORDS = (
     "at aten c10 c10d caffe2 prim torch std thrust cub cuda cutlass cute flash pytorch_flash cudnn cublas cublasLt "
@@ -71,6 +71,28 @@ _CALL = re.compile(
     r"|Graph(Exec)?( Node)? (Creation|Clon(e|ing)|Destruction|Update|Instantiation)",
     re.ASCII,
 )
+# Functions of the C library that nsys records as calls of the OS runtime.
+_OF_SYSTEM_WORDS = (
+    "nanosleep clock_nanosleep usleep sleep pause poll ppoll select pselect epoll_wait epoll_pwait epoll_pwait2 accept "
+    "accept4 connect recv recvfrom recvmsg recvmmsg send sendto sendmsg sendmmsg sendfile sendfile64 mq_receive "
+    "mq_timedreceive mq_send mq_timedsend msgrcv msgsnd sigwait sigwaitinfo sigtimedwait sigsuspend pthread_cond_wait "
+    "pthread_cond_timedwait pthread_cond_clockwait pthread_cond_signal pthread_cond_broadcast sem_wait sem_timedwait "
+    "sem_clockwait sem_post semop semtimedop pthread_mutex_lock pthread_mutex_timedlock pthread_mutex_clocklock "
+    "pthread_rwlock_rdlock pthread_rwlock_wrlock pthread_rwlock_timedrdlock pthread_rwlock_timedwrlock pthread_join "
+    "pthread_timedjoin_np pthread_barrier_wait pthread_spin_lock pthread_create pthread_kill pthread_once futex flock "
+    "lockf wait wait3 wait4 waitid waitpid fork vfork clone execve posix_spawn posix_spawnp system popen pclose kill "
+    "read pread pread64 readv preadv preadv2 preadv64 write pwrite pwrite64 writev pwritev pwritev2 pwritev64 open "
+    "open64 openat openat64 creat creat64 close fopen fopen64 fdopen freopen fclose fread fwrite fflush fgets fgetc "
+    "fputs fputc fprintf fscanf getline getdelim fsync fdatasync sync syncfs sync_file_range msync fallocate "
+    "posix_fallocate ftruncate ftruncate64 truncate lseek lseek64 fseek ftell stat stat64 fstat fstat64 lstat lstat64 "
+    "statx access faccessat unlink unlinkat rename mkdir rmdir opendir readdir readdir64 closedir readlink realpath "
+    "mmap mmap64 munmap mprotect mremap madvise mlock munlock mlockall brk sbrk shm_open shmget shmat dlopen dlclose "
+    "ioctl fcntl fcntl64 dup dup2 dup3 pipe pipe2 socket socketpair bind listen shutdown getsockopt setsockopt "
+    "getaddrinfo getnameinfo gethostbyname gethostbyname_r eventfd eventfd_read eventfd_write timerfd_create "
+    "timerfd_settime epoll_create epoll_create1 epoll_ctl inotify_init sched_yield sched_setaffinity getrandom "
+    "aio_suspend io_uring_enter process_vm_readv copy_file_range splice tee vmsplice syscall"
+)
+_OF_SYSTEM = frozenset(_OF_SYSTEM_WORDS.split())
 _NCCL_WORDS = (
     "AllReduce AllGather ReduceScatter Broadcast Bcast Reduce Send Recv AlltoAll AllToAll Gather Scatter "
     "GroupStart GroupEnd GroupSimulateEnd GetVersion GetUniqueId CommInitRank CommInitRankConfig "
@@ -187,7 +209,7 @@ def _is_known(word: str) -> bool:
 
 def is_public_call(name: str) -> bool:
     """Return whether an API call, or the name of a profiler's overhead, contains no name of the user's."""
-    return is_cuda_call(name) or name in _NCCL or _CALL.fullmatch(name) is not None
+    return is_cuda_call(name) or name in _NCCL or name in _OF_SYSTEM or _CALL.fullmatch(name) is not None
 
 
 # What stands for the program's steps as a whole in the costs of a recording.
@@ -210,7 +232,7 @@ def is_public_range(name: str, backends: frozenset[str]) -> bool:
     if layer is not None:
         return all(map(is_public_module, layer.layer.split("."))) and is_public_module_class(layer.kind)
     node = plain.removeprefix(_EVALUATED).removeprefix("torch::autograd::")
-    if plain in (*_NCCL, ALL_STEPS) or is_collection(name) or is_autograd_node(node) or _is_of_operators(plain):
+    if plain in (*_NCCL, ALL_STEPS, LOAD) or is_collection(name) or is_autograd_node(node) or _is_of_operators(plain):
         return True
     compiled = read_compile_range(name)
     if compiled is not None:

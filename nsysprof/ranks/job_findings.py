@@ -21,7 +21,7 @@ from nsysprof.ranks.identity import some
 from nsysprof.ranks.job_facts import CommunicationRow, JobFacts
 from nsysprof.ranks.replay.changes import CommunicationChange, ReplayedJob, replay_change
 from nsysprof.ranks.replay.joined_graph import RankGraph, share_collectives
-from nsysprof.results.findings import LEAST_SHARE, Finding, JobFinding
+from nsysprof.results.findings import ALL_STEPS, LEAST_SHARE, Finding, JobFinding
 from nsysprof.units import format_bytes, format_ns
 
 # So many ranks, in the order of the inputs, keep their last steps for a replay.
@@ -163,7 +163,7 @@ def _of_ranks(job: _Job) -> Iterator[JobFinding]:
     by_place: dict[tuple[str, str, str], dict[int, Finding]] = {}
     for rank, fact in job.facts.items():
         for item in fact.findings:
-            if item.code not in _OF_ONE_RANK:
+            if item.code not in _OF_ONE_RANK and item.per != ALL_STEPS:
                 place = ("", "") if item.code in of_program else (item.range, item.location)
                 by_place.setdefault((item.code, *place), {}).setdefault(rank, item)
     for of_rank in by_place.values():
@@ -421,7 +421,7 @@ def _finding(
         rank=0, code=code, range="" if like is None else like.range, location="" if like is None else like.location,
         count=1 if like is None else like.count, idle_ns=0 if like is None else like.idle_ns, saving_ns=best,
         saving_low_ns=min(low, best), saving_high_ns=max(high, best), per=per, text=text, next_step=next_step,
-        ranks=some(ranks),
+        ranks=some(ranks), layer="" if like is None else like.layer,
     )  # fmt: skip
 
 

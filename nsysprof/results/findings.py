@@ -51,6 +51,8 @@ class Idle:
 LEAST_SHARE = 0.01
 # What numbers refer to where they do not refer to a step range.
 STEP, TRACE, JOB = "step", "trace", "job"
+# What the numbers of a finding refer to that only slow steps have: the mean over all steady steps, these included.
+ALL_STEPS = "all steps"
 
 
 @dataclass(frozen=True)
@@ -69,12 +71,14 @@ class Finding:
     saving_ns: int
     saving_low_ns: int
     saving_high_ns: int
-    # The step range, STEP, or TRACE.
+    # The step range, STEP, TRACE, or ALL_STEPS.
     per: str
     text: str
     next_step: str
     # How sure the location is: the share of the samples of this finding that show it (percent); None without one.
     location_share_pct: float | None = None
+    # The layer in which more than half of its time lies, where layers were recorded: `layers.[0-31].mlp`; else "".
+    layer: str = ""
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,8 @@ from msgspec import Meta, Struct, ValidationError, convert
 # The range around the steps whose operators were recorded, and how a range of a module begins. The recorder has the
 # same texts.
 MARK, LAYER = "nsysprof operators", "nsysprof layer "
+# What begins the name of a range in which autograd evaluates a node.
+EVALUATED = "autograd::engine::evaluate_function: "
 _LONGEST_NAME = 300
 _RANGE = re.compile(r"(?:, seq = (\d{1,18}))?, op_id = (\d{1,18})(?:, sizes = .*|, input_op_ids = .*|\.{3}|…)?")
 _LAYER_TEXT = re.compile(r"([\w.\[\]<>-]{1,300})(?: @ ([^@\x00-\x1f]{1,300}:\d{1,9}))?")

@@ -214,6 +214,8 @@ class Tables:
     layers: pd.DataFrame | None = None
     # When Python collected garbage: start_ns, end_ns, global_tid. None: not recorded, or never.
     collections: pd.DataFrame | None = None
+    # When a thread took a batch from a data loader: start_ns, end_ns, global_tid. None: not recorded, or never.
+    loads: pd.DataFrame | None = None
     # What was compiled, in order of its start: start_ns, end_ns, global_tid, kind, what, place and why, which are those
     # of CompileRange in layer_ranges. None: not recorded, or nothing.
     compiles: pd.DataFrame | None = None

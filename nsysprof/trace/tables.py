@@ -29,7 +29,7 @@ from nsysprof.trace.table_readers.calls import (
 from nsysprof.trace.table_readers.collective_payloads import read_collective_payloads
 from nsysprof.trace.table_readers.devices import LONGEST_RANGE_NAME, Gpus, cut_name, read_gpus
 from nsysprof.trace.table_readers.gpu_metrics import read_gpu_metrics
-from nsysprof.trace.table_readers.layer_ranges import split_host_ranges, split_layers
+from nsysprof.trace.table_readers.layer_ranges import split_added
 from nsysprof.trace.table_readers.work import read_work
 
 # NVIDIA's largest machine that shares one memory has 576.
@@ -67,8 +67,7 @@ def read_tables(trace: Trace, progress: Callable[[str], None] | None = None) -> 
             gpus = read_gpus(trace)
             reading_calls, reading_work = pool.submit(read_calls, trace), pool.submit(read_work, trace, gpus)
             strings = read_strings(trace)
-            ranges, collections, compiles = split_host_ranges(read_ranges(trace, strings))
-            ranges, layers = split_layers(ranges)
+            ranges, layers, collections, compiles, loads = split_added(read_ranges(trace, strings))
             ranges, operators, marks = split_operators(ranges)
             memory, metrics = read_memory(trace, gpus), read_gpu_metrics(trace, gpus)
             syncs, overheads, waits = read_syncs(trace), read_overheads(trace), read_waits(trace, strings)
@@ -103,6 +102,7 @@ def read_tables(trace: Trace, progress: Callable[[str], None] | None = None) -> 
         marks=marks,
         layers=layers,
         collections=collections,
+        loads=loads,
         compiles=compiles,
         waits=waits,
         memory=memory,

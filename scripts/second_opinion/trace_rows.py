@@ -16,7 +16,8 @@ PID = ~0xFFFFFF
 # The range around the steps whose operators `capture --operators` recorded.
 OPERATORS = "nsysprof operators"
 # How ranges begin that a capture adds for modules, optimizers, compilers and Python's garbage collection.
-ADDED = ("nsysprof forward ", "nsysprof backward", "nsysprof optimizer ", "nsysprof gc ", "nsysprof compile ")
+ADDED = ("nsysprof forward ", "nsysprof backward", "nsysprof optimizer ", "nsysprof gc ", "nsysprof compile ",
+         "nsysprof load")  # fmt: skip
 STYLES = {59: "PushPop", 60: "StartEnd", 70: "PushPop", 71: "StartEnd"}
 MIGRATIONS = (11, 12, 13)
 _DEVICE_KINDS = (2, 3, 5)

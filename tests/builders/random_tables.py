@@ -44,7 +44,7 @@ def random_tables(random: np.random.Generator, count: int = 400) -> SimpleNamesp
     )  # fmt: skip
     names = ("overheads", "collections", "compiles", "waits")
     held = {name: _held(random, scale, count) for name in names}
-    return SimpleNamespace(calls=calls, work=work, launch=launch[order], ranges=None, **held)
+    return SimpleNamespace(calls=calls, work=work, launch=launch[order], ranges=None, loads=None, **held)
 
 
 def _held(random: np.random.Generator, scale: int, count: int) -> pd.DataFrame:

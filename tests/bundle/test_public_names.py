@@ -31,6 +31,7 @@ def test_a_kernel_stays_when_every_identifier_is_a_librarys(name, public):
         ("dlopen(libcudnn.so.9)", True),
         ("dlopen(libacme.so)", False),
         ("CUPTI Buffer flush", True),
+        ("pthread_cond_clockwait", True),
         ("acme_call", False),
     ],
 )

@@ -16,6 +16,8 @@ from nsysprof.bundle.verify import SecretLeakError
 from nsysprof.errors import OutputError, TraceDamagedError, TraceForeignError
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.table_readers.collective_payloads import read_collective_payloads
+from nsysprof.trace.tables import read_tables
+from tests.builders.build_trace import TraceBuilder
 from tests.builders.verify_sanitized import verify_sanitized
 from tests.bundle.hostile import HOME, MAIN_TID, TOKEN, write_trace
 from tests.conftest import REPOSITORY
@@ -187,6 +189,22 @@ def test_real_traces_keep_every_row_of_every_table_of_work(
         assert rows(target, query) == rows(source, query)
     names = "SELECT s.value, count(*) FROM CUPTI_ACTIVITY_KIND_RUNTIME r JOIN StringIds s ON s.id = r.nameId GROUP BY 1"
     assert rows(target, names) == rows(source, names)
+
+
+def test_waits_of_the_host_stay_and_nothing_else_of_its_calls(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.call(10, 20, 1)
+    builder.kernel(30, 40, 1)
+    for name in ("poll", "acme_secret_call"):
+        builder.system_call(1_000_000, 2_000_000, name)
+    target = tmp_path / "out.sqlite"
+    sanitize_trace(builder.write(tmp_path / "in.sqlite"), target)
+    names = "SELECT s.value FROM OSRT_API o JOIN StringIds s ON s.id = o.nameId"
+    assert {name for (name,) in rows(target, names)} == {"poll", "<call-1>"}
+    with open_trace(target) as trace:
+        waits = read_tables(trace).waits
+    assert waits is not None
+    assert waits[["start_ns", "end_ns"]].to_numpy().tolist() == [[1_000_000, 2_000_000]]
 
 
 def test_sizes_and_ranks_of_collectives_stay(trace_path: Callable[[str], Path], tmp_path: Path) -> None:

@@ -268,6 +268,37 @@ def test_the_entry_point_of_a_container_records_and_keeps_what_it_has_at_sigterm
     assert ranges(tmp_path / "c" / "nsys.sqlite").count("inside") > 20
 
 
+READS = """\
+import os, time
+zeros = os.open("/dev/zero", os.O_RDONLY)
+for _ in range(100_000):
+    os.read(zeros, 64)
+time.sleep(0.05)
+"""
+
+
+def test_short_calls_of_the_system_make_no_trace_larger_and_waits_are_in_it(nsys, capture, tmp_path):
+    """Three recordings: without calls of the system, as usual, and with all calls, as nsys records them itself."""
+    program, sizes, calls = [sys.executable, "-c", READS], {}, {}
+    for name, options in {
+        "without": ["--trace=cuda,nvtx"], "usual": [], "all": ["--nsys-option=--osrt-threshold=1"],
+    }.items():  # fmt: skip
+        done, folder = capture([*options, "--force"], program)
+        assert done.returncode == 0, done.stderr
+        path = folder / "nsys.sqlite"
+        sizes[name] = path.stat().st_size
+        with sqlite3.connect(path) as connection:
+            tables = {table for (table,) in connection.execute("SELECT name FROM sqlite_master")}
+            names = "SELECT s.value FROM OSRT_API o JOIN StringIds s ON s.id = o.nameId WHERE end - start >= 100000"
+            calls[name] = [call for (call,) in connection.execute(names)] if "OSRT_API" in tables else None
+            rows = connection.execute("SELECT count(*) FROM OSRT_API").fetchone()[0] if calls[name] is not None else 0
+            # The sandbox of a test may hold up some short calls.
+            assert (name == "all") == (rows > 50_000)
+            assert "OSRT_CALLCHAINS" not in tables or name == "all"
+    assert calls["without"] is None and "clock_nanosleep" in calls["usual"]
+    assert sizes["usual"] < 1.2 * sizes["without"] < sizes["all"]
+
+
 def test_an_option_that_nsys_does_not_know(capture, steps):
     done, folder = capture(["--nsys-option=--no-such-thing=1"], steps())
     fails(done, 6, "does not know one of the options", "--nsys-option")

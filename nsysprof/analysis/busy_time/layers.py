@@ -67,23 +67,33 @@ def _rows_of_kernels(tables: Tables, ranges: pd.DataFrame, parent: Int64s, way: 
 
     Threads on which only backward ranges lie are autograd's.
     """
-    work, calls = tables.work, tables.calls
-    time, thread = (np.full(work.kernels, -1, dtype=np.int64) for _ in range(2))
-    if calls is not None:
-        launched = np.flatnonzero(tables.launch[: work.kernels] >= 0)
-        call = tables.launch[launched]
-        time[launched], thread[launched] = calls.start_ns[call], calls.tid_of[calls.variant[call]]
-    graph = find_graph_work(tables)
-    if graph is not None:
-        kernels = (graph.row < work.kernels) & (graph.why == RESOLVED)
-        created = graph.created.of(graph.node[kernels])
-        time[graph.row[kernels]], thread[graph.row[kernels]] = created.start_ns, created.global_tid
+    work = tables.work
+    time, thread = find_origins(tables, work.kernels)
     outside = np.full(work.kernels, "", dtype=object)
     of_thread = ranges["global_tid"].to_numpy(np.int64)
     for number in np.unique(of_thread).tolist():
         if (way[(of_thread == number) & (parent < 0)] == "backward").all():
             outside[thread == number] = "backward"
     return open_ranges(ranges, thread, time), outside.tolist()
+
+
+def find_origins(tables: Tables, count: int) -> tuple[Int64s, Int64s]:
+    """Return when, and on which thread (globalTid), each of the first pieces of work was launched; -1 where unknown.
+
+    Work that a graph replays was launched where the call made its node.
+    """
+    calls = tables.calls
+    time, thread = (np.full(count, -1, dtype=np.int64) for _ in range(2))
+    if calls is not None:
+        launched = np.flatnonzero(tables.launch[:count] >= 0)
+        call = tables.launch[launched]
+        time[launched], thread[launched] = calls.start_ns[call], calls.tid_of[calls.variant[call]]
+    graph = find_graph_work(tables)
+    if graph is not None:
+        known = (graph.row < count) & (graph.why == RESOLVED)
+        created = graph.created.of(graph.node[known])
+        time[graph.row[known]], thread[graph.row[known]] = created.start_ns, created.global_tid
+    return time, thread
 
 
 def _peaks(memory: DeviceMemory | None, ranges: pd.DataFrame) -> Floats:

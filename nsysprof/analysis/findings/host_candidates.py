@@ -24,7 +24,8 @@ _OF_CUDNN_ATTENTION = re.compile(r"cudnn_generated.*sdpa")
 _UNLESS = " Whether it works there or waits for requests, a recording with --trace=cuda,nvtx,osrt tells."
 # Host work of a range that takes at least this share of a step is a finding of its own.
 _LARGE_PART = 0.05
-# Who issues nothing for so much of the time may be waiting for work, as a service does.
+# Who issues nothing for so much of the time may be waiting for work, as a service does; and host work that lies in data
+# loaders for so much of its time is loading.
 _MOSTLY = 0.5
 # The category of collectives' kernels.
 _COLLECTIVE = "communication"
@@ -144,18 +145,22 @@ def _stretches(situation: Situation, calls: Bools, where: str) -> Candidate:
         f"{counted(in_calls(situation, calls), 'stretch', 'stretches')} of at least 200 us, and issues nothing "
         "meanwhile."
     )
+    loaded = int(in_calls(situation, calls, np.minimum(situation.loaded_ns, own_ns)))
+    is_of_data = OF_DATA.search(where) is not None or loaded >= _MOSTLY * spent
+    if loaded >= _MOSTLY * spent:
+        text += f" For {format_ns(loaded)} of it, it takes a batch from the data loader."
     is_most = int(own_ns[calls].sum()) >= _MOSTLY * graph.recorded_ns
-    if is_most and not situation.knows_waits and not OF_DATA.search(where):
+    if is_most and not situation.knows_waits and not is_of_data:
         text += _UNLESS
-    if not where:
-        step = (
-            "py-spy record shows what it does there: leave it out, or do it a step ahead in another thread "
-            "(DataLoader(..., num_workers=4, prefetch_factor=2) where it is data)."
-        )
-    elif OF_DATA.search(where):
+    if is_of_data:
         step = (
             "Do it in the background, a step ahead: DataLoader(..., num_workers=4, prefetch_factor=2) where it is "
             "data; py-spy record shows what it is."
+        )
+    elif not where:
+        step = (
+            "py-spy record shows what it does there: leave it out, or do it a step ahead in another thread "
+            "(DataLoader(..., num_workers=4, prefetch_factor=2) where it is data)."
         )
     else:
         step = "py-spy record shows which code runs there: leave it out, or do it a step ahead in another thread."

@@ -1,4 +1,4 @@
-"""Find the line of Python (or else the native function) behind a finding, from stack samples during its calls."""
+"""Find the line of Python (or else the native function), and the layer of the model, behind a finding."""
 
 from __future__ import annotations
 
@@ -7,15 +7,18 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from nsysprof.analysis.busy_time.layers import find_origins
 from nsysprof.analysis.findings.candidates import LONG_GAP_NS, Candidate
 from nsysprof.analysis.findings.situation import Situation, threads_of_calls
 from nsysprof.analysis.idle_time.call_classes import CallClasses, call_texts
-from nsysprof.analysis.idle_time.interval_layers import outermost
+from nsysprof.analysis.idle_time.interval_layers import Layer, cut, merge_layer, outermost
 from nsysprof.analysis.idle_time.intervals_within import union_of_groups
 from nsysprof.analysis.kernel_names.variant_names import kernel_names
-from nsysprof.analysis.ranges.open_range import innermost_ranges
-from nsysprof.arrays import rows_by_key
+from nsysprof.analysis.ranges.open_range import innermost_ranges, open_ranges
+from nsysprof.analysis.replay.replay import no_change
+from nsysprof.arrays import Floats, rows_by_key
 from nsysprof.results.findings import StackSamples
+from nsysprof.results.layer_names import fold_paths, layer_shape
 from nsysprof.trace.schema import Bools, Int64s, Tables
 
 # Process and thread of a globalTid.
@@ -23,6 +26,9 @@ THREAD_BITS = (1 << 48) - 1
 # A line is named if at least so many samples show it, and this part of all. The same calls of other steps, which more
 # than one line may make, must agree more.
 _LEAST_SAMPLES, _LEAST_SHARE, _LEAST_SHARE_ELSEWHERE = 3, 0.4, 0.6
+# A layer is named if more than this part of a finding's time lies in it, and an equal one beside it if it has at least
+# the second part of the time of the largest.
+_LEAST_IN_LAYER, _LEAST_OF_MOST = 0.5, 0.1
 # The clock of the stacks is that of the trace within some tens of microseconds.
 _MARKED_WITHIN_NS = 100_000
 
@@ -200,3 +206,101 @@ def _most(samples: StackSamples | None, chosen: Bools, least: int, share: float)
     if known.max() < max(least, share * total):
         return _NOWHERE
     return LocatedLine(samples.lines[int(np.argmax(known))], round(100 * int(known.max()) / total, 1))
+
+
+class LayerFinder:
+    """Finds the layers of findings in one trace whose layers were recorded."""
+
+    def __init__(self, layers: pd.DataFrame, tables: Tables, situation: Situation) -> None:
+        """Look up the layer of each piece of work of the graph. layers: as in Tables."""
+        self._layers, self._situation = layers, situation
+        self._held = {"python-gc": tables.collections, "jit-in-loop": tables.compiles}
+        self._path = layers["layer"].to_numpy(dtype=object)
+        self._recorded = {layer_shape(path) for path in set(self._path.tolist()) if path}
+        self._tid = threads_of_calls(tables, situation.graph)
+        time, thread = find_origins(tables, len(tables.work))
+        rows = situation.graph.work_row
+        self._of_work = open_ranges(layers, thread[rows], time[rows])
+        self._stretches: dict[int, Layer] = {}
+
+    def find(self, candidate: Candidate) -> str:
+        """Return the layer, with its inner layers, in which more than half of a candidate's time lies; "" for none.
+
+        The time is that of the work, the calls and the host which the change of the candidate takes away, or if it only
+        moves work, of this work. Layers that differ in a number are one: `layers.[0-31].mlp`.
+        """
+        graph, change = self._situation.graph, candidate.change
+        of_work = np.maximum(graph.duration_ns - change.duration_ns, 0)
+        of_calls = np.maximum(graph.cost_ns - change.cost_ns, 0)
+        of_calls = np.where(no_change(graph).waits & ~change.waits, self._situation.call_ns, of_calls)
+        of_gaps = np.maximum(graph.gap_ns - change.gap_ns, 0)
+        if not (of_work.any() or of_calls.any() or of_gaps.any()):
+            of_work = np.where(self._situation.work_of(candidate.calls), graph.duration_ns, 0)
+        # The last element is for what lies in no layer.
+        spent = np.zeros(len(self._path) + 1)
+        np.add.at(spent, self._of_work, of_work)
+        start = self._situation.call_start_ns
+        for thread in np.unique(self._tid).tolist():
+            mine = np.flatnonzero((self._tid == thread) & ((of_calls > 0) | (of_gaps > 0)))
+            if len(mine) == 0:
+                continue
+            call, gap = start[mine], np.maximum(graph.gap_ns[mine], 1)
+            self._add(spent, thread, call, call + np.maximum(self._situation.call_ns[mine], 1), of_calls[mine])
+            self._add(spent, thread, *self._held_in(thread, candidate.code, call - gap, call, of_gaps[mine]))
+        return self._most(spent)
+
+    def _held_in(
+        self, thread: int, code: str, start: Int64s, end: Int64s, weight: Int64s
+    ) -> tuple[Int64s, Int64s, Int64s]:
+        """Return the parts of host times in which what the finding is about held up the thread, and their weights."""
+        held = self._held.get(code)
+        if held is None:
+            return start, end, weight
+        held = held[held["global_tid"] == thread]
+        begun, ended = (held[name].to_numpy(np.int64) for name in ("start_ns", "end_ns"))
+        wanted = weight > 0
+        pieces = cut(start[wanted], end[wanted], merge_layer(begun, ended, np.zeros(len(held), dtype=np.int64)))
+        inside = pieces.layer >= 0
+        low, high = pieces.start_ns[inside], pieces.end_ns[inside]
+        return low, high, high - low
+
+    def _add(self, spent: Floats, thread: int, start: Int64s, end: Int64s, weight: Int64s) -> None:
+        """Add to what each layer's range spent the weights of intervals, in proportion to the time in the range."""
+        layer = self._stretches_of(thread)
+        pieces = cut(start, end, layer)
+        code = np.append(layer.code, -1)[pieces.layer]
+        share = (pieces.end_ns - pieces.start_ns) / (end - start)[pieces.owner]
+        np.add.at(spent, code, weight[pieces.owner] * share)
+
+    def _stretches_of(self, thread: int) -> Layer:
+        """Return the times of a thread with the row of the innermost layer that is open, -1 for none."""
+        if thread not in self._stretches:
+            own = self._layers[self._layers["global_tid"] == thread]
+            moments = np.unique(own[["start_ns", "end_ns"]].to_numpy(dtype=np.int64))
+            code = open_ranges(self._layers, np.full(len(moments), thread), moments)
+            self._stretches[thread] = Layer(moments[:-1], moments[1:], code[:-1])
+        return self._stretches[thread]
+
+    def _most(self, spent: Floats) -> str:
+        """Return the innermost layer with more than half of what all ranges spent."""
+        by_path: dict[str, float] = {}
+        for row in np.flatnonzero(spent[:-1] > 0).tolist():
+            by_path[self._path[row]] = by_path.get(self._path[row], 0.0) + float(spent[row])
+        by_shape: dict[str, dict[str, float]] = {}
+        for path, time in by_path.items():
+            parts = path.split(".")
+            for depth in range(1, len(parts) + 1):
+                outer = ".".join(parts[:depth])
+                of_paths = by_shape.setdefault(layer_shape(outer), {})
+                of_paths[outer] = of_paths.get(outer, 0.0) + time
+        total = float(spent.sum())
+        large = [
+            shape
+            for shape, of_paths in by_shape.items()
+            if shape in self._recorded and sum(of_paths.values()) > _LEAST_IN_LAYER * total
+        ]
+        if not large:
+            return ""
+        of_paths = by_shape[max(large, key=lambda shape: shape.count("."))]
+        most = max(of_paths.values())
+        return fold_paths([path for path, time in of_paths.items() if time >= _LEAST_OF_MOST * most])

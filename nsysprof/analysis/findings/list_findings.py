@@ -14,10 +14,11 @@ from nsysprof.analysis.busy_time.operators import Operators
 from nsysprof.analysis.findings.attention_alternative import find_attention_alternative
 from nsysprof.analysis.findings.busy_candidates import list_busy_candidates
 from nsysprof.analysis.findings.candidates import Candidate, list_candidates
+from nsysprof.analysis.findings.compile_candidates import find_rare_compiles
 from nsysprof.analysis.findings.from_operators.redundant_copies import list_redundant_copies
 from nsysprof.analysis.findings.host_candidates import list_host_candidates
 from nsysprof.analysis.findings.kernel_candidates import list_kernel_candidates
-from nsysprof.analysis.findings.line_of_code import LocatedLine, Locator
+from nsysprof.analysis.findings.line_of_code import LayerFinder, LocatedLine, Locator
 from nsysprof.analysis.findings.plain_advice import plain_step, plain_text, uses_torch
 from nsysprof.analysis.findings.situation import Situation, describe_steps, look_at, threads_of_calls
 from nsysprof.analysis.findings.tracing_cost import estimate_tracing_cost, on_fast_host, without_tracing
@@ -130,10 +131,14 @@ def list_findings(
     facts = describe_steps(situation, steps)
     worth = sorted((saving for saving in held if saving.is_worth(least)), key=lambda saving: -saving.saving_ns)
     items = _findings(scale, ledger, facts["per"], worth, unchanged)
+    items = _with_lines(
+        items,
+        worth,
+        None if stacks is None else Locator(stacks, tables, ledger.classes, situation, ranges),
+        None if tables.layers is None else LayerFinder(tables.layers, tables, situation),
+    )
     return Findings(
-        items=_with_lines(
-            items, worth, None if stacks is None else Locator(stacks, tables, ledger.classes, situation, ranges)
-        ),
+        items=items if places is not None else _with_rare(items, tables, steps),
         **facts,
         busy_ns=int(graph.busy_ns / situation.periods),
         together_ns=int(min(unchanged - together, _most(scale, kept, unchanged)) / situation.periods),
@@ -147,6 +152,15 @@ def _least_unrecorded(scale: _Scale, step_ns: int) -> int | None:
     """Return how long a step takes at least without the profiler (ns); None where that is hardly less than recorded."""
     share = scale.fast_ns / max(scale.traced_ns, 1)
     return round(_OF_FAST_HOST * share * step_ns) if share < _LEAST_DISTORTED else None
+
+
+def _with_rare(items: tuple[Finding, ...], tables: Tables, steps: Steps) -> tuple[Finding, ...]:
+    """Return the findings with what only slow steps lose, where it is as much as a finding saves."""
+    rare = find_rare_compiles(tables, steps, [item.code for item in items])
+    if rare is None or rare.saving_ns < LEAST_SHARE * steps.step_ns:
+        return items
+    ordered = sorted((*items, rare), key=lambda item: -item.saving_ns)
+    return tuple(replace(item, rank=rank) for rank, item in enumerate(ordered, start=1))
 
 
 def within_graph(ledger: Ledger, graph: ExecutionGraph) -> Ledger:
@@ -165,15 +179,18 @@ def _alternatives(
     yield from find_attention_alternative(situation, threads_of_calls(tables, situation.graph), ranges, policy)
 
 
-def _with_lines(items: tuple[Finding, ...], held: Sequence[_Saved], locator: Locator | None) -> tuple[Finding, ...]:
-    """Return the findings with the lines of code that most samples show, or that the candidate itself names.
+def _with_lines(
+    items: tuple[Finding, ...], held: Sequence[_Saved], locator: Locator | None, layers: LayerFinder | None
+) -> tuple[Finding, ...]:
+    """Return the findings with their layers, and the lines that most samples show or the candidate itself names.
 
     held: the findings' candidates, in the same order.
     """
     located = []
     for item, saving in zip(items, held, strict=True):
         line = LocatedLine("", None) if locator is None else locator.locate(saving.candidate)
-        located.append(replace(item, location=line.text or saving.candidate.place, location_share_pct=line.share_pct))
+        place, layer = line.text or saving.candidate.place, "" if layers is None else layers.find(saving.candidate)
+        located.append(replace(item, location=place, location_share_pct=line.share_pct, layer=layer))
     return tuple(located)
 
 

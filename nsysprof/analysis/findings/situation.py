@@ -93,6 +93,8 @@ class Situation:
     collected_ns: Int64s
     compiled_ns: Int64s
     waited_ns: Int64s
+    # How much of it the thread took a batch from a data loader; the program's own work and its waits are in it.
+    loaded_ns: Int64s
     # The innermost range of the call, and of the host's time before it.
     range_of: Texts
     range_before: Texts
@@ -284,6 +286,7 @@ def look_at(
         collected_ns=holds.time_before(COLLECTING, tid, start, graph.gap_ns),
         compiled_ns=holds.time_before(COMPILING, tid, start, graph.gap_ns),
         waited_ns=holds.time_before(WAITING, tid, start, graph.gap_ns),
+        loaded_ns=_time_before(tables.loads, tid, start, graph.gap_ns),
         knows_waits=tables.waits is not None,
         call_ns=calls.duration_ns[graph.row].astype(np.int64),
         range_of=innermost_ranges(ranges, tid, start),

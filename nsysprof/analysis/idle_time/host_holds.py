@@ -10,7 +10,7 @@ import pandas as pd
 
 from nsysprof.analysis.idle_time.interval_layers import Layer, merge_layer, overlay
 from nsysprof.analysis.idle_time.intervals_within import measure
-from nsysprof.analysis.ranges.open_range import innermost_codes
+from nsysprof.analysis.ranges.open_range import innermost_codes, open_ranges
 from nsysprof.results.column_registry.analysis_columns import CAUSES
 from nsysprof.trace.schema import Int64s, Tables
 
@@ -54,14 +54,17 @@ def find_host_holds(tables: Tables) -> HostHolds:
 
 
 def _waits_for_work(tables: Tables) -> pd.DataFrame | None:
-    """Return the waits of threads that call CUDA, without those in ranges that prepare data."""
+    """Return the waits of threads that call CUDA, without those in data loaders and in ranges that prepare data."""
     waits = tables.waits
     if waits is None or tables.calls is None:
         return None
     waits = waits[waits["global_tid"].isin(np.unique(tables.calls.tid_of))]
+    tid, start = (waits[name].to_numpy(dtype=np.int64) for name in ("global_tid", "start_ns"))
+    if tables.loads is not None and len(waits):
+        outside = open_ranges(tables.loads, tid, start) < 0
+        waits, tid, start = waits[outside], tid[outside], start[outside]
     if tables.ranges is None or waits.empty:
         return waits
-    tid, start = (waits[name].to_numpy(dtype=np.int64) for name in ("global_tid", "start_ns"))
     codes, names = innermost_codes(tables.ranges, tid, start)
     prepares = np.array([OF_DATA.search(str(name)) is not None for name in names], dtype=bool)
     of_others: pd.DataFrame = waits[~prepares[codes]]

@@ -42,14 +42,18 @@ RangeAt = Callable[[Int64s], Sequence[str]]
 
 
 def list_allocator_owners(
-    history: AllocatorHistory, range_at: RangeAt | None = None, layer_at: RangeAt | None = None
+    history: AllocatorHistory,
+    range_at: RangeAt | None = None,
+    layer_at: RangeAt | None = None,
+    node_at: RangeAt | None = None,
 ) -> tuple[tuple[DeviceUse, ...], int | None, pd.DataFrame, OwnedOverTime]:
     """Return the memory use of each device, the device that held most, and the owners of its peak (rows of memory.csv).
 
     The owner of an allocation is the innermost line of its stack that is not torch's own. Allocations from before the
     recording are known by their free, or because they are there at the end. They count with their stack where the
     snapshot has one, and else as BEFORE. The rows add up to the peak. Autograd's threads have no stack; what they
-    allocate belongs to the layer whose backward pass was running, where `layer_at` knows it.
+    allocate belongs to the layer whose backward pass was running, and to the node of autograd, which is named after the
+    operator of its forward call (MmBackward0), where `layer_at` and `node_at` know them.
     """
     held = [follow_held(device) for device in history.devices]
     used = [_use(device, each) for device, each in zip(history.devices, held, strict=True)]
@@ -62,10 +66,12 @@ def list_allocator_owners(
     names = [owner_of(stack) for stack in history.stacks]
     owner = np.array([*names, NO_STACK], dtype=object)[mine.stack]
     owner[(mine.stack < 0) & (mine.since < 0)] = BEFORE
-    if layer_at is not None:
-        nameless = np.flatnonzero((owner == NO_STACK) & (mine.since >= 0))
-        layers = layer_at(device.time_us[mine.since[nameless]])
-        owner[nameless] = [f"(autograd: {layer})" if layer else NO_STACK for layer in layers]
+    nameless = np.flatnonzero((owner == NO_STACK) & (mine.since >= 0))
+    times_us = device.time_us[mine.since[nameless]]
+    known = [find(times_us) for find in (layer_at, node_at) if find is not None]
+    for place, texts in zip(nameless.tolist(), zip(*known, strict=True), strict=False):
+        if any(texts):
+            owner[place] = f"(autograd: {', '.join(filter(None, texts))})"
     at = mine.at(_peak(device, mine)[0])
     ranges = np.full(len(at), None, dtype=object)
     if range_at is not None:

@@ -48,7 +48,7 @@ class TraceTools:
     def list_traces(self, offset: int = 0, limit: int = 100) -> dict[str, Any]:
         """List the traces, reports and captures in the folder by name, with their sizes in bytes.
 
-        kind: trace; ranks, a folder of the traces of one job (each is listed too), for whatif with like_peers; or
+        kind: trace; ranks, a folder of the traces of one job (each is listed too), for whatif with changes of a job; or
         latency, measured without a trace, for compare.
         """
         found = [
@@ -121,6 +121,9 @@ class TraceTools:
         launched_in: dict[str, float] | None = None,
         policy: str = "",
         like_peers: int | None = None,
+        bucket_mb: float | None = None,
+        link_scale: float | None = None,
+        ranks: int | None = None,
     ) -> dict[str, Any]:
         """Replay the steps with changes, and return how long a step would take (ns).
 
@@ -128,24 +131,40 @@ class TraceTools:
         no-stream-waits. no_sync: the range in which to remove waits for the GPU, or "all". kernels: a factor for the
         time of kernels whose name has a text. launched_in: the same for what ranges with a text in their names launch.
         policy: a policy.json of nsysprof tune, by its path in the folder; attention runs on the backends it measured to
-        be faster. like_peers: of a folder of ranks, a rank that is to be like the typical other one, with no other
-        change; trace is then that folder, "." for the whole one.
+        be faster. Of a folder of ranks, whose path is then the trace ("." for the whole one): like_peers, a rank that
+        is to be like the typical other one, with no other change; no_sync "all", gradients are reduced only before the
+        optimizer's step; bucket_mb, up to this size (MiB) neighbouring messages are sent together; link_scale, how many
+        times as fast the link between ranks is; ranks, a projection of the same work on each of so many ranks.
         """
         names = [change.removeprefix("--") for change in changes or ()]
         unknown = [name for name in names if name not in list(Change)]
         if unknown:
             raise UsageError(f"{unknown[0][:100]!r} is not a change.", f"Known: {', '.join(Change)}.")
+        of_job = (like_peers, bucket_mb, link_scale, ranks)
+        is_job = any(value is not None for value in of_job) or (no_sync != "" and self._is_of_ranks(trace))
         request = WhatIfRequest(
-            self._trace(trace) if like_peers is None else self._folder_of_ranks(trace),
+            self._folder_of_ranks(trace) if is_job else self._trace(trace),
             **{name.replace("-", "_"): True for name in names},
             no_sync=(no_sync,) if no_sync else (),
             kernels=tuple((kernels or {}).items()),
             ranges=tuple((launched_in or {}).items()),
             policy=self._inside(policy) if policy else None,
             like_peers=like_peers,
+            bucket_mb=bucket_mb,
+            link_scale=link_scale,
+            ranks_count=ranks,
             nsys=self._nsys,
         )
         return bound(what_if(request).found.to_json())
+
+    def _is_of_ranks(self, name: str) -> bool:
+        """Return whether a name is that of a folder of ranks, and not of one of the listed traces."""
+        listed = self._traces().get(name)
+        if listed is not None:
+            return listed.kind is TraceKind.RANKS
+        with contextlib.suppress(UsageError):
+            return self._inside(name).is_dir()
+        return False
 
     def _folder_of_ranks(self, name: str) -> Path:
         """Return a folder by its path below the served one, all of whose traces lie in it too."""
@@ -184,7 +203,7 @@ class TraceTools:
         if listed.kind is TraceKind.RANKS:
             raise UsageError(
                 f"{name} has the traces of several ranks.",
-                "list_traces lists each of them; of the folder, whatif takes like_peers.",
+                "list_traces lists each of them; of the folder, whatif takes changes of a job.",
             )
         return listed.path
 

@@ -14,7 +14,8 @@ from nsysprof.errors import UsageError
 # The largest factor for a time.
 MOST_FACTOR = 1000
 # The smallest size (MB), and the most ranks of a projection.
-LEAST_MB, MOST_RANKS = 0.001, 1_000_000
+LEAST_MB, MOST_MB, MOST_RANKS = 0.001, 1_000_000, 1_000_000
+LEAST_SCALE, MOST_SCALE = 0.001, 1000
 
 
 @dataclass(frozen=True)
@@ -195,11 +196,23 @@ class WhatIfRequest:
     ] = None
     bucket_mb: Annotated[
         float | None,
-        Option("Send neighbouring messages of a job together, up to N MiB.", panel=_CHANGES, metavar="N", min=LEAST_MB),
+        Option(
+            "Send neighbouring messages of a job together, up to N MiB.",
+            panel=_CHANGES,
+            metavar="N",
+            min=LEAST_MB,
+            max=MOST_MB,
+        ),
     ] = None
     link_scale: Annotated[
         float | None,
-        Option("A link between the ranks that is X times as fast.", panel=_CHANGES, metavar="X", min=0.001, max=1000),
+        Option(
+            "A link between the ranks that is X times as fast.",
+            panel=_CHANGES,
+            metavar="X",
+            min=LEAST_SCALE,
+            max=MOST_SCALE,
+        ),
     ] = None
     ranks_count: Annotated[
         int | None,

@@ -20,7 +20,7 @@ from nsysprof.capture.manifest import write_manifest
 from nsysprof.capture.rank import RankIdentity, job_token, names_a_job, own_identity
 from nsysprof.capture.user_program.measure_floors import count_program, measure_ceilings
 from nsysprof.capture.user_program.program import run_program_capture
-from nsysprof.capture.user_program.program_plan import ProgramPlan, is_torch_launcher, plan_program
+from nsysprof.capture.user_program.program_plan import USUAL_TRACE, ProgramPlan, is_torch_launcher, plan_program
 from nsysprof.capture.user_program.program_run import CapturedProgram
 from nsysprof.capture.user_program.rank_record import has_all_ranks, has_rank, prepare_rank, report_of
 from nsysprof.capture.user_program.record_program import own_watchers
@@ -368,7 +368,7 @@ def _options_of_nsys(request: ProgramRequest) -> list[str]:
     given = {
         "--per-rank": request.per_rank,
         "--ranks": bool(request.ranks),
-        "--trace": request.trace != "cuda,nvtx",
+        "--trace": request.trace != USUAL_TRACE,
         "--capture-range": request.capture_range != "none",
         "--end-program": request.end_program,
         "--gpu-metrics": bool(request.gpu_metrics_hz),

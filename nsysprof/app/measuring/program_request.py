@@ -21,6 +21,7 @@ from nsysprof.app.inputs.options import (
 )
 from nsysprof.attention.policy_file import read_policy
 from nsysprof.capture.user_program.policy_environment import POLICY, REMEDIES, policy_environment
+from nsysprof.capture.user_program.program_plan import USUAL_TRACE
 from nsysprof.errors import UsageError
 
 
@@ -65,7 +66,7 @@ class ProgramRequest:
     ranks: Annotated[
         tuple[int, ...], Option("Record only these ranks, e.g. 0,8-11.", panel=options.PROGRAM, form=RANKS)
     ] = ()
-    trace: Annotated[str, Option("The APIs for nsys to record.", panel=options.PROGRAM)] = "cuda,nvtx"
+    trace: Annotated[str, Option("The APIs for nsys to record.", panel=options.PROGRAM)] = USUAL_TRACE
     capture_range: Annotated[
         str, Option("Record only cudaProfilerApi, nvtx:NAME or nvtx:NAME@DOMAIN.", panel=options.PROGRAM)
     ] = "none"

@@ -26,21 +26,28 @@ from nsysprof.results.allocator_memory import AllocatorMemory, MemoryComparison,
 from nsysprof.results.analysis import Analysis
 from nsysprof.results.findings import OUT_OF_MEMORY
 from nsysprof.torchprof.allocator_history import read_allocator_history
+from nsysprof.torchprof.operator_facts import EVALUATED, read_range_text
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.table_readers.layer_ranges import split_layers
 from nsysprof.trace.tables import read_ranges, read_strings
 
 
 def read_memory(
-    path: Path, range_at: RangeAt | None = None, layer_at: RangeAt | None = None, *, is_fatal: bool | None = None
+    path: Path,
+    range_at: RangeAt | None = None,
+    layer_at: RangeAt | None = None,
+    node_at: RangeAt | None = None,
+    *,
+    is_fatal: bool | None = None,
 ) -> AllocatorMemory:
     """Return what owned the memory in a snapshot, and what held it where the snapshot is of a failed allocation.
 
-    range_at, layer_at: return the range and the layer that were open at times (us since 1970).
+    range_at, layer_at, node_at: return the range, the layer, and autograd's node that were open at times (us since
+        1970).
     is_fatal: whether the process ended because of the failure; None where it is not known.
     """
     history = read_allocator_history(path)
-    used, device, owners, over_time = list_allocator_owners(history, range_at, layer_at)
+    used, device, owners, over_time = list_allocator_owners(history, range_at, layer_at, node_at)
     failure = explain_failure(history, layer_at=layer_at, is_fatal=is_fatal)
     failures = () if failure is None else (failure,)
     notes = []
@@ -160,14 +167,16 @@ def read_capture_memory(source: Path, trace: Path, ranges: pd.DataFrame) -> Allo
     ended, failed = find_recorded(source, "memory"), find_failures(source)
     if not ended and not failed:
         return None
-    start_ns, layers = _read_clock_and_layers(trace)
+    start_ns, layers, nodes = _read_clock_and_layers(trace)
 
     def read(process: int, path: Path, *, is_fatal: bool | None = None) -> AllocatorMemory:
         if start_ns is None:
             return read_memory(path, is_fatal=is_fatal)
         range_at = _ranges_of(ranges, process, start_ns)
-        layer_at = None if layers is None else _ranges_of(layers, process, start_ns, fold=False)
-        return read_memory(path, range_at, layer_at, is_fatal=is_fatal)
+        layer_at, node_at = (
+            None if table is None else _ranges_of(table, process, start_ns, fold=False) for table in (layers, nodes)
+        )
+        return read_memory(path, range_at, layer_at, node_at, is_fatal=is_fatal)
 
     of_failures = [read(process, path, is_fatal=process not in ended) for process, path in failed.items()]
     of_ends = [read(process, path) for process, path in ended.items()]
@@ -209,13 +218,29 @@ def session_start_ns(trace: Path) -> int | None:
         return read_session(opened).start_utc_ns
 
 
-def _read_clock_and_layers(trace: Path) -> tuple[int | None, pd.DataFrame | None]:
-    """Return when the clock of a trace began (ns since 1970), and the ranges of modules, named by pass and module."""
+def _read_clock_and_layers(trace: Path) -> tuple[int | None, pd.DataFrame | None, pd.DataFrame | None]:
+    """Return when the clock of a trace began (ns since 1970), and the ranges of modules and of autograd's nodes.
+
+    Those of modules are named by pass and module; those of nodes, which torch's emit_nvtx makes, by the node.
+    """
     with open_trace(trace) as opened:
         start_ns = read_session(opened).start_utc_ns
-        layers = split_layers(read_ranges(opened, read_strings(opened)))[1]
+        ranges, layers = split_layers(read_ranges(opened, read_strings(opened)))
+    nodes = _nodes_of(ranges)
     if layers is None:
-        return start_ns, None
+        return start_ns, None, nodes
     named = layers["way"] + " of " + layers["layer"] + " (" + layers["kind"] + ")"
     names = named.where(layers["layer"] != "", "step of " + layers["kind"])
-    return start_ns, layers.assign(name=names, domain="")
+    return start_ns, layers.assign(name=names, domain=""), nodes
+
+
+def _nodes_of(ranges: pd.DataFrame | None) -> pd.DataFrame | None:
+    """Return the ranges in which autograd evaluated a node, named by the node; None without any."""
+    if ranges is None or ranges.empty:
+        return None
+    number, names = pd.factorize(ranges["name"])
+    texts = [read_range_text(name) if name.startswith(EVALUATED) else None for name in names]
+    nodes = np.array([None if text is None else text.name.removeprefix(EVALUATED) for text in texts], dtype=object)
+    named = ranges.assign(name=nodes[number], domain="")
+    named = named[named["name"].notna() & (named["end_ns"] > named["start_ns"])]
+    return None if named.empty else named

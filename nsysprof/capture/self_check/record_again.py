@@ -181,12 +181,14 @@ def _given(options: Sequence[str]) -> list[str]:
 def _asked(plan: ProgramPlan, way: Reduction) -> list[str]:
     """Return the options of capture that a plan was made of, without those that this way of recording replaces."""
     usual = ProgramPlan(plan.argv)
-    kinds = ("per_rank", "memory", "stacks", "attention", "operators", "end_program", "power", "measure_cost",
+    kinds = ("per_rank", "memory", "stacks", "attention", "operators", "layers", "end_program", "power", "measure_cost",
              "ceilings", "counters")  # fmt: skip
     wanted = [f"--{kind.replace('_', '-')}" for kind in kinds if getattr(plan, kind)]
     if plan.gpu_metrics_hz and not way.drops_metrics:
         wanted += ["--gpu-metrics", f"--gpu-metrics-frequency={plan.gpu_metrics_hz}"]
     for name, value, default in (
+        ("layer-depth", plan.layer_depth, None),
+        ("layer-pattern", plan.layer_pattern, ""),
         ("trace", plan.trace, usual.trace),
         ("capture-range", plan.capture_range, usual.capture_range),
         ("delay", plan.delay_s, 0),

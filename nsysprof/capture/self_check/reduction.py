@@ -57,7 +57,11 @@ def reductions(
         *_lost_events(used, lost, knows_software_trace),
         *_missed_processes(used, lost),
     ]
-    return tuple(replace(reduction, is_known=bool(known & set(reduction.suspects))) for reduction in possible)
+    # What is known of ranges holds with and without calls of the OS runtime.
+    return tuple(
+        replace(way, is_known=bool(known & {suspect.removesuffix(",osrt") for suspect in way.suspects}))
+        for way in possible
+    )
 
 
 def _without_ranges(used: Mapping[str, str], lost: tuple[Lost, ...], domains: Collection[str]) -> Iterator[Reduction]:

@@ -25,8 +25,9 @@ _VARIABLES = {
     "layers": "NSYSPROF_LAYERS_FOLDER",
 }
 _APPLIED = ("NSYSPROF_POLICY", "NSYSPROF_ATTN_IMPLEMENTATION")
-# What is recorded unless the environment says 0: when Python collects garbage, and when something is compiled.
-_ALWAYS = ("NSYSPROF_GC", "NSYSPROF_COMPILES")
+# What is recorded unless the environment says 0: when Python collects garbage, when something is compiled, and when the
+# program takes a batch from a data loader.
+_ALWAYS = ("NSYSPROF_GC", "NSYSPROF_COMPILES", "NSYSPROF_LOADERS")
 _SUFFIXES = {"memory": "pickle", "stacks": "json", "attention": "json", "operators": "json", "layers": "json"}
 _MISSING = {
     "memory": "no-memory-snapshot", "stacks": "no-stacks", "attention": "no-attention", "operators": "no-operators",
@@ -51,9 +52,9 @@ def hook_path(environment: Mapping[str, str]) -> dict[str, str]:
 def hook_environment(report: Path, environment: Mapping[str, str], kinds: tuple[str, ...]) -> dict[str, str]:
     """Return the environment variables that make Python programs record, and create the folders for it.
 
-    They record when Python collects garbage, unless the environment says NSYSPROF_GC=0, and what is compiled, unless it
-    says NSYSPROF_COMPILES=0. A policy and another attn_implementation that the environment names are applied by the
-    same hook.
+    They record when Python collects garbage, unless the environment says NSYSPROF_GC=0, what is compiled, unless it
+    says NSYSPROF_COMPILES=0, and when a batch is taken from a data loader, unless it says NSYSPROF_LOADERS=0. A policy
+    and another attn_implementation that the environment names are applied by the same hook.
 
     report: where nsys writes its report; the recorded files will be beside it.
     kinds: any of RECORDED_KINDS in program_plan.

@@ -30,6 +30,12 @@ NATIVE_STACKS_NS = 80_000
 # In a list of kinds of calls, nsys (2024.2 and 2025.3) applies only the last one, so all kinds are requested.
 NATIVE_STACKS = ("--sample=process-tree", f"--cudabacktrace=all:{NATIVE_STACKS_NS}")
 
+# The APIs that nsys records unless others are given. Of the OS runtime, only calls that last long (ns), since a program
+# may make millions of short ones. nsysprof does not read their stacks; the longest threshold leaves out nearly all.
+USUAL_TRACE = "cuda,nvtx,osrt"
+LONG_OS_CALL_NS = 100_000
+OS_CALL_OPTIONS = (f"--osrt-threshold={LONG_OS_CALL_NS}", f"--osrt-backtrace-threshold={2**31 - 1}")
+
 # The kind of trace that a probe uses where CUDA is traced only in software.
 SOFTWARE_TRACE = "cuda-sw,nvtx"
 
@@ -51,7 +57,7 @@ class ProgramPlan:
     # Whether each worker of torch's launcher gets its own trace. Otherwise all processes here share one.
     per_rank: bool = False
     # The APIs that nsys records.
-    trace: str = "cuda,nvtx"
+    trace: str = USUAL_TRACE
     # The capture range: "none", "cudaProfilerApi" or "nvtx:NAME[@DOMAIN]".
     capture_range: str = NO_RANGE
     # The recording begins after delay_s and lasts duration_s (s); 0 means until the end.
@@ -114,17 +120,18 @@ class ProgramPlan:
     @property
     def session_options(self) -> tuple[str, ...]:
         """Return the options for a session of nsys that records on request."""
-        return (*self.settled, self._trace_option, *self.nsys_options)
+        return (*self.settled, *self._trace_options, *self.nsys_options)
 
     @property
-    def _trace_option(self) -> str:
+    def _trace_options(self) -> tuple[str, ...]:
         software = f"--trace={SOFTWARE_TRACE}" in self.settled
-        return f"--trace={software_trace(self.trace) if software else self.trace}"
+        of_os = OS_CALL_OPTIONS if "osrt" in self.trace.split(",") else ()
+        return (f"--trace={software_trace(self.trace) if software else self.trace}", *of_os)
 
     @property
     def profile_options(self) -> tuple[str, ...]:
         """Return the options for `nsys profile`, without those for GPU metrics."""
-        options = [self._trace_option]
+        options = [*self._trace_options]
         if self.capture_range != NO_RANGE:
             kind, _, name = self.capture_range.partition(":")
             options += [f"--capture-range={kind}", *([f"--nvtx-capture={name}"] if name else [])]

@@ -61,7 +61,7 @@ from nsysprof.report.pages.trace_tables import (
 from nsysprof.report.wording import IDLE_WORDS, KERNELS, OPERATORS, Words, count_of, words_for
 from nsysprof.results.analysis import OUTSIDE, Analysis, CaptureRecord, ReadPart, StepPart, StepTimes, StepWork
 from nsysprof.results.checks import MissingSource
-from nsysprof.results.findings import LEAST_SHARE, TRACE, Finding, Findings, Idle
+from nsysprof.results.findings import ALL_STEPS, LEAST_SHARE, TRACE, Finding, Findings, Idle
 from nsysprof.units import format_ns, format_percent, format_rate
 
 # How many reasons a terminal shows; the files have all of them.
@@ -296,7 +296,15 @@ def _findings(findings: Findings, more: str, part: ReadPart | None) -> Section:
         place = "" if part is None else f" in {part}"
         text = f"Nothing was found{place} above {100 * LEAST_SHARE:g} % of the {whole}{more}"
         return Section("Findings", (Lines((text,), is_verdict=True),))
+    rare = [item for item in findings.items if item.per == ALL_STEPS]
     text = f"Together these changes save about {format_ns(findings.together_ns)} of the {whole}"
+    if len(rare) == len(findings.items):
+        text = f"Nothing was found above {100 * LEAST_SHARE:g} % of the {whole}"
+    if rare:
+        text += (
+            f" Slow steps, which are not in that time, lose {format_ns(sum(item.saving_ns for item in rare))} a step "
+            "more, as a mean over all steps."
+        )
     title = "saved" if findings.per == TRACE else "saved per step"
     ranking = Ranking(tuple(map(finding_item, findings.items)), title, Unit.NS, "findings.csv")
     after = () if findings.has_stacks else (Lines((_NO_STACKS,)),)
@@ -324,6 +332,8 @@ def finding_item(finding: Finding) -> Item:
     share = finding.location_share_pct
     line = finding.location if share is None else f"{finding.location} ({share:.0f} % of its samples)"
     where = " at ".join(part for part in (finding.range, line) if part)
+    if finding.layer:
+        where = f"{where} in {finding.layer}" if where else finding.layer
     return Item(finding.code, where, amount, finding.text, finding.next_step)
 
 

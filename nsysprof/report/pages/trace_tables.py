@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,6 +14,7 @@ from nsysprof.report.document import Cell, Column, Table, Unit, make_table
 from nsysprof.report.pages.range_rows import RangeRow, qualified_name, range_rows
 from nsysprof.report.wording import words_for
 from nsysprof.results.analysis import Analysis
+from nsysprof.results.layer_names import fold_paths, layer_shape
 from nsysprof.results.roof import known
 
 # The most rows on a page; the files have all rows.
@@ -406,7 +406,6 @@ def rows_of(frame: pd.DataFrame, columns: Sequence[str]) -> list[tuple[Any, ...]
 # One of at least three equal layers is odd if its time is further than a fifth from the median, and three times as far
 # from it as the time of any other.
 _LEAST_EQUAL, _ODD, _ODD_TIMES = 3, 0.2, 3.0
-_NUMBER = re.compile(r"(?<![^.])\d+(?![^.])")
 
 
 def fold_layers(table: pd.DataFrame) -> pd.DataFrame:
@@ -425,31 +424,17 @@ def fold_layers(table: pd.DataFrame) -> pd.DataFrame:
             outer = ".".join(parts[:depth]), way
             total_of[outer] = total_of.get(outer, 0) + total
     rows["total_ns"] = [total_of[key] for key in zip(rows["layer"], rows["pass"], strict=True)]
-    rows["shape"] = [_NUMBER.sub("*", layer, count=1) for layer in rows["layer"]]
+    rows["shape"] = [layer_shape(layer) for layer in rows["layer"]]
     rows["class"] = table["class"].fillna("")
     folded = []
     for (_, way, _), group in rows.groupby(["shape", "pass", "class"], sort=False):
         folded.append({
-            "layer": _folded_name(group["layer"].tolist()), "pass": way, "modules": len(group),
+            "layer": fold_paths(group["layer"].tolist()), "pass": way, "modules": len(group),
             "calls": int(group["calls"].sum()), "kernel_count": int(group["kernel_count"].sum()),
             "own_ns": int(group["kernel_total_ns"].sum()), "total_ns": int(group["total_ns"].sum()),
             "odd": _odd_one(group["layer"].tolist(), group["total_ns"].to_numpy(dtype=np.float64)),
         })  # fmt: skip
     return pd.DataFrame(folded).sort_values("total_ns", ascending=False, kind="stable").reset_index(drop=True)
-
-
-def _folded_name(layers: list[str]) -> str:
-    """Return a name for layers that differ in a number: `layers.[0-31].mlp`, or `[3,5]` where some are missing."""
-    parts = []
-    for values in zip(*(layer.split(".") for layer in layers), strict=True):
-        distinct = sorted(set(values), key=lambda value: (len(value), value))
-        if len(distinct) == 1:
-            parts.append(distinct[0])
-            continue
-        is_dense = int(distinct[-1]) - int(distinct[0]) == len(distinct) - 1
-        some = f"{distinct[0]}-{distinct[-1]}" if is_dense else ",".join(distinct[:4]) + ("…" * (len(distinct) > 4))
-        parts.append(f"[{some}]")
-    return ".".join(parts)
 
 
 def _odd_one(layers: list[str], totals_ns: Floats) -> str:

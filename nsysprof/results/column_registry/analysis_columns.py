@@ -207,7 +207,8 @@ STREAMS = TableFile("analysis", "streams.csv", "One row per CUDA stream that ran
     integer("span_ns", "ns", "Time from the start of its first work to the end of its last."),
 ))  # fmt: skip
 OS_CALLS = TableFile("analysis", "os_calls.csv", "One row per function of the OS runtime that a program without GPU "
-                     "work called, the most time first. Times of different threads are added up.", (
+                     "work called, the most time first. Times of different threads are added up. Calls that were too "
+                     "short to be recorded are not in it: below 100 us in a capture, 1 us with nsys' own options.", (
     text("name", "Name of the function."),
     integer("threads", "", "Number of threads that called it."),
     *API.columns[1:],
@@ -379,13 +380,16 @@ FINDINGS = TableFile("analysis", "findings.csv", "One row per finding, the large
          "is compiled also without.", nullable=True),
     number("location_share_pct", "%", "How sure the location is: the share of the stack samples of this finding that "
            "show it.", nullable=True),
+    text("layer", "Layer of the model in which, with its inner layers, more than half of its time lies; those that "
+         "differ in a number are one (`layers.[0-31].mlp`). Empty where no layer has so much, and without `capture "
+         "--layers`.", nullable=True),
     integer("count", "", "How often it occurs."),
     integer("idle_ns", "ns", "Idle GPU time that it explains.", nullable=True),
     integer("saving_ns", "ns", "Expected saving.", nullable=True),
     integer("saving_low_ns", "ns", "Lower bound of the saving.", nullable=True),
     integer("saving_high_ns", "ns", "Upper bound of the saving.", nullable=True),
-    text("per", "What the times refer to: a step range, `step` where steps are known by their kernels alone, or "
-         "`trace`."),
+    text("per", "What the times refer to: a step range, `step` where steps are known by their kernels alone, "
+         "`trace`, or `all steps`, the mean over steady steps with slow ones, for what slow steps alone have."),
     text("text", "What was found, with numbers."),
     text("next_step", "What to do about it.", nullable=True),
 ))  # fmt: skip

@@ -1,4 +1,4 @@
-"""Read the ranges that a capture adds: of modules, steps of optimizers, compilers and Python's garbage collection.
+"""Read the ranges that a capture adds: of modules, steps of optimizers, compilers, data loaders and garbage collection.
 
 Names are read by a strict grammar, since any program can write any text into a trace.
 """
@@ -19,6 +19,8 @@ _LAYER_START = "nsysprof "
 # As nsysprof.workload.program_start.collection_ranges writes them; the number is that of the generation.
 _COLLECTION = re.compile(r"nsysprof gc [0-9]")
 # As nsysprof.workload.program_start.compile_ranges writes them: KIND NAME (FILE:LINE): WHY.
+# As nsysprof.workload.program_start.watched_program.loader_ranges writes it.
+LOAD = "nsysprof load"
 _COMPILE_START = "nsysprof compile "
 _COMPILE = re.compile(
     r"nsysprof compile (dynamo|backward|graph|triton|tune|cute|unknown) (\S{1,200}) \((.{0,300}?):(\d{1,9})\)"
@@ -102,17 +104,19 @@ def is_collection(text: str) -> bool:
 
 def split_host_ranges(
     ranges: pd.DataFrame | None,
-) -> tuple[pd.DataFrame | None, pd.DataFrame | None, pd.DataFrame | None]:
-    """Return the program's ranges, and as Tables has them those of Python's garbage collection and of compilers."""
+) -> tuple[pd.DataFrame | None, pd.DataFrame | None, pd.DataFrame | None, pd.DataFrame | None]:
+    """Return the program's ranges, and as Tables has them those of garbage collection, compilers and data loaders."""
     if ranges is None or ranges.empty:
-        return ranges, None, None
+        return ranges, None, None, None
     number, names = pd.factorize(ranges["name"])
     of_collections = np.array([is_collection(name) for name in names], dtype=bool)[number]
     facts = [read_compile_range(name) for name in names]
     of_compilers = np.array([fact is not None for fact in facts], dtype=bool)[number]
+    of_loaders = np.asarray(names == LOAD, dtype=bool)[number]
     held = ranges[["start_ns", "end_ns", "global_tid"]]
     ended = (ranges["end_ns"] > ranges["start_ns"]).to_numpy(dtype=bool)
     collections = held[of_collections & ended].reset_index(drop=True) if of_collections.any() else None
+    loads = held[of_loaders & ended].reset_index(drop=True) if of_loaders.any() else None
     compiles = None
     if of_compilers.any():
         compiles = held[of_compilers & ended].copy()
@@ -120,4 +124,14 @@ def split_host_ranges(
             values = np.array([getattr(fact, column, "") for fact in facts], dtype=object)
             compiles[column] = values[number[of_compilers & ended]]
         compiles = compiles.sort_values("start_ns", kind="stable").reset_index(drop=True)
-    return ranges[~of_collections & ~of_compilers].reset_index(drop=True), collections, compiles
+    own = ranges[~of_collections & ~of_compilers & ~of_loaders].reset_index(drop=True)
+    return own, collections, compiles, loads
+
+
+def split_added(
+    ranges: pd.DataFrame | None,
+) -> tuple[pd.DataFrame | None, pd.DataFrame | None, pd.DataFrame | None, pd.DataFrame | None, pd.DataFrame | None]:
+    """Return the program's ranges, those of modules as split_layers has them, and all others of split_host_ranges."""
+    own, layers = split_layers(ranges)
+    own, *others = split_host_ranges(own)
+    return own, layers, *others

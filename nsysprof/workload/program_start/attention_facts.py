@@ -61,6 +61,7 @@ def facts_of(function: str, args: tuple[Any, ...], kwargs: dict[str, Any], dtype
 
 def shorten_path(path: str) -> str:
     """Return a path as it may stand in a range: below the current folder, below a library's folder, or its end."""
+    path = path.encode("utf-8", "replace").decode()  # a path that is not UTF-8 has surrogates, which no range can hold
     for folder in ("site-packages" + os.sep, "dist-packages" + os.sep):
         if folder in path:
             return path.rpartition(folder)[2]

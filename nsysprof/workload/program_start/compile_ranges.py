@@ -165,7 +165,9 @@ def _constants(source: Any, function: Any) -> str:
 
 def _cut(kind: str, name: str, path: str, line: int, why: str = "") -> str:
     """Return the text of a range, in one line and not too long."""
-    name, path, why = (" ".join(text.split()) for text in (name, path, why))
+    # A range cannot hold the surrogates with which Python writes a path that is not UTF-8.
+    texts = (text.encode("utf-8", "replace").decode() for text in (name, path, why))
+    name, path, why = (" ".join(text.split()) for text in texts)
     name = name.replace(" ", "_").replace("(", "").replace(")", "")[:_MOST_NAME] or "unknown"
     text = f"nsysprof compile {kind} {name} ({path[-_MOST_TEXT:]}:{line})"
     return f"{text}: {why[:_MOST_TEXT]}" if why else text

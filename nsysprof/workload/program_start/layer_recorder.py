@@ -25,7 +25,8 @@ from .watched_program.module_places import named_modules
 from .watched_program.process_file import process_path, write_json
 
 FOLDER, DEPTH, PATTERN = "NSYSPROF_LAYERS_FOLDER", "NSYSPROF_LAYERS_DEPTH", "NSYSPROF_LAYERS_PATTERN"
-_UNSAFE = re.compile(r"[\s()\x00-\x1f\x7f]+")
+# What the reader of ranges does not take for a name, and what no range can be called.
+_UNSAFE = re.compile(r"[\s()\x00-\x1f\x7f\ud800-\udfff]+")
 _LONGEST = 200
 # In a model with more modules than the first number, at most the second share get ranges, unless a depth is given:
 # those that are not too deep. On an H200, the decode of a Llama with 319 modules took 5 to 7 % longer with 127 ranges,

@@ -28,6 +28,7 @@ _AFTER_TORCH = (
     ("NSYSPROF_OPERATORS_FOLDER", "operators", "operator_recorder"),
     ("NSYSPROF_GC", "garbage collections", "collection_ranges"),
     ("NSYSPROF_COMPILES", "compilations", "compile_ranges"),
+    ("NSYSPROF_LOADERS", "data loaders", "watched_program.loader_ranges"),
     ("NSYSPROF_LAYERS_FOLDER", "layers", "layer_recorder"),
     ("NSYSPROF_REMEDIES", "remedies", "applied_remedies.watch_program"),
     ("NSYSPROF_REMEDIES_FOLDER", "remedies", "applied_remedies.watch_program"),

@@ -3,20 +3,23 @@
 import pytest
 
 from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
-from nsysprof.report.pages.analysis import overview_sections
+from nsysprof.report.pages.analysis import findings_sections, overview_sections
 from tests.builders.build_trace import OTHER_TID, TraceBuilder
 
 STEP_NS, STEPS, COMPILE_NS = 10_000_000, 40, 4_000_000
 NAME = "nsysprof compile dynamo block (train.py:12): tensor 'x' size mismatch at index 0. expected 8, actual 9"
 
 
-def build(tmp_path, *, names=(NAME,), tid=None, steps=range(STEPS), called="cudaLaunchKernel_v7000"):
+def build(
+    tmp_path, *, names=(NAME,), tid=None, steps=range(STEPS), called="cudaLaunchKernel_v7000", count=STEPS,
+    pause=COMPILE_NS,
+):  # fmt: skip
     """Write a trace of steps: a kernel of 3 ms, then nothing for 4 ms, in which a compiler runs, then one of 3 ms."""
     trace = TraceBuilder()
     trace.gpu()
-    at = 0
-    for step in range(STEPS):
-        number, pause = 2 * step + 1, COMPILE_NS if step in steps else 4000
+    at, compile_ns = 0, pause
+    for step in range(count):
+        number, pause = 2 * step + 1, compile_ns if step in steps else 4000
         trace.range(at, at + 6_000_000 + pause, "step")
         trace.call(at + 1000, at + 6000, number)
         trace.kernel(at + 7000, at + 3_000_000, number, "first")
@@ -102,3 +105,31 @@ def test_a_short_run_that_compiles_most_of_the_time_says_so_in_its_first_line(tm
     (section,) = overview_sections(analyze_trace(trace.write(tmp_path / "t.sqlite")))
     first = section.parts[0].texts[0]
     assert "95 % while torch, Triton or CuTe DSL compile (jit-compile)" in first
+
+
+@pytest.mark.parametrize(("steps", "times", "has_lower_bound"), [({57}, "once", False), ({57, 80}, "2 times", True)])
+def test_a_rare_compilation_that_makes_a_step_slow_is_a_finding_of_the_mean_of_all_steps(
+    tmp_path, steps, times, has_lower_bound
+):
+    pause = 2_000_000_000
+    analysis = build(tmp_path, steps=steps, count=100, pause=pause)
+    finding = findings(analysis)["jit-in-loop"]
+    steady = len(steps) + analysis.findings.usual_steps
+    assert finding.saving_ns == finding.saving_high_ns == pytest.approx(len(steps) * pause / steady, rel=0.01)
+    assert (finding.saving_low_ns > 0) == has_lower_bound
+    assert finding.per == "all steps"
+    assert finding.location == "train.py:12"
+    assert f"The host compiles in {len(steps)} of {steady} steps" in finding.text
+    assert f"torch.compile compiles block (train.py:12) {times}, for 2.000 s each" in finding.text
+    assert "because tensor 'x' size mismatch at index 0" in finding.text and "mark_dynamic" in finding.next_step
+    (section, *_) = findings_sections(analysis)
+    (first,) = section.parts[0].texts
+    assert first.startswith("Nothing was found above 1 % of the 6."), "a usual step is as it was"
+    assert "Slow steps, which are not in that time, lose" in first
+    assert analysis.findings.together_ns == 0
+
+
+def test_a_step_that_is_slow_for_another_reason_has_no_finding_of_compilers(tmp_path):
+    """A thread that launches nothing compiled meanwhile."""
+    analysis = build(tmp_path, steps={57}, count=100, pause=2_000_000_000, tid=OTHER_TID)
+    assert "jit-in-loop" not in findings(analysis)

@@ -70,6 +70,17 @@ def test_other_waits_stay_host_work(tmp_path, name, given):
     assert findings(analysis)["host-bound"].saving_ns > 0.35 * STEP_NS
 
 
+@pytest.mark.parametrize(("name", "part"), [("poll", 1.0), ("", 1.0), ("pthread_cond_clockwait", 0.99)])
+def test_a_wait_for_a_batch_of_the_data_loader_is_no_wait_for_work(tmp_path, name, part):
+    analysis = build(tmp_path, name, where="nsysprof load", part=part)
+    assert "waiting-for-work" not in causes(analysis)
+    finding = findings(analysis)["host-bound"]
+    assert finding.saving_ns > 0.35 * STEP_NS
+    assert "takes a batch from the data loader" in finding.text
+    assert "--trace" not in finding.text
+    assert list(analysis.ranges["range"]) == ["step"], "it is no range of the program"
+
+
 def test_without_calls_of_the_system_a_finding_says_what_to_record(tmp_path):
     text = findings(build(tmp_path, ""))["host-bound"].text
     assert "--trace=cuda,nvtx,osrt" in text

@@ -12,6 +12,8 @@ import typer
 
 from nsysprof.app.agents.mcp_server import describe_tools, make_server
 from nsysprof.app.agents.trace_tools import TraceTools
+from nsysprof.app.inputs.reading_requests import WhatIfRequest
+from nsysprof.app.whatif import what_if
 from nsysprof.cli import app
 from nsysprof.errors import MissingToolError, TraceError, UsageError
 from nsysprof.results.power_samples import power_beside
@@ -167,6 +169,13 @@ def test_what_a_policy_and_a_rank_like_its_peers_would_give(folder: Path) -> Non
         "secret.txt": {"trace": "free.sqlite", "policy": "secret.txt"},
         "No range has": {"trace": "free.sqlite", "launched_in": {"nowhere": 0.5}},
         "is not a change": {"trace": "free.sqlite", "changes": ["x" * 10_000]},
+        "links ": {"trace": ".", "bucket_mb": 25},
+        "is not in this folder.": {"trace": "../", "no_sync": "all", "ranks": 8},
+        "is not a folder.": {"trace": "free.sqlite", "link_scale": 2.0},
+        "cannot be replayed together": {"trace": "sub", "ranks": 8, "changes": ["no-alloc"]},
+        "--link-scale -1 is not a change": {"trace": "sub", "link_scale": -1},
+        "--ranks 1 is not a change": {"trace": "sub", "ranks": 1},
+        "--bucket-mb 1e+09 is not a change": {"trace": "sub", "bucket_mb": 1e9},
         "with the factor -1": {"trace": "free.sqlite", "kernels": {"kernel": -1}},
         "with the factor 1e+09": {"trace": "free.sqlite", "launched_in": {"step": 1e9}},
     }
@@ -187,6 +196,21 @@ def test_a_rank_like_its_peers(tmp_path: Path) -> None:
     asked = answer(tmp_path, "whatif", trace="job", like_peers=0)
     assert asked["per"] == "job"
     assert asked["together"]["step_ns"] < asked["replayed_ns"]
+
+
+def test_other_communication_of_a_job_is_what_the_command_answers(tmp_path: Path) -> None:
+    (tmp_path / "job").mkdir()
+    for rank in range(2):
+        source = REPOSITORY / f"traces/h200-programs/fsdp-even_rank{rank}.sqlite.xz"
+        shutil.copy(source, tmp_path / f"job/rank{rank}.sqlite.xz")
+    asked = answer(tmp_path, "whatif", trace="job", link_scale=4.0, ranks=8)
+    request = WhatIfRequest(tmp_path / "job", link_scale=4.0, ranks_count=8)
+    assert asked == json.loads(json.dumps(what_if(request).found.to_json()))
+    assert [row["option"] for row in asked["answers"]] == ["--link-scale 4", "--ranks 8"]
+    # The same word is another change for a job and for one of its traces.
+    for trace, said in (("job", "gradients are not reduced more often"), ("job/rank0.sqlite.xz", "of this trace")):
+        result = ask(tmp_path, "whatif", trace=trace, no_sync="all")
+        assert result.is_error and said in result.content[0].text
 
 
 def test_rows_are_bounded_and_go_on(folder: Path) -> None:

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pandas as pd
+import pytest
 
 from nsysprof.app.compare import compare
 from nsysprof.app.inputs.reading_requests import AnalyzeRequest, CompareRequest
@@ -100,13 +101,15 @@ def test_fragmentation_is_a_finding_in_every_place_where_findings_are(tmp_path: 
     assert judge(folders[0] / "nsys.sqlite", folders[1]) == ("inconclusive", [])
 
 
-def failed_capture(folder: Path) -> Path:
+def failed_capture(folder: Path, *, layer: str = "backward layers.3.mlp (Linear)", node: str = "") -> Path:
     """Return a capture in which process NUMBER, rank 1, ended for lack of memory in the backward pass of a layer."""
     capture(folder)
     (folder / f"nsys.memory-{NUMBER}.pickle").unlink()
     builder = TraceBuilder()
     builder.row("TARGET_INFO_SESSION_START_TIME", "utcEpochNs INTEGER", (EPOCH_US * 1000,))
-    builder.range(0, 50_000, "nsysprof backward layers.3.mlp (Linear)")
+    builder.range(0, 50_000, f"nsysprof {layer}")
+    if node:
+        builder.range(1_000, 40_000, node)
     builder.launch(16_000, 1)
     builder.kernel(17_000, 18_000, 1)
     (folder / "nsys.sqlite").unlink()
@@ -135,11 +138,22 @@ def test_a_rank_that_ran_out_of_memory_comes_first(tmp_path: Path) -> None:
     assert [item["code"] for item in data["causes"]["memory_findings"]] == ["out-of-memory"]
 
 
-def test_what_autograd_allocates_belongs_to_the_layer_of_its_forward_call(tmp_path: Path) -> None:
+EVALUATED = "autograd::engine::evaluate_function: MmBackward0"
+
+
+@pytest.mark.parametrize(("given", "owner"), [
+    ({}, "(autograd: backward of layers.3.mlp (Linear))"),
+    ({"node": f"{EVALUATED}, seq = 12, op_id = 30"}, "(autograd: backward of layers.3.mlp (Linear), MmBackward0)"),
+    ({"node": f"{EVALUATED}, seq = 12, op_id = 30", "layer": "no layer"}, "(autograd: MmBackward0)"),
+    # A range of the program that only begins like one of torch's.
+    ({"node": f"{EVALUATED} of mine", "layer": "no layer"}, "(no Python stack: autograd or a library)"),
+])  # fmt: skip
+def test_what_autograd_allocates_belongs_to_the_layer_and_operator_of_its_forward_call(
+    tmp_path: Path, given: dict[str, str], owner: str
+) -> None:
     out = tmp_path / "out"
-    analyze_one(AnalyzeRequest((failed_capture(tmp_path / "run"),), out=out, figures=False), SILENT)
-    table = pd.read_csv(out / "memory.csv")
-    assert table["owner"].tolist() == ["(autograd: backward of layers.3.mlp (Linear))"]
+    analyze_one(AnalyzeRequest((failed_capture(tmp_path / "run", **given),), out=out, figures=False), SILENT)
+    assert pd.read_csv(out / "memory.csv")["owner"].tolist() == [owner]
 
 
 def test_a_process_that_went_on_is_no_reason_for_its_end(tmp_path: Path) -> None:

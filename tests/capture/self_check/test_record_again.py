@@ -78,12 +78,12 @@ def test_the_ranges_of_a_first_recording_that_lost_the_kernels_are_kept(capture,
     lossy = builder.write(tmp_path / "lossy.sqlite")
     done, folder, recordings = capture([("--trace=cuda,nvtx", lossy), ("", traces[0])])
     assert done.returncode == 0, done.stderr
-    assert "--trace=cuda " in recordings[-1] + " "
+    assert "--trace=cuda,osrt " in recordings[-1] + " "
     assert (folder / "nsys.sqlite").read_bytes() == traces[0].read_bytes()
     assert (folder / "first_recording.sqlite").read_bytes() == lossy.read_bytes()
     (note,) = json.loads((folder / "manifest.json").read_text())["notes"]
     assert "the NVTX ranges, which first_recording.sqlite has" in note["text"]
-    assert "Give --trace=cuda to record" in note["next_step"], "an option that capture takes"
+    assert "Give --trace=cuda,osrt to record" in note["next_step"], "an option that capture takes"
 
 
 def test_a_program_that_replaces_itself_after_cuda_ends_with_12(capture, traces):
@@ -211,7 +211,7 @@ def test_ranges_that_cannot_be_imported_are_given_up_for_the_kernels(capture, tr
     bad = broken.write(tmp_path / "broken.sqlite")
     done, folder, recordings = capture([("--trace=cuda,nvtx", bad), ("", traces[0])])
     assert done.returncode == 0, done.stderr
-    assert "--trace=cuda " in recordings[-1]
+    assert "--trace=cuda,osrt " in recordings[-1]
     assert "lacks the NVTX ranges" in done.stderr
     assert codes(folder) == ["recorded-again"]
 

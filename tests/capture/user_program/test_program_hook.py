@@ -26,17 +26,17 @@ class PreTrainedModel:
 
 @pytest.mark.parametrize("name", ["NSYSPROF_POLICY", "NSYSPROF_ATTN_IMPLEMENTATION"])
 def test_what_the_environment_names_is_applied_where_nothing_is_recorded(tmp_path, name):
-    given = {"PYTHONPATH": "a", "NSYSPROF_GC": "0", "NSYSPROF_COMPILES": "0"}
+    given = {"PYTHONPATH": "a", "NSYSPROF_GC": "0", "NSYSPROF_COMPILES": "0", "NSYSPROF_LOADERS": "0"}
     assert hook_environment(tmp_path / "nsys", given, ()) == {}
     found = hook_environment(tmp_path / "nsys", {**given, name: "x"}, ())
     assert found == {"PYTHONPATH": os.pathsep.join([str(HOOK_FOLDER), "a"])}
 
 
-@pytest.mark.parametrize("left_out", ["", "NSYSPROF_GC", "NSYSPROF_COMPILES"])
-def test_collections_and_compilations_are_recorded_unless_the_environment_says_no(tmp_path, left_out):
+@pytest.mark.parametrize("left_out", ["", "NSYSPROF_GC", "NSYSPROF_COMPILES", "NSYSPROF_LOADERS"])
+def test_collections_compilations_and_batches_are_recorded_unless_the_environment_says_no(tmp_path, left_out):
     found = hook_environment(tmp_path / "nsys", {"PYTHONPATH": "a", left_out: "0"}, ())
     assert found.pop("PYTHONPATH") == os.pathsep.join([str(HOOK_FOLDER), "a"])
-    assert found == dict.fromkeys({"NSYSPROF_GC", "NSYSPROF_COMPILES"} - {left_out}, "1")
+    assert found == dict.fromkeys({"NSYSPROF_GC", "NSYSPROF_COMPILES", "NSYSPROF_LOADERS"} - {left_out}, "1")
 
 
 @pytest.mark.parametrize("is_hooked", [True, False])

@@ -20,7 +20,10 @@ def options(**numbers):
 
 def test_the_recording_is_as_careful_as_that_of_the_grid():
     given = options()
-    assert given["--trace"] == "cuda,nvtx"
+    assert given["--trace"] == "cuda,nvtx,osrt"
+    # A program makes millions of short calls of the system, and their stacks are not read.
+    assert given["--osrt-threshold"] == "100000"
+    assert int(given["--osrt-backtrace-threshold"]) > 1e9
     assert given["--kill"] == "none"
     assert given["--cuda-memory-usage"] == "true"
     assert given["--cuda-graph-trace"] == "node"
@@ -39,6 +42,11 @@ def test_ranges_times_and_options_of_ones_own():
     assert (given["--delay"], given["--duration"]) == ("5", "60")
     assert given["--trace"] == "cuda,nvtx,osrt"
     assert (given["--sample"], given["--wait"], given["--gpuctxsw"]) == ("process-tree", "primary", "true")
+
+
+def test_calls_of_the_system_may_be_left_out_or_recorded_in_full():
+    assert not {name for name in options(trace="cuda,nvtx") if name.startswith("--osrt")}
+    assert options(nsys_options=("--osrt-threshold=1000",))["--osrt-threshold"] == "1000"
 
 
 def test_a_program_that_ends_with_its_range_ends_the_session_too():

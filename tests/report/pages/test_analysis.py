@@ -15,8 +15,8 @@ from nsysprof.report.formats.console import render_console
 from nsysprof.report.formats.html import render_html
 from nsysprof.report.formats.markdown import render_markdown
 from nsysprof.report.formats.timeline_data import timeline_data
-from nsysprof.report.pages.analysis import analysis_report, capture_report
-from tests.report import samples
+from nsysprof.report.pages.analysis import analysis_report, capture_report, finding_item
+from tests.report import fixed_results, samples
 from tests.report.samples import HOSTILE
 
 
@@ -174,3 +174,11 @@ def test_a_report_of_many_cases_fits_one_too_and_folds_them(tmp_path, cases):
     assert f"<details><summary>Cases (counts, times and bytes per call) ({cases})</summary>" in text
     assert ("all are in `results.csv`" in text) == (cases == 2000)
     assert text.count("<details>") == text.count("</details>") >= 1
+
+
+@pytest.mark.parametrize(("found_in", "location", "where"), [
+    ("step#", "train.py:7", "step# at train.py:7 in layers.[0-3].mlp"), ("", "", "layers.[0-3].mlp"),
+])  # fmt: skip
+def test_a_finding_says_where_it_is_in_the_model(found_in, location, where):
+    first = replace(fixed_results.findings().items[0], range=found_in, location=location, location_share_pct=None)
+    assert finding_item(replace(first, layer="layers.[0-3].mlp")).where == where

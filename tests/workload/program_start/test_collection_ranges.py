@@ -19,4 +19,4 @@ def test_each_collection_opens_and_closes_one_range():
 
 
 def test_an_empty_trace_has_no_collections():
-    assert split_host_ranges(None) == (None, None, None)
+    assert split_host_ranges(None) == (None, None, None, None)

@@ -144,7 +144,7 @@ def test_a_version_without_what_is_wrapped_runs_on_and_says_what_is_missing(caps
     assert events == []
 
 
-@pytest.mark.parametrize("path", ["a (b): c.py", "x" * 900, "two\nlines.py", ""])
+@pytest.mark.parametrize("path", ["a (b): c.py", "x" * 900, "two\nlines.py", "", "not\udc80utf8.py"])
 def test_any_text_is_one_range_that_is_read_again(path):
     ranges, events = recorder()
     code = add_kernel.__code__.replace(co_filename=path)
@@ -152,6 +152,6 @@ def test_any_text_is_one_range_that_is_read_again(path):
     module = SimpleNamespace(compile=lambda _source: nullcontext())
     ranges.wrap_triton(module)
     module.compile(SimpleNamespace(fn=kernel, constants={0: "a\nb: (c.py:3)"}))
-    compiled = read_compile_range(events[0])
+    compiled = read_compile_range(events[0].encode().decode())
     assert compiled.what == "a_kernel_of_mine"
     assert len(events[0]) < 1000

@@ -3,6 +3,8 @@
 import json
 import pickle
 import threading
+import time
+import warnings
 from types import SimpleNamespace
 
 import pytest
@@ -290,3 +292,114 @@ def test_a_module_that_cannot_be_named_is_asked_once_and_runs(record):
         assert odd(torch.ones(1, 2)).shape == (1, 2)
     assert asked == [1]
     assert not ranges.names("push")
+
+
+def test_hooks_of_the_program_run_as_without_and_may_change_and_fail(record):
+    """Hooks run inside the range of their module, and a hook that raises closes it."""
+
+    def run(is_recorded):
+        model, seen = Model(), []
+        ranges = record() if is_recorded else None
+        model.head.register_forward_pre_hook(lambda _module, given: (given[0] * 2,))
+        model.head.register_forward_hook(lambda _module, _given, result: result + 1)
+        model.layers[0].up.register_full_backward_hook(lambda _module, given, _: seen.append(given[0].shape))
+        nn.modules.module.register_module_forward_hook(lambda module, *_: seen.append(type(module).__name__))
+        try:
+            values = step(model)
+            model.layers[1].register_forward_hook(lambda *_: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                model(torch.ones(4, 8))
+        finally:
+            nn.modules.module._global_forward_hooks.clear()
+        return values, seen, ranges
+
+    (plain, plain_seen, _), (recorded, seen, ranges) = run(is_recorded=False), run(is_recorded=True)
+    assert plain[0] == recorded[0] and all(map(torch.equal, plain[1], recorded[1]))
+    assert seen == plain_seen and len(seen) > 10
+    assert not ranges.stack and not ranges.running
+    assert ("forward", "layers.1", True) in ranges.names("pop")
+
+
+def test_a_module_that_is_called_twice_has_two_calls_forward_and_backward(record):
+    class Twice(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = nn.Linear(8, 8)
+
+        def forward(self, x):
+            return self.inner(torch.relu(self.inner(x)))
+
+    ranges = record()
+    Twice()(torch.ones(2, 8)).sum().backward()
+    assert ranges.names("push") == [("forward", "Twice", True), *[("forward", "inner", True)] * 2]
+    # The second call ends with the model's own output. Before the first one, relu is the model's own.
+    assert [name for name in ranges.names("start") if name[1] == "inner"] == [("backward", "inner", True)] * 2
+    assert not ranges.stack and not ranges.running
+
+
+@pytest.mark.parametrize("compile_module", ["script", "trace"])
+def test_modules_of_torch_jit_are_one_layer_and_compute_the_same(record, compile_module):
+    class Around(nn.Module):
+        def __init__(self, inner):
+            super().__init__()
+            self.inner = inner
+
+        def forward(self, x):
+            return self.inner(x) * 2
+
+    x = torch.ones(2, 8)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        block = Block()
+        inner = torch.jit.script(block) if compile_module == "script" else torch.jit.trace(block, x)
+    model = Around(inner)
+    expected = model(x)
+    ranges = record()
+    result = model(x)
+    result.sum().backward()
+    assert torch.equal(result, expected)
+    assert [name[1] for name in ranges.names("push")] == ["Around", "inner"], "what C++ calls is in it"
+    assert not ranges.stack and not ranges.running
+
+
+@pytest.mark.parametrize("compile_module", ["script", "trace"])
+def test_a_model_that_is_compiled_with_torch_jit_while_it_is_recorded_is_the_same(record, compile_module):
+    model, x = Block(), torch.ones(2, 8)
+    expected = model(x)
+    ranges = record()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        compiled = torch.jit.script(model) if compile_module == "script" else torch.jit.trace(model, x)
+    assert torch.equal(compiled(x), expected)
+    assert not ranges.stack and not ranges.running
+
+
+def test_thousands_of_layers_are_named_in_time_and_closed(record):
+    ranges, model = record(depth=0), nn.Sequential(*(nn.Identity() for _ in range(5000)))
+    began = time.perf_counter()
+    for _ in range(2):
+        model(torch.ones(1))
+    assert time.perf_counter() - began < 20, "naming a module does not look at all others"
+    assert len(ranges.names("push")) == 2 * 5001 and len(ranges.layers.by_module) == 5001
+    assert not ranges.stack
+
+
+@pytest.mark.parametrize("name", [
+    " ", "a b", "x (y)", "\n", "nsysprof forward a (B)", "é中", "%s", "\x00", "::", "9" * 300, "a/../b", "\ud800",
+])  # fmt: skip
+def test_any_name_of_a_module_and_of_its_class_is_one_range_that_is_read_again(record, name):
+    kind = type(name.replace("\x00", "").replace("\ud800", "") or "K", (nn.Identity,), {})
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self._modules[name] = kind()  # add_module refuses some of these names
+
+        def forward(self, x):
+            return next(iter(self._modules.values()))(x)
+
+    ranges = record()
+    assert Model()(torch.ones(1)) == 1
+    assert len(ranges.names("push")) == len(ranges.names("pop")) == 2, "each text is read as a range of a layer"
+    (_, path, _) = ranges.names("push")[1]
+    assert path and len(path) <= 200 and path.isprintable() and not set(path) & set(" ()")
