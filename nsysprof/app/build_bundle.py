@@ -17,8 +17,7 @@ from nsysprof.app.analyze import is_many
 from nsysprof.app.measuring.bench import report_of, summarize
 from nsysprof.app.progress import Say
 from nsysprof.app.trace_analysis.analyze_ranks import analyze_folder
-from nsysprof.app.trace_analysis.assemble import Assembled, assemble
-from nsysprof.app.trace_analysis.capture_record import read_record
+from nsysprof.app.trace_analysis.assemble import Assembled, assemble, read_record
 from nsysprof.app.tune import write_tuning
 from nsysprof.bundle.allow_list import NSYS_TABLE, SAMPLED, UNREAD, base_name
 from nsysprof.bundle.archive import most_bytes_of, pack_trace, write_archive

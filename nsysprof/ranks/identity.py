@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from nsysprof.errors import NotComparableError, TraceError, UsageError
 from nsysprof.files.folder_state import require_whole
-from nsysprof.files.output import read_plain_text
+from nsysprof.files.plain_file import read_plain_text
 from nsysprof.notes import Note, make_note
 from nsysprof.trace.columns import read_different, read_rows
 from nsysprof.trace.inputs.bundle_format import CONTENTS

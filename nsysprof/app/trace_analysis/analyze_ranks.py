@@ -15,7 +15,7 @@ from nsysprof.app.inputs.options import parse_size
 from nsysprof.app.progress import Progress
 from nsysprof.errors import InterruptedCaptureError, MissingToolError, OutputError, TraceError, UsageError
 from nsysprof.files.folder_state import RANKS
-from nsysprof.files.output import name_after
+from nsysprof.files.plain_file import name_after
 from nsysprof.files.result_folder import ClaimedFolder, claim_folder
 from nsysprof.nsight.run_tool import NSYS, find_tool
 from nsysprof.ranks.identity import drop_copies, find_sources, number_ranks, refuse_unrelated
