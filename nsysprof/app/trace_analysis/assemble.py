@@ -433,7 +433,7 @@ def complete_analysis(
     folder: the capture folder.
     report: the user's own counters, used instead of the capture's.
     ncu: the program that reads the report.
-    launches: those of a program, of which `capture --counters` counted some.
+    launches: the launches of a program, some of them counted by `capture --counters`.
     """
     if record is not None:
         from nsysprof.analysis.comparison.rank_cases import fill_results
