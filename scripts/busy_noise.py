@@ -28,7 +28,7 @@ from nsysprof.analysis.steps.compare_steps import compare_steps, judge_steps_and
 from nsysprof.api.use_cases import compare
 from nsysprof.app.inputs.compare_inputs import case_names, read_input
 from nsysprof.arrays import Floats
-from nsysprof.attention.case import Case
+from nsysprof.attention.shape import Case
 from nsysprof.capture.sampling.bench import LOOKS, MOST_TURNS
 from nsysprof.results.checks import Outcome
 from nsysprof.results.comparison import (

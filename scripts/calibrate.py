@@ -49,7 +49,7 @@ from nsysprof.analysis.sampling.tune import (
 )
 from nsysprof.analysis.traffic.dram import dram_in_ranges
 from nsysprof.arrays import Floats
-from nsysprof.attention.case import Case
+from nsysprof.attention.shape import Case
 from nsysprof.capture.sampling.bench import LOOKS, MOST_TURNS
 from nsysprof.ranks.collective_waits.collectives import Arrivals
 from nsysprof.ranks.collective_waits.stragglers import COLLECTIVES, find_late, judged_collectives

@@ -17,8 +17,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from nsysprof.attention.case import Case
 from nsysprof.attention.range_name import format_range
+from nsysprof.attention.shape import Case
 from nsysprof.capture.collect import COUNTERS, read_counters
 from nsysprof.capture.manifest import read_manifest
 from nsysprof.results.kernel_counters import Run

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from nsysprof.files.json_file import decode_json, encode_json
+from nsysprof.files.plain_file import decode_json, encode_json
 from nsysprof.ranks.identity import RankSource
 from nsysprof.ranks.job_findings import find_in_job
 from nsysprof.ranks.summarize import summarize_rank

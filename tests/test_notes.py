@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nsysprof.files.json_file import decode_json, encode_json, json_value
+from nsysprof.files.plain_file import decode_json, encode_json, json_value
 from nsysprof.notes import Note, Severity, make_loss, make_note, registry, split_losses
 
 ROOT = Path(__file__).parents[1]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nsysprof.errors import TraceError
-from nsysprof.files.json_file import encode_json, plain_json
+from nsysprof.files.plain_file import encode_json, plain_json
 from nsysprof.notes import Note, Severity
 from nsysprof.plain_text import plain_cell, plain_line, plain_lines
 from nsysprof.results.column_registry.analysis_columns import KERNELS

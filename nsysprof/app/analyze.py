@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from nsysprof.app.inputs.reading_requests import AnalyzeRequest, is_snapshot
 from nsysprof.app.progress import SILENT, Progress
 from nsysprof.errors import UsageError
-from nsysprof.files.output import name_after, refuse_url
+from nsysprof.files.plain_file import name_after, refuse_url
 from nsysprof.files.scratch_folder import scratch_folder
 from nsysprof.kernels.names import use_names
 from nsysprof.ranks.identity import read_manifest_ranks

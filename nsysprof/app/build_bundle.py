@@ -16,9 +16,7 @@ import pandas as pd
 from nsysprof.app.analyze import is_many
 from nsysprof.app.measuring.bench import report_of, summarize
 from nsysprof.app.progress import Say
-from nsysprof.app.trace_analysis.analyze_ranks import analyze_folder
-from nsysprof.app.trace_analysis.assemble import Assembled, assemble
-from nsysprof.app.trace_analysis.capture_record import read_record
+from nsysprof.app.trace_analysis.assemble import Assembled, assemble, read_record
 from nsysprof.app.tune import write_tuning
 from nsysprof.bundle.allow_list import NSYS_TABLE, SAMPLED, UNREAD, base_name
 from nsysprof.bundle.archive import most_bytes_of, pack_trace, write_archive
@@ -31,7 +29,8 @@ from nsysprof.capture.manifest import MANIFEST, read_manifest
 from nsysprof.capture.sampling.bench_run import SAMPLES, read_run
 from nsysprof.errors import NsysprofError, OutputError, TraceError, UsageError
 from nsysprof.notes import Note
-from nsysprof.ranks.identity import RankSource, drop_copies, find_sources, rank_in_name, read_session
+from nsysprof.ranks.identity import RankSource, drop_copies, find_sources, rank_in_name
+from nsysprof.ranks.overview import analyze_folder
 from nsysprof.report.pages.bench import write_bench
 from nsysprof.report.pages.ranks import write_ranks
 from nsysprof.report.write import write_analysis
@@ -40,6 +39,7 @@ from nsysprof.results.rank_results import RanksAnalysis
 from nsysprof.trace.inputs.bundle_format import CONTENTS, MAX_MEMBERS, REPORT_FOLDER
 from nsysprof.trace.inputs.resolve_input import resolve_input
 from nsysprof.trace.open import Trace, open_trace, quote
+from nsysprof.trace.recorded import read_session
 
 _OUR_RANGES = ("RUN::*",)
 _MOST_RANKS = MAX_MEMBERS - 50  # these are shared in addition to tables, figures and reports

@@ -19,8 +19,7 @@ from nsysprof.bundle.name_tokens import NameTokens
 from nsysprof.bundle.source import read_ranks, read_source, refuse_bundle
 from nsysprof.errors import OutputError, UsageError
 from nsysprof.files.folder_lock import claim_file
-from nsysprof.files.json_file import encode_json
-from nsysprof.files.output import name_after, output_error, refuse_url, write_whole
+from nsysprof.files.plain_file import encode_json, name_after, output_error, refuse_url, write_whole
 from nsysprof.files.scratch_folder import scratch_folder
 from nsysprof.kernels.names import categorize
 from nsysprof.nsight.run_tool import NSYS, find_tool

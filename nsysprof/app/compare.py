@@ -21,7 +21,7 @@ from nsysprof.app.trace_analysis.analyze_snapshot import (
 )
 from nsysprof.errors import NotComparableError, UsageError
 from nsysprof.files.folder_state import COMPARISON
-from nsysprof.files.output import output_error, write_whole
+from nsysprof.files.plain_file import output_error, write_whole
 from nsysprof.files.result_folder import claim_folder
 from nsysprof.report.formats.data_formats import render_junit
 from nsysprof.report.formats.markdown import render_markdown

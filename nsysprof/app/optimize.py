@@ -44,8 +44,7 @@ from nsysprof.capture.manifest import NSYS_TRACE, TORCH_TRACE
 from nsysprof.capture.user_program.time_program import END_STEPS
 from nsysprof.errors import CaptureFailedError, InterruptedCaptureError, NsysprofError, UsageError
 from nsysprof.files.folder_state import OPTIMIZATION
-from nsysprof.files.json_file import encode_json
-from nsysprof.files.output import read_plain_text, write_whole
+from nsysprof.files.plain_file import encode_json, read_plain_text, write_whole
 from nsysprof.files.result_folder import claim_folder
 from nsysprof.notes import Note, make_note
 from nsysprof.report.figure_files import write_report

@@ -21,8 +21,7 @@ from nsysprof.app.progress import SILENT, Progress
 from nsysprof.attention.shape import SHAPE_COLUMNS
 from nsysprof.capture.sampling.bench_run import BenchRun
 from nsysprof.errors import NsysprofError, OutputError, TraceError, UsageError
-from nsysprof.files.json_file import decode_json, json_value
-from nsysprof.files.output import refuse_url
+from nsysprof.files.plain_file import decode_json, json_value, refuse_url
 from nsysprof.report.wording import shape_label
 from nsysprof.results.column_registry.csv_table import to_records
 from nsysprof.results.latency_history import CaseHistory, HistoryPoint

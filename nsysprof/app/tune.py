@@ -40,9 +40,8 @@ from nsysprof.app.progress import SILENT, Progress
 from nsysprof.app.read_history import append_results, check_database
 from nsysprof.app.trace_analysis.analyze_trace import resolve
 from nsysprof.app.trace_analysis.assemble import assemble
-from nsysprof.attention.case import Case, check_names, make_case
 from nsysprof.attention.policy_file import AUTO, SDPA_BACKENDS, PolicyFile, PolicyRule, write_policy
-from nsysprof.attention.shape import Shape
+from nsysprof.attention.shape import Case, Shape, check_names, make_case
 from nsysprof.capture.folder import remove_work
 from nsysprof.capture.sampling.bench import prepare_bench_folder
 from nsysprof.capture.sampling.bench_run import SAMPLES, BenchPlan, BenchRun, check_plan, new_run, read_run
@@ -50,8 +49,7 @@ from nsysprof.capture.sampling.tune import axes_grid, measure_again, run_tuning
 from nsysprof.environment import collect_gpus
 from nsysprof.errors import InterruptedCaptureError, NsysprofError, OutputError, TraceError, UsageError
 from nsysprof.files.folder_state import BENCH, find_leftovers
-from nsysprof.files.json_file import json_value
-from nsysprof.files.output import write_whole
+from nsysprof.files.plain_file import json_value, write_whole
 from nsysprof.files.result_folder import claim_folder
 from nsysprof.files.scratch_folder import scratch_folder
 from nsysprof.report.document import Figure

@@ -17,7 +17,6 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from nsysprof.attention.case import check_names, check_sizes, known_backends
 from nsysprof.attention.shape import (
     BACKENDS,
     DTYPE_BYTES,
@@ -26,11 +25,14 @@ from nsysprof.attention.shape import (
     Shape,
     Size,
     Window,
+    check_names,
+    check_sizes,
     has_learned_mask,
+    known_backends,
     mask_of_window,
 )
 from nsysprof.errors import UsageError
-from nsysprof.files.json_file import encode_json, json_value, read_json
+from nsysprof.files.plain_file import encode_json, json_value, read_json
 
 CALL_PASSES = ("fwd", "bwd")
 

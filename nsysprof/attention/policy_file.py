@@ -16,11 +16,9 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from nsysprof.attention.case import Case
-from nsysprof.attention.shape import Shape
+from nsysprof.attention.shape import Case, Shape
 from nsysprof.errors import PolicyError
-from nsysprof.files.json_file import VERSION, FileHeader, encode_json, read_json
-from nsysprof.files.output import write_whole
+from nsysprof.files.plain_file import VERSION, FileHeader, encode_json, read_json, write_whole
 from nsysprof.plain_text import plain_line
 
 # The version of the format. 1: the first.

@@ -20,8 +20,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from nsysprof.attention.case import BACKEND_PATTERN, Case
-from nsysprof.attention.shape import DTYPES, PASSES
+from nsysprof.attention.shape import BACKEND_PATTERN, DTYPES, PASSES, Case
 
 _BACKEND = re.compile(BACKEND_PATTERN)
 _SIZE = re.compile(r"[1-9][0-9]{0,11}")

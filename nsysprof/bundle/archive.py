@@ -16,7 +16,7 @@ from threading import Event
 from typing import Any
 
 from nsysprof.bundle.allow_list import STRINGS, base_name
-from nsysprof.files.json_file import VERSION, plain_json
+from nsysprof.files.plain_file import VERSION, plain_json
 from nsysprof.trace.inputs.bundle_format import CONTENTS, FORMAT_VERSION, MEMBER_NAME
 from nsysprof.trace.open import open_trace, quote
 

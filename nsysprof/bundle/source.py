@@ -15,8 +15,7 @@ from nsysprof.bundle.sanitize_json import LEFT_BEHIND, MEMBERS, OTHER_FILE, File
 from nsysprof.bundle.secret_values import collect_secrets, machine_secrets
 from nsysprof.errors import TraceError, UsageError
 from nsysprof.files.folder_state import STATE, require_whole
-from nsysprof.files.json_file import plain_json
-from nsysprof.files.output import output_error
+from nsysprof.files.plain_file import output_error, plain_json
 from nsysprof.trace.columns import refuse_shared_pages
 from nsysprof.trace.inputs.bundle_file import is_bundle
 from nsysprof.trace.inputs.bundle_format import CONTENTS

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nsysprof.attention.case import row_of_case
+from nsysprof.attention.shape import row_of_case
 from nsysprof.capture.plan import CapturePlan
 from nsysprof.errors import TraceError
-from nsysprof.files.output import write_whole
+from nsysprof.files.plain_file import write_whole
 from nsysprof.results.column_registry.case_columns import COUNTERS as COUNTERS_FILE
 from nsysprof.results.column_registry.csv_table import format_cell
 from nsysprof.results.kernel_counters import COUNTED_COLUMNS, CountedKernel, Run

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from nsysprof.environment import collect_gpus, collect_host
-from nsysprof.files.json_file import explain_decoding
+from nsysprof.files.plain_file import explain_decoding
 from nsysprof.notes import Note, make_note
 from nsysprof.nsight.run_tool import tool_version
 from nsysprof.results.checks import comparable_hash

@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 
 from nsysprof.capture.measured_process import LOGS, WORK
-from nsysprof.files.output import output_error
+from nsysprof.files.plain_file import output_error
 from nsysprof.files.result_folder import remove_path
 
 NSYS_REPORT = "nsys.nsys-rep"

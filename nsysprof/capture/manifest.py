@@ -11,13 +11,12 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from nsysprof.attention.case import Case
 from nsysprof.attention.range_name import RangeKey
+from nsysprof.attention.shape import Case
 from nsysprof.capture.environment import check_environment
 from nsysprof.capture.rank import rank_name
 from nsysprof.errors import TraceError
-from nsysprof.files.json_file import VERSION, FileHeader, encode_json, json_value, read_json
-from nsysprof.files.output import write_whole
+from nsysprof.files.plain_file import VERSION, FileHeader, encode_json, json_value, read_json, write_whole
 from nsysprof.notes import Note
 from nsysprof.nsight.run_tool import Step
 from nsysprof.results.checks import MissingSource

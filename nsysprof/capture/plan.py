@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nsysprof.attention.case import Case
 from nsysprof.attention.range_name import format_range, varied_keys
+from nsysprof.attention.shape import Case
 from nsysprof.capture.sampling.bench_run import BenchPlan, check_plan
 from nsysprof.errors import UsageError
 from nsysprof.units import format_bytes

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 
-from nsysprof.files.output import write_whole
+from nsysprof.files.plain_file import write_whole
 from nsysprof.results.power_samples import POWER_COLUMNS
 
 # The interval between samples (s). The counters of H200s change less often.

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from nsysprof.cli.options import bare_class, old_words, with_options
-from nsysprof.cli.terminal.standard_streams import ForgivingStream, forgive_streams, show_status
+from nsysprof.cli.terminal import ForgivingStream, forgive_streams, show_status
 from nsysprof.errors import InterruptedCaptureError, NsysprofError, OutputError, TraceError
-from nsysprof.files.json_file import VERSION
 from nsysprof.files.memory_reuse import reuse_freed_memory
+from nsysprof.files.plain_file import VERSION
 
 # The base class of typer's own errors, which typer does not make public.
 _BAD_COMMAND_LINE = next(each for each in typer.BadParameter.__mro__ if each.__name__ == "ClickException")

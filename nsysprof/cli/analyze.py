@@ -6,9 +6,7 @@ import typer
 
 from nsysprof.app.inputs.reading_requests import AnalyzeRequest
 from nsysprof.cli import options
-from nsysprof.cli.terminal.console import print_json, print_report, say_missing_figures
-from nsysprof.cli.terminal.progress import show_progress
-from nsysprof.cli.terminal.standard_streams import mark_saved
+from nsysprof.cli.terminal import mark_saved, print_json, print_report, say_missing_figures, show_progress
 from nsysprof.errors import DataLossError
 
 EXAMPLES = (

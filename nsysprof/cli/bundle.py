@@ -8,9 +8,7 @@ import typer
 
 from nsysprof.app.inputs.reading_requests import BundleRequest
 from nsysprof.cli import options
-from nsysprof.cli.terminal.console import print_json
-from nsysprof.cli.terminal.progress import show_progress
-from nsysprof.cli.terminal.standard_streams import mark_saved
+from nsysprof.cli.terminal import mark_saved, print_json, show_progress
 
 if TYPE_CHECKING:
     from nsysprof.app.bundle import BundleContents, BundleResult

@@ -12,9 +12,14 @@ import typer
 from nsysprof.app.inputs.options import Option
 from nsysprof.app.inputs.reading_requests import CompareRequest
 from nsysprof.cli import options
-from nsysprof.cli.terminal.console import GATE_EXIT_CODES, print_json, print_report, say_missing_figures
-from nsysprof.cli.terminal.progress import show_progress
-from nsysprof.cli.terminal.standard_streams import mark_saved
+from nsysprof.cli.terminal import (
+    GATE_EXIT_CODES,
+    mark_saved,
+    print_json,
+    print_report,
+    say_missing_figures,
+    show_progress,
+)
 from nsysprof.errors import UsageError
 
 if TYPE_CHECKING:

@@ -11,9 +11,7 @@ import typer
 from nsysprof.app.inputs.options import Option
 from nsysprof.app.inputs.reading_requests import DemoRequest
 from nsysprof.cli import options
-from nsysprof.cli.terminal.console import print_json, print_report, say_missing_figures
-from nsysprof.cli.terminal.progress import show_progress
-from nsysprof.cli.terminal.standard_streams import mark_saved
+from nsysprof.cli.terminal import mark_saved, print_json, print_report, say_missing_figures, show_progress
 
 if TYPE_CHECKING:
     from nsysprof.app.trace_analysis.analyze_trace import TraceResult

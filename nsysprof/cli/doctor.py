@@ -5,9 +5,8 @@ from __future__ import annotations
 import typer
 
 from nsysprof.cli import options
-from nsysprof.cli.terminal.console import print_json, print_report
-from nsysprof.cli.terminal.progress import show_progress
-from nsysprof.files.json_file import json_value
+from nsysprof.cli.terminal import print_json, print_report, show_progress
+from nsysprof.files.plain_file import json_value
 
 EXAMPLES = (
     "nsysprof doctor",

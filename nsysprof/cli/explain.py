@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from nsysprof.app.inputs.attention_requests import ExplainRequest
 from nsysprof.attention.eligibility import changes
 from nsysprof.cli import options
-from nsysprof.cli.terminal.console import print_json, print_report
-from nsysprof.files.json_file import json_value
+from nsysprof.cli.terminal import print_json, print_report
+from nsysprof.files.plain_file import json_value
 
 if TYPE_CHECKING:
     from nsysprof.app.explain import ExplainResult

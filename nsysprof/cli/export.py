@@ -6,9 +6,7 @@ import typer
 
 from nsysprof.app.inputs.reading_requests import ExportRequest
 from nsysprof.cli import options
-from nsysprof.cli.terminal.console import print_json
-from nsysprof.cli.terminal.progress import show_progress
-from nsysprof.cli.terminal.standard_streams import mark_saved
+from nsysprof.cli.terminal import mark_saved, print_json, show_progress
 from nsysprof.files.memory_reuse import return_large_memory
 
 EXAMPLES = (

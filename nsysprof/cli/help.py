@@ -9,8 +9,8 @@ import typer
 
 from nsysprof.app.inputs.options import Option
 from nsysprof.cli import options
-from nsysprof.cli.terminal.console import print_json, terminal_width
-from nsysprof.files.json_file import json_value
+from nsysprof.cli.terminal import print_json, terminal_width
+from nsysprof.files.plain_file import json_value
 
 if TYPE_CHECKING:
     from nsysprof.app.help import HelpPage, HelpTopic

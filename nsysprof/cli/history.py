@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 from nsysprof.app.inputs.reading_requests import HistoryRequest
 from nsysprof.cli import options
-from nsysprof.cli.terminal.console import print_json, print_report
-from nsysprof.cli.terminal.progress import show_progress
-from nsysprof.files.json_file import json_value
+from nsysprof.cli.terminal import print_json, print_report, show_progress
+from nsysprof.files.plain_file import json_value
 
 if TYPE_CHECKING:
     from nsysprof.app.read_history import HistoryResult

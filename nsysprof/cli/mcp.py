@@ -7,7 +7,7 @@ from typing import Annotated
 
 from nsysprof.app.inputs.options import Nsys, Option
 from nsysprof.cli import options
-from nsysprof.cli.terminal.console import print_json
+from nsysprof.cli.terminal import print_json
 
 EXAMPLES = ("nsysprof mcp traces    # the command that an agent starts",)
 

@@ -11,7 +11,7 @@ import typer
 from nsysprof.app.measuring.program_request import OptimizeRequest
 from nsysprof.cli import options
 from nsysprof.cli.measuring.measurement import run_measurement
-from nsysprof.cli.terminal.console import print_json, print_report
+from nsysprof.cli.terminal import print_json, print_report
 
 if TYPE_CHECKING:
     from nsysprof.app.optimize import OptimizeResult

@@ -12,9 +12,9 @@ from nsysprof.app.inputs.grid import Grid
 from nsysprof.cli import options
 from nsysprof.cli.measuring.measurement import run_measurement
 from nsysprof.cli.options import is_given
-from nsysprof.cli.terminal.console import print_json, print_report
+from nsysprof.cli.terminal import print_json, print_report
 from nsysprof.errors import UsageError
-from nsysprof.files.json_file import json_value
+from nsysprof.files.plain_file import json_value
 
 if TYPE_CHECKING:
     from nsysprof.app.tune import TuneResult

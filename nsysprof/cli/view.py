@@ -11,8 +11,7 @@ import typer
 from nsysprof.app.inputs.options import Option
 from nsysprof.app.inputs.reading_requests import ViewRequest
 from nsysprof.cli import options
-from nsysprof.cli.terminal.console import print_json, say_missing_figures
-from nsysprof.cli.terminal.progress import show_progress
+from nsysprof.cli.terminal import print_json, say_missing_figures, show_progress
 
 if TYPE_CHECKING:
     from nsysprof.app.view import View

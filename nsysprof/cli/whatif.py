@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from nsysprof.app.inputs.reading_requests import WhatIfRequest
 from nsysprof.cli import options
-from nsysprof.cli.terminal.console import print_json, print_report
-from nsysprof.cli.terminal.progress import show_progress
+from nsysprof.cli.terminal import print_json, print_report, show_progress
 
 if TYPE_CHECKING:
     from nsysprof.app.whatif import WhatIfResult

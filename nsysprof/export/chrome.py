@@ -23,7 +23,7 @@ from nsysprof.export.content import (
     number_processes,
     thread_id,
 )
-from nsysprof.files.output import open_whole
+from nsysprof.files.plain_file import open_whole
 
 _WORK = {"kernel": "kernel", "memcpy": "gpu_memcpy", "memset": "gpu_memset", "graph": "gpu_graph"}
 _HOST_MEMORY = ("Pageable", "Pinned")

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nsysprof.arrays import Int64s
-from nsysprof.files.json_file import VERSION, json_value
+from nsysprof.files.plain_file import VERSION, json_value
 from nsysprof.results.analysis import Analysis, TraceRows
 from nsysprof.results.event_rows import CallRows, WorkRows
 from nsysprof.trace.schema import MetricSeries

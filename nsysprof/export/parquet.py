@@ -14,7 +14,7 @@ import pandas as pd
 from nsysprof.errors import MissingToolError, OutputError
 from nsysprof.export.content import Advance, Content, Counts
 from nsysprof.files.folder_state import EXPORT, STATE
-from nsysprof.files.output import output_error
+from nsysprof.files.plain_file import output_error
 from nsysprof.files.result_folder import claim_folder
 
 _ROWS = 1 << 20

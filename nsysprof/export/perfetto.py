@@ -27,7 +27,7 @@ from nsysprof.export.content import (
     thread_id,
 )
 from nsysprof.export.slice_packets import NestedTrack, Slices, encode_slices, encode_texts
-from nsysprof.files.output import open_whole
+from nsysprof.files.plain_file import open_whole
 from nsysprof.results.event_rows import CallRows, WorkRows
 
 _SEQUENCE = 1

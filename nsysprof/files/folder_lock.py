@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from nsysprof.errors import OutputError
-from nsysprof.files.output import output_error
+from nsysprof.files.plain_file import output_error
 
 _BUSY = frozenset({errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES, errno.EDEADLK})
 # How long a process waits for another one of its job, which holds the lock exclusively only for a short check (s).
@@ -164,7 +164,7 @@ def claim_file(path: Path) -> Iterator[None]:
 
     Raises OutputError when one does.
 
-    The file itself is written with nsysprof.files.output's `write_whole` or `open_whole`.
+    The file itself is written with nsysprof.files.plain_file's `write_whole` or `open_whole`.
     """
     whole = path.absolute()
     with hold_lock(whole):

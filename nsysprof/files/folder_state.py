@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nsysprof.errors import OutputError, TraceError
-from nsysprof.files.json_file import VERSION
-from nsysprof.files.output import output_error, read_plain_text, write_whole
+from nsysprof.files.plain_file import VERSION, output_error, read_plain_text, write_whole
 
 FORMAT_VERSION = 1
 STATE = "folder.json"

@@ -42,7 +42,7 @@ from nsysprof.files.folder_state import (
     real_folder,
     write_state,
 )
-from nsysprof.files.output import output_error, write_whole
+from nsysprof.files.plain_file import output_error, write_whole
 
 # What Linux's renameat2 takes.
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2

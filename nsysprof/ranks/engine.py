@@ -17,7 +17,7 @@ from queue import Empty, SimpleQueue
 from typing import Protocol
 
 from nsysprof.errors import NsysprofError, OutputError, SchedulerError
-from nsysprof.files.output import output_error
+from nsysprof.files.plain_file import output_error
 from nsysprof.ranks.distributions import empty
 from nsysprof.ranks.identity import RankSource
 from nsysprof.ranks.partial import (

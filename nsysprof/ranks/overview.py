@@ -1,10 +1,11 @@
-"""Turn the merged partial results and the details of all traces into the analysis that a person reads."""
+"""Have all traces read, and turn their merged results and details into the analysis that a person reads."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,17 +13,30 @@ import pandas as pd
 
 from nsysprof.analysis.attribution.range_names import name_families
 from nsysprof.analysis.stragglers.late_ranks import choose_evidence, find_outliers, name_ranges, uneven_ranges
+from nsysprof.errors import OutputError, TraceError
 from nsysprof.kernels.labels import label_kernels
 from nsysprof.kernels.names import categorize
 from nsysprof.notes import Note, Severity, make_note
 from nsysprof.ranks.collective_waits.collectives import Collectives, arrivals, fit_clocks, recorded_apart
 from nsysprof.ranks.collective_waits.step_views import draw_together
 from nsysprof.ranks.collective_waits.stragglers import find_late
+from nsysprof.ranks.dask_cluster import TlsFiles, dask_workers
 from nsysprof.ranks.distributions import ROUNDING_ERROR, Distributions, Key, rename
-from nsysprof.ranks.identity import some
+from nsysprof.ranks.engine import (
+    Done,
+    Progress,
+    Task,
+    plan_tasks,
+    prepare_parts,
+    renumber,
+    run_parallel,
+    run_serially,
+)
+from nsysprof.ranks.identity import drop_copies, find_sources, number_ranks, some
 from nsysprof.ranks.job_facts import JobFacts
 from nsysprof.ranks.job_findings import communication_rows, find_in_job, mean_step_ns, pipeline_bubbles
-from nsysprof.ranks.partial import RANGE_COLUMNS, Detail, Partial
+from nsysprof.ranks.partial import RANGE_COLUMNS, Detail, Partial, read_detail
+from nsysprof.ranks.pool import LocalWorkers
 from nsysprof.ranks.rank_energy import energy_over_ranks
 from nsysprof.ranks.replay.joined_graph import RankGraph
 from nsysprof.results.column_registry.csv_table import empty_table
@@ -38,6 +52,63 @@ _OF_RANKS = ("ranks", "rank_least_ns", "rank_med_ns", "rank_most_ns", "slowest_r
 _INTEGERS = ("ranks", "instances", "total_ns", "min_ns", "max_ns", "rank_least_ns", "rank_most_ns", "slowest_rank")
 _RANGE = ("range", "style", "domain")
 Totals = dict[Key, dict[int, int]]
+
+
+def run_tasks(
+    tasks: list[Task],
+    processes: LocalWorkers | None,
+    advance: Progress,
+    scheduler: str | None,
+    tls: tuple[Path | None, Path | None, Path | None] | None,
+) -> Done:
+    """Return the partial results of all traces.
+
+    processes: those of this machine; None where this process reads the traces.
+    scheduler, tls: the address of a Dask cluster that reads them instead, and the files of its keys.
+    """
+    if scheduler is not None:
+        with dask_workers(scheduler, None if tls is None else TlsFiles(*tls)) as workers:
+            return run_parallel(tasks, workers, advance)
+    return run_serially(tasks, advance) if processes is None else run_parallel(tasks, processes, advance)
+
+
+def analyze_folder(folder: Path, work: Path, advance: Progress) -> RanksAnalysis:
+    """Analyze a folder of several traces in this process. The result does not depend on the run.
+
+    work: a folder for the partial result of each trace.
+    """
+    sources, copies = drop_copies(find_sources([folder], None), by_order=False)
+    tasks = plan_tasks(sources, work)
+    prepare_parts(work, tasks, fresh=True)
+    return conclude(run_serially(tasks, advance), tasks, copies, {}, by_order=False)
+
+
+def conclude(
+    done: Done, tasks: list[Task], copies: Sequence[Note], engine: dict[str, Any], *, by_order: bool
+) -> RanksAnalysis:
+    """Return the analysis of all ranks from their partial results. Raises TraceError where there are none."""
+    rows = done.merged.rows
+    _refuse_if_all_failed([row.reason for row in rows], rows[0].next_step)
+    ranks = number_ranks(rows, {task.source.position: task.source.path for task in tasks}, by_order=by_order)
+    return overview(renumber(done.merged, ranks), _details(tasks, rows), engine, copies)
+
+
+def _refuse_if_all_failed(reasons: list[str], next_step: str) -> None:
+    if all(reasons):
+        raise TraceError(f"None of {len(reasons)} traces could be read. The first: {reasons[0]}", next_step)
+
+
+def _details(tasks: list[Task], rows: Sequence[RankRow]) -> Iterator[tuple[RankRow, Detail, dict[Key, int]]]:
+    read = {row.position for row in rows if row.is_read}
+    for task in tasks:
+        if task.source.position in read:
+            found = read_detail(task.part)
+            if found is None:
+                raise OutputError(
+                    f"{task.part} was written by a worker, but cannot be seen from this machine.",
+                    "Give an --out in a folder that this machine and all workers share.",
+                )
+            yield found
 
 
 def overview(

@@ -17,8 +17,7 @@ import pandas as pd
 from nsysprof.analysis.replay.execution_graph import ExecutionGraph
 from nsysprof.analysis.steps.find_steps import Steps
 from nsysprof.errors import MissingToolError
-from nsysprof.files.json_file import VERSION, decode_json, encode_json
-from nsysprof.files.output import open_whole
+from nsysprof.files.plain_file import VERSION, decode_json, encode_json, open_whole
 from nsysprof.ranks import distributions
 from nsysprof.ranks.collective_waits.collectives import Collectives
 from nsysprof.ranks.distributions import Distributions, Key

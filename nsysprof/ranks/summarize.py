@@ -35,7 +35,7 @@ from nsysprof.files.scratch_folder import scratch_folder
 from nsysprof.notes import Note, Severity, make_note
 from nsysprof.ranks.collective_waits.collectives import find_collectives
 from nsysprof.ranks.distributions import Distributions, Key, distribute, merge_all
-from nsysprof.ranks.identity import RankSource, Session, read_session
+from nsysprof.ranks.identity import RankSource
 from nsysprof.ranks.job_facts import JobFacts, collect_facts
 from nsysprof.ranks.job_findings import MOST_REPLAYED, needs_replay
 from nsysprof.ranks.overlap import Overlap, innermost_ranges, measure_overlap, own_walls
@@ -47,6 +47,7 @@ from nsysprof.results.power_samples import GpuEnergy
 from nsysprof.results.rank_results import RankRow
 from nsysprof.trace.inputs.resolve_input import identity_of, resolve_input
 from nsysprof.trace.open import open_trace
+from nsysprof.trace.recorded import Session, read_session
 from nsysprof.trace.schema import COPY, FILL, MIGRATION, Bools, Int64s, Ints, Tables
 from nsysprof.trace.tables import read_tables
 

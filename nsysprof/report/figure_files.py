@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nsysprof.files.json_file import plain_json
-from nsysprof.files.output import write_whole
+from nsysprof.files.plain_file import plain_json, write_whole
 from nsysprof.report.document import Figure, Report
 from nsysprof.report.figures.drawing import can_draw, darken, png_bytes, svg_bytes
 from nsysprof.report.formats.data_formats import report_json

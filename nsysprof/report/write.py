@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from nsysprof.files.json_file import json_value, plain_json
-from nsysprof.files.output import open_whole, output_error, write_whole
+from nsysprof.files.plain_file import json_value, open_whole, output_error, plain_json, write_whole
 from nsysprof.report.document import Figure, Report
 from nsysprof.report.figure_files import figure_paths, write_figures, write_report
 from nsysprof.report.figures.drawing import can_draw

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from nsysprof.attention.case import Case
+from nsysprof.attention.shape import Case
 from nsysprof.notes import Loss, Note
 from nsysprof.results.allocator_memory import AllocatorMemory, MemoryComparison
 from nsysprof.results.checks import GateResult, Outcome, worst_outcome

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nsysprof.files.json_file import json_value
+from nsysprof.files.plain_file import json_value
 from nsysprof.results.column_registry.analysis_columns import FINDINGS, IDLE
 
 IDLE_COLUMNS = IDLE.names

@@ -49,7 +49,7 @@ class CountedKernel:
 
 @dataclass(frozen=True)
 class CountedLaunches:
-    """All launches of one kernel with one grid in a trace, of which ncu counted one.
+    """All launches of one kernel with one grid in a trace; ncu counted at most one of them.
 
     grid, block: as ncu writes them, `(64, 32, 1)`. counted: None where none was counted.
     """

@@ -10,7 +10,7 @@ import pandas as pd
 from msgspec import Struct
 
 from nsysprof.attention.shape import Shape
-from nsysprof.files.json_file import json_value
+from nsysprof.files.plain_file import json_value
 from nsysprof.notes import Note
 from nsysprof.results.program_runs import ProgramComparison
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from nsysprof.files.json_file import json_value
+from nsysprof.files.plain_file import json_value
 from nsysprof.notes import Note
 from nsysprof.results.checks import GateResult, Outcome, worst_outcome
 from nsysprof.results.comparison import LatencyChange

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from nsysprof.errors import NsysprofError
-from nsysprof.files.json_file import json_value
+from nsysprof.files.plain_file import json_value
 from nsysprof.notes import Note
 
 

@@ -12,8 +12,7 @@ from typing import Any, cast
 import torch
 import torch.nn.functional as F
 
-from nsysprof.attention.case import Case, is_callable_backend, registered_backends
-from nsysprof.attention.shape import Shape
+from nsysprof.attention.shape import Case, Shape, is_callable_backend, registered_backends
 from nsysprof.workload.measuring.case_tensors import make_mask
 from nsysprof.workload.other_libraries import flex_with_mask
 from nsysprof.workload.refusal import IneligibleError, UnusableBackendError, WrongResultError

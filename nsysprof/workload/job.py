@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nsysprof.attention.case import Case
-from nsysprof.files.json_file import encode_json, read_json
+from nsysprof.attention.shape import Case
+from nsysprof.files.plain_file import encode_json, read_json
 
 # The kinds of passes: untraced samples and memory; calls in an NVTX range under a profiler; one call in a range under
 # ncu.

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from nsysprof.attention.eligibility import EligibilityJob
-from nsysprof.files.json_file import json_value
+from nsysprof.files.plain_file import json_value
 from nsysprof.workload.job import append_event
 from nsysprof.workload.worker import REPLACE_ME
 

@@ -13,9 +13,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from nsysprof.attention.case import Case
+from nsysprof.attention.shape import Case
 from nsysprof.environment import read_clocks
-from nsysprof.files.json_file import VERSION
+from nsysprof.files.plain_file import VERSION
 from nsysprof.workload.job import TIMED, TRACED, EventReader, Job, append_event
 from nsysprof.workload.recording.nvtx_ranges import annotate
 from nsysprof.workload.worker import REPLACE_ME

@@ -17,8 +17,8 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from nsysprof.attention.case import Case
 from nsysprof.attention.range_name import format_range
+from nsysprof.attention.shape import Case
 from nsysprof.workload.job import TIMED, TRACED, Job, append_event
 from nsysprof.workload.recording.nvtx_ranges import annotate
 from nsysprof.workload.refusal import IneligibleError, UnusableBackendError, WrongResultError

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from nsysprof.attention.case import Case
+from nsysprof.attention.shape import Case
 from nsysprof.units import format_bytes, format_ns, format_rate
 from scripts.studies.tables import ANALYSIS, ROOT, TRACES, machine, markdown, read_cases, span
 

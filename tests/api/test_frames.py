@@ -85,7 +85,7 @@ def test_what_the_command_line_takes_opens_too(tmp_path):
 
 
 def test_the_help_loads_nothing_heavy():
-    heavy = {"pandas", "numpy", "email", "nsysprof.results.comparison", "nsysprof.attention.case"}
+    heavy = {"pandas", "numpy", "email", "nsysprof.results.comparison", "nsysprof.attention.shape"}
     code = f"import sys, nsysprof.cli; print(sorted({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

@@ -3,7 +3,7 @@
 import pytest
 
 from nsysprof.attention.eligibility import AttentionCall, Constraint, parse_refusal, plain_text
-from nsysprof.files.json_file import decode_json, encode_json
+from nsysprof.files.plain_file import decode_json, encode_json
 
 CALL = AttentionCall(seq=16, kv_seq=32, head_dim=8192, heads=8, kv_heads=2, dropout=0.1, mask="bool", causal=False)
 WHERE = " (Triggered internally at /pytorch/aten/src/ATen/native/transformers/cuda/sdp_utils.cpp:129.)"

@@ -5,7 +5,7 @@ import pytest
 from nsysprof.attention.eligibility import AttentionCall, expand_backends, expand_calls
 from nsysprof.attention.shape import BACKENDS
 from nsysprof.errors import UsageError
-from nsysprof.files.json_file import decode_json, encode_json
+from nsysprof.files.plain_file import decode_json, encode_json
 
 
 def expand(**fields):

@@ -2,9 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsysprof.attention.case import Case
 from nsysprof.attention.range_name import format_range, parse_range, varied_keys
-from tests.attention.test_case import CASES
+from nsysprof.attention.shape import Case
+from tests.attention.test_shape_case import CASES
 
 
 def test_plain_grid_names_backend_and_sequence_only():

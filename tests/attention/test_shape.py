@@ -1,8 +1,7 @@
 import pandas as pd
 import pytest
 
-from nsysprof.attention.case import Case, row_of_case
-from nsysprof.attention.shape import attention_flops, least_bytes, named_columns, seen_keys
+from nsysprof.attention.shape import Case, attention_flops, least_bytes, named_columns, row_of_case, seen_keys
 from nsysprof.results.roof import find_peak, settle_peak
 
 torch = pytest.importorskip("torch", reason="needs the extra [torch]")

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec.structs import fields
 
-from nsysprof.attention.case import Case
+from nsysprof.attention.shape import Case
 from nsysprof.bundle.sanitize_json import ENVIRONMENT_KEYS, JSON_KEYS, MEMBERS
 from nsysprof.capture.environment import summarize_clocks
 from nsysprof.capture.manifest import Manifest

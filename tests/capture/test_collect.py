@@ -1,4 +1,4 @@
-from nsysprof.attention.case import Case
+from nsysprof.attention.shape import Case
 from nsysprof.capture.collect import CaseProgress, result_rows
 from nsysprof.capture.plan import plan_capture
 from nsysprof.results.samples import Block

@@ -16,7 +16,7 @@ PROGRAM = """
 import json, os, signal, sys, time
 from pathlib import Path
 from nsysprof.attention.eligibility import EligibilityAnswer, EligibilityJob
-from nsysprof.files.json_file import json_value
+from nsysprof.files.plain_file import json_value
 from nsysprof.workload.job import append_event
 job = EligibilityJob.read(Path(sys.argv[1]))
 print("UserWarning: torch speaks")

@@ -9,11 +9,11 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs the extra [torch]")
 
 from nsysprof.analysis.overview.summarize import summarize  # noqa: E402
-from nsysprof.attention.case import Case, expand_grid  # noqa: E402
+from nsysprof.attention.shape import Case, expand_grid  # noqa: E402
 from nsysprof.capture.folder import prepare_folder  # noqa: E402
 from nsysprof.capture.plan import plan_capture  # noqa: E402
 from nsysprof.capture.run import run_capture  # noqa: E402
-from nsysprof.files.json_file import json_value  # noqa: E402
+from nsysprof.files.plain_file import json_value  # noqa: E402
 from nsysprof.results.analysis import RESULT_COLUMNS  # noqa: E402
 from nsysprof.trace.open import open_trace  # noqa: E402
 from nsysprof.trace.tables import read_tables  # noqa: E402

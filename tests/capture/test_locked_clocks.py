@@ -42,7 +42,7 @@ def test_a_bench_locks_the_gpu_that_it_measures_only_where_its_plan_says_so(log,
     pytest.importorskip("torch", reason="needs the extra [torch]")
     from nsysprof.app.measuring import bench as module
     from nsysprof.app.measuring.bench import hold_clock
-    from nsysprof.attention.case import Case
+    from nsysprof.attention.shape import Case
     from nsysprof.capture.environment import merge_environment
     from nsysprof.capture.sampling.bench_run import BenchPlan
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nsysprof.attention.case import Case
+from nsysprof.attention.shape import Case
 from nsysprof.capture.manifest import (
     Manifest,
     Program,

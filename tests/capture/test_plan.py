@@ -1,6 +1,6 @@
 import pytest
 
-from nsysprof.attention.case import Case
+from nsysprof.attention.shape import Case
 from nsysprof.capture.plan import CountingPlan, plan_capture
 from nsysprof.errors import UsageError
 

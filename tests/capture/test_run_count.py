@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("torch", reason="needs the extra [torch]")
 
-from nsysprof.attention.case import Case
+from nsysprof.attention.shape import Case
 from nsysprof.capture import run
 from nsysprof.capture.collect import COUNTERS, read_counters
 from nsysprof.capture.folder import prepare_folder

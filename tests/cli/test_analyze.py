@@ -13,7 +13,7 @@ import sys
 import pandas as pd
 import pytest
 
-from nsysprof.files.output import name_after
+from nsysprof.files.plain_file import name_after
 from tests.builders.build_trace import TraceBuilder
 from tests.builders.record_with_nsys import record_nvtx
 from tests.builders.run_command import fails, run

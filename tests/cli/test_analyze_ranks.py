@@ -18,7 +18,7 @@ from nsysprof.app.analyze import is_many
 from nsysprof.app.trace_analysis.analyze_ranks import worthwhile_workers
 from nsysprof.cli import app
 from nsysprof.errors import OutputError, TraceError, UsageError
-from nsysprof.files.output import write_whole
+from nsysprof.files.plain_file import write_whole
 from tests.builders.build_trace import TraceBuilder
 from tests.builders.published_schema import as_published
 from tests.builders.registered_files import find_file

@@ -263,7 +263,7 @@ def test_the_limit_of_size_and_what_it_costs(tmp_path: Path, capsys: pytest.Capt
 
 def write_bench(folder: Path, kind: str, backends: tuple[str, str]) -> Path:
     """Return a bench's samples of two backends at two lengths, in a folder with files that are not shared."""
-    from nsysprof.attention.case import Case
+    from nsysprof.attention.shape import Case
     from nsysprof.capture.sampling.bench import BenchRun
     from nsysprof.capture.sampling.bench_run import BenchPlan
     from nsysprof.results.samples import Block

@@ -12,7 +12,7 @@ from nsysprof.app.inputs.reading_requests import BundleRequest, ExportRequest
 from nsysprof.errors import OutputError
 from nsysprof.files.folder_lock import claim_file
 from nsysprof.files.folder_state import EXPORT
-from nsysprof.files.output import write_whole
+from nsysprof.files.plain_file import write_whole
 from nsysprof.files.result_folder import claim_folder
 from tests.builders.build_trace import TraceBuilder
 

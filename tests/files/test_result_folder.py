@@ -10,7 +10,7 @@ import pytest
 from nsysprof.errors import InterruptedCaptureError, NsysprofError, OutputError, TraceError
 from nsysprof.files import result_folder
 from nsysprof.files.folder_state import FolderKind, check_folder, read_state, require_whole, write_state
-from nsysprof.files.json_file import VERSION
+from nsysprof.files.plain_file import VERSION
 from nsysprof.files.result_folder import claim_folder
 
 KIND = FolderKind("analysis", "an", "summary.json", ("summary.json", "kernels.csv", "*.png"))

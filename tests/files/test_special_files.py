@@ -14,7 +14,7 @@ from nsysprof.app.analyze import AnalyzeRequest, analyze
 from nsysprof.app.bundle import bundle
 from nsysprof.app.inputs.reading_requests import BundleRequest
 from nsysprof.errors import NsysprofError, TraceError
-from nsysprof.files.json_file import FileHeader, read_json
+from nsysprof.files.plain_file import FileHeader, read_json
 from nsysprof.trace.open import open_trace
 from tests.builders.build_trace import TraceBuilder
 from tests.cli.planted import make_capture

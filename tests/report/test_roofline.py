@@ -7,7 +7,7 @@ import pytest
 
 from nsysprof.analysis.comparison.rank_cases import fill_results
 from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
-from nsysprof.app.trace_analysis.capture_record import join_counters, read_counted, read_record
+from nsysprof.app.trace_analysis.assemble import join_counters, read_counted, read_record
 from nsysprof.notes import Note, Severity
 from nsysprof.report.figures.drawing import byte_ticks
 from nsysprof.report.figures.roofline import draw_roofline, draw_traffic, place_labels

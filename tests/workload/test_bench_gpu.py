@@ -6,7 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs the extra [torch]")
 
-from nsysprof.attention.case import Case  # noqa: E402
+from nsysprof.attention.shape import Case  # noqa: E402
 from nsysprof.workload.job import Job  # noqa: E402
 from nsysprof.workload.measuring.ceilings import measure_ceilings  # noqa: E402
 from nsysprof.workload.measuring.measure import measure_block  # noqa: E402

@@ -1,4 +1,4 @@
-from nsysprof.attention.case import Case
+from nsysprof.attention.shape import Case
 from nsysprof.workload.job import EventReader, Job, append_event
 
 

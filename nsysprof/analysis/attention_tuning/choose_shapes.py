@@ -9,8 +9,7 @@ from typing import Any
 
 import msgspec
 
-from nsysprof.attention.case import Case
-from nsysprof.attention.shape import DTYPES, MASKS, Shape, attention_flops
+from nsysprof.attention.shape import DTYPES, MASKS, Case, Shape, attention_flops
 from nsysprof.results.optimization import CapturedUse
 from nsysprof.results.samples import Block
 

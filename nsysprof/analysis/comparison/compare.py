@@ -17,7 +17,7 @@ from nsysprof.analysis.comparison.judge_walls import choose_headline
 from nsysprof.analysis.comparison.range_facts import WHOLE
 from nsysprof.analysis.steps.compare_steps import METHOD as STEP_METHOD
 from nsysprof.analysis.steps.compare_steps import compare_steps, judge_steps_and_walls
-from nsysprof.attention.case import Case
+from nsysprof.attention.shape import Case
 from nsysprof.errors import NotComparableError
 from nsysprof.notes import Note, Severity, make_note
 from nsysprof.results.allocator_memory import AllocatorMemory, MemoryComparison

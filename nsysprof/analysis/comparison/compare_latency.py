@@ -29,7 +29,7 @@ from nsysprof.analysis.sampling.process_model import Prior, fit_prior, limit_fre
 from nsysprof.analysis.sampling.significance import ALPHA, LEAST_PCT, MARGIN_PCT, POWER, false_discovery, noise_floor
 from nsysprof.analysis.sampling.student_t import mann_whitney, nct_sf, normal_sf, t_isf, t_sf
 from nsysprof.arrays import Floats
-from nsysprof.attention.case import Case
+from nsysprof.attention.shape import Case
 from nsysprof.results.comparison import (
     SAME_SAMPLES,
     LatencyChange,

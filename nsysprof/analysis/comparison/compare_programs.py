@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from nsysprof.analysis.comparison.compare_latency import Settings
 from nsysprof.analysis.comparison.compare_turns import METHOD as TURNS
 from nsysprof.analysis.comparison.compare_turns import compare_in_turn
-from nsysprof.attention.case import Case
+from nsysprof.attention.shape import Case
 from nsysprof.results.comparison import LatencyChange, Measured
 from nsysprof.results.policy_use import add_uses
 from nsysprof.results.program_runs import (

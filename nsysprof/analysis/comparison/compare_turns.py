@@ -22,7 +22,7 @@ from nsysprof.analysis.sampling.process_model import Estimate, estimate, fit
 from nsysprof.analysis.sampling.significance import ALPHA, LEAST_PCT, POWER, false_discovery
 from nsysprof.analysis.sampling.student_t import nct_sf, t_isf
 from nsysprof.arrays import Floats
-from nsysprof.attention.case import Case
+from nsysprof.attention.shape import Case
 from nsysprof.results.comparison import LatencyChange, LatencyComparison, LatencyVerdict, Measured
 from nsysprof.results.samples import steady_samples
 

@@ -9,7 +9,7 @@ from typing import cast
 from nsysprof.analysis.comparison.compare_latency import Settings, compare_latencies
 from nsysprof.analysis.comparison.measured_units import cut_shortest_stretches
 from nsysprof.analysis.sampling.series_ratio import LEAST_INSTANCES
-from nsysprof.attention.case import Case
+from nsysprof.attention.shape import Case
 from nsysprof.results.comparison import (
     WHOLE_TRACE,
     LatencyChange,

@@ -11,7 +11,7 @@ import numpy as np
 
 from nsysprof.analysis.sampling.student_t import average_ranks
 from nsysprof.arrays import Floats
-from nsysprof.attention.case import Case
+from nsysprof.attention.shape import Case
 from nsysprof.results.comparison import Measured
 from nsysprof.results.samples import steady_samples
 

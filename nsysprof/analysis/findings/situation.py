@@ -263,8 +263,7 @@ def look_at(
 
     device = work.device_of[work.variant[graph.work_row[0]]]
     gpu = next((gpu for gpu in tables.devices if gpu.device_id == device), None)
-    tid = calls.tid_of[calls.variant[graph.row]]
-    start = calls.start_ns[graph.row]
+    tid, start = calls.tid_of[calls.variant[graph.row]], calls.start_ns[graph.row]
     pid = int(calls.tid_of[calls.variant[graph.row[0]]]) & PID_MASK
     of_process = ((work.pid_of == pid) & (work.kind_of != MIGRATION))[work.variant]
     part = min(1.0, len(graph.work_row) / max(1, int(of_process.sum())))

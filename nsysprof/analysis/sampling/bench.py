@@ -21,8 +21,7 @@ from nsysprof.analysis.sampling.significance import (
     smallest_difference,
 )
 from nsysprof.arrays import Floats
-from nsysprof.attention.case import Case, row_of_case
-from nsysprof.attention.shape import SHAPE_COLUMNS, attention_flops, least_bytes, seen_keys
+from nsysprof.attention.shape import SHAPE_COLUMNS, Case, attention_flops, least_bytes, row_of_case, seen_keys
 from nsysprof.notes import Note, make_note
 from nsysprof.results.roof import MOST_PCT, Peak, find_peak
 from nsysprof.results.samples import LEAST_BLOCKS, OK, Block, dropped_samples, named_times, steady_samples

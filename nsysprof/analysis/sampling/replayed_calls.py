@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from nsysprof.attention.case import Case
-from nsysprof.attention.shape import Shape
+from nsysprof.attention.shape import Case, Shape
 from nsysprof.results.roof import CAPTURED_SHARE, LAUNCH_BOUND_SHARE
 from nsysprof.results.samples import OK, Block
 

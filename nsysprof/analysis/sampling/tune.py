@@ -12,8 +12,7 @@ from nsysprof.analysis.sampling.bench import unsettled
 from nsysprof.analysis.sampling.latency import block_medians
 from nsysprof.analysis.sampling.process_model import Turns, turns_of
 from nsysprof.analysis.sampling.significance import INTERIM_ALPHA, POWER, CaseVerdict, compare_shape, fit_differences
-from nsysprof.attention.case import Case
-from nsysprof.attention.shape import SHAPE_COLUMNS, Shape, named_columns, shape_of_row, varied_columns
+from nsysprof.attention.shape import SHAPE_COLUMNS, Case, Shape, named_columns, shape_of_row, varied_columns
 from nsysprof.results.samples import OK, Block
 
 # With fewer processes, a pair that was measured again could not be tested.

@@ -10,8 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from nsysprof.attention.case import Case, case_of_row
-from nsysprof.attention.shape import attention_flops, least_bytes
+from nsysprof.attention.shape import Case, attention_flops, case_of_row, least_bytes
 from nsysprof.results.column_registry.case_columns import CAPTURE_RESULTS
 from nsysprof.results.column_registry.column import Dtype
 from nsysprof.results.column_registry.csv_table import pandas_dtype

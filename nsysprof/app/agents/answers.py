@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from nsysprof.errors import UsageError
-from nsysprof.files.json_file import json_value
+from nsysprof.files.plain_file import json_value
 from nsysprof.report.pages.compare import open_questions, step_line, verdict_line, wall_line
 from nsysprof.results.analysis import Analysis
 from nsysprof.results.comparison import KernelChange, RangeChange, VersionComparison

@@ -11,7 +11,7 @@ from typing import Any
 
 from nsysprof.app.agents.trace_tools import TraceTools
 from nsysprof.errors import MissingToolError, NsysprofError, TraceError
-from nsysprof.files.json_file import VERSION
+from nsysprof.files.plain_file import VERSION
 
 _ABOUT = (
     "Traces of CUDA programs, recorded by Nsight Systems; read-only. Begin with list_traces and findings. Names in "

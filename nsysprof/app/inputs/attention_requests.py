@@ -29,7 +29,7 @@ from nsysprof.app.inputs.grid import (
 from nsysprof.app.inputs.options import GRID, LEAST_TUNING_BLOCKS, NAMES, CaseTimeout, Device, Option, TypedForm
 from nsysprof.capture.measured_process import HERE, Setting
 from nsysprof.errors import UsageError
-from nsysprof.files.json_file import VERSION
+from nsysprof.files.plain_file import VERSION
 
 _ASK_SECONDS = 60.0
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)

@@ -14,15 +14,14 @@ import pandas as pd
 from nsysprof.analysis.comparison.range_facts import WHOLE
 from nsysprof.analysis.traffic.roofline import is_bench_launch_bound, is_launch_bound
 from nsysprof.app.progress import Say
-from nsysprof.app.trace_analysis.assemble import JOINS, AnalysisOptions, assemble
-from nsysprof.app.trace_analysis.capture_record import read_results
-from nsysprof.attention.case import Case
+from nsysprof.app.trace_analysis.assemble import JOINS, AnalysisOptions, assemble, read_results
 from nsysprof.attention.range_name import format_range, varied_keys
+from nsysprof.attention.shape import Case
 from nsysprof.capture.manifest import MANIFEST, read_manifest
 from nsysprof.capture.sampling.bench_run import SAMPLES, BenchRun, read_capture_samples, read_run
 from nsysprof.errors import TraceError
 from nsysprof.files.folder_state import require_whole
-from nsysprof.files.output import refuse_url
+from nsysprof.files.plain_file import refuse_url
 from nsysprof.files.scratch_folder import scratch_folder
 from nsysprof.notes import Note, make_note
 from nsysprof.results.analysis import StepTimes

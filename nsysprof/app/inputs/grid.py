@@ -6,8 +6,16 @@ from dataclasses import dataclass, replace
 from typing import Annotated
 
 from nsysprof.app.inputs.options import CAUSAL, GRID, NAMES, SIZES, WINDOW, Option
-from nsysprof.attention.case import Case, expand_grid
-from nsysprof.attention.shape import BACKENDS, CAUSAL_WINDOW, DTYPES, PASSES, PLUGINS, parse_batch_specs
+from nsysprof.attention.shape import (
+    BACKENDS,
+    CAUSAL_WINDOW,
+    DTYPES,
+    PASSES,
+    PLUGINS,
+    Case,
+    expand_grid,
+    parse_batch_specs,
+)
 
 # Lists are separated by commas.
 Backends = Annotated[

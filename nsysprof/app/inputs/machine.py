@@ -7,7 +7,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from nsysprof.attention.case import check_names
+from nsysprof.attention.shape import check_names
 from nsysprof.capture.environment import has_usable_gpu
 from nsysprof.errors import MissingToolError
 from nsysprof.nsight.run_tool import NCU, find_tool

@@ -23,7 +23,7 @@ from nsysprof.capture.sampling.bench import prepare_bench_folder, run_bench
 from nsysprof.capture.sampling.bench_run import BenchPlan, BenchRun, check_plan, new_run
 from nsysprof.errors import CaptureFailedError, InterruptedCaptureError, NsysprofError, UsageError
 from nsysprof.files.folder_state import BENCH
-from nsysprof.files.json_file import json_value
+from nsysprof.files.plain_file import json_value
 from nsysprof.files.result_folder import claim_folder
 from nsysprof.report.pages.bench import BenchReport, write_bench
 from nsysprof.results.column_registry.csv_table import to_records

@@ -37,8 +37,7 @@ from nsysprof.capture.sampling.bench_run import BenchRun, new_run
 from nsysprof.capture.user_program.time_program import TimedProgram, run_timed
 from nsysprof.errors import CaptureFailedError, InterruptedCaptureError, NsysprofError, UsageError
 from nsysprof.files.folder_state import PROGRAM_BENCH, SIDES, find_leftovers
-from nsysprof.files.json_file import VERSION, FileHeader, encode_json, read_json
-from nsysprof.files.output import write_whole
+from nsysprof.files.plain_file import VERSION, FileHeader, encode_json, read_json, write_whole
 from nsysprof.files.result_folder import claim_folder
 from nsysprof.notes import Note, make_note
 from nsysprof.report.figure_files import write_report

@@ -16,9 +16,8 @@ from nsysprof.app.inputs.attention_requests import CaptureRequest
 from nsysprof.app.inputs.machine import default_dtype, find_ncu, require_torch, settle_device, shared_values
 from nsysprof.app.measuring.process_traces import check_grid
 from nsysprof.app.progress import SILENT, Progress
-from nsysprof.app.trace_analysis.assemble import COUNTERS, AnalysisOptions, assemble
-from nsysprof.app.trace_analysis.capture_record import name_kernels, read_results
-from nsysprof.attention.case import check_names
+from nsysprof.app.trace_analysis.assemble import COUNTERS, AnalysisOptions, assemble, name_kernels, read_results
+from nsysprof.attention.shape import check_names
 from nsysprof.capture import plan as capture_plan
 from nsysprof.capture.environment import memory_of
 from nsysprof.capture.folder import dated_folder, prepare_folder
@@ -34,8 +33,7 @@ from nsysprof.errors import (
     UsageError,
 )
 from nsysprof.files.folder_state import CAPTURE
-from nsysprof.files.json_file import encode_json, json_value
-from nsysprof.files.output import write_whole
+from nsysprof.files.plain_file import encode_json, json_value, write_whole
 from nsysprof.files.result_folder import claim_folder
 from nsysprof.notes import Loss
 from nsysprof.nsight.run_tool import GET_NSYS, NSYS, find_tool

@@ -34,7 +34,7 @@ from nsysprof.errors import (
     UsageError,
 )
 from nsysprof.files.folder_state import CAPTURE
-from nsysprof.files.output import output_error
+from nsysprof.files.plain_file import output_error
 from nsysprof.files.result_folder import JointFolder, claim_folder, join_folder
 from nsysprof.notes import make_note
 from nsysprof.nsight.nsys import profile_argv

@@ -13,12 +13,11 @@ from nsysprof.app.progress import Progress
 from nsysprof.capture.live.process_tree import process_name
 from nsysprof.capture.user_program.program_run import CapturedProgram
 from nsysprof.errors import OutputError, ToolFailedError
-from nsysprof.files.output import output_error
+from nsysprof.files.plain_file import output_error
 from nsysprof.notes import make_loss, split_losses
-from nsysprof.ranks.identity import read_session
 from nsysprof.results.checks import NOT_WATCHED, Lost, RecordingCheck, WatchedGpu
 from nsysprof.trace.open import open_trace
-from nsysprof.trace.recorded import count_by_process, read_recorded, write_process_trace
+from nsysprof.trace.recorded import count_by_process, read_recorded, read_session, write_process_trace
 from nsysprof.trace.tables import read_tables
 
 FOLDER = "processes"

@@ -43,8 +43,7 @@ from nsysprof.errors import (
 )
 from nsysprof.files.folder_lock import hold_lock
 from nsysprof.files.folder_state import CAPTURE, read_state
-from nsysprof.files.json_file import encode_json
-from nsysprof.files.output import output_error, write_whole
+from nsysprof.files.plain_file import encode_json, output_error, write_whole
 from nsysprof.files.result_folder import claim_folder, remove_path
 from nsysprof.notes import Note, Remarks, make_note
 from nsysprof.nsight.nsys import launch_argv

@@ -18,8 +18,7 @@ from nsysprof.app.measuring.program_request import ProgramBenchRequest, ProgramS
 from nsysprof.app.optimizing.trials import Trial
 from nsysprof.app.progress import Progress
 from nsysprof.capture.user_program.time_program import TimedProgram, run_timed
-from nsysprof.files.json_file import VERSION, FileHeader, encode_json, read_json
-from nsysprof.files.output import write_whole
+from nsysprof.files.plain_file import VERSION, FileHeader, encode_json, read_json, write_whole
 from nsysprof.results.program_runs import (
     FAILED,
     OK,

@@ -13,25 +13,20 @@ from typing import TYPE_CHECKING, Any
 
 from nsysprof.app.inputs.options import parse_size
 from nsysprof.app.progress import Progress
-from nsysprof.errors import InterruptedCaptureError, MissingToolError, OutputError, TraceError, UsageError
+from nsysprof.errors import InterruptedCaptureError, MissingToolError, UsageError
 from nsysprof.files.folder_state import RANKS
-from nsysprof.files.output import name_after
+from nsysprof.files.plain_file import name_after
 from nsysprof.files.result_folder import ClaimedFolder, claim_folder
 from nsysprof.nsight.run_tool import NSYS, find_tool
-from nsysprof.ranks.identity import drop_copies, find_sources, number_ranks, refuse_unrelated
+from nsysprof.ranks.identity import drop_copies, find_sources, refuse_unrelated
+from nsysprof.ranks.pool import LocalWorkers
 from nsysprof.trace.inputs.resolve_input import FILES, PACKED
 
 if TYPE_CHECKING:
     from nsysprof.app.inputs.reading_requests import AnalyzeRequest
-    from nsysprof.notes import Note
-    from nsysprof.ranks.distributions import Key
-    from nsysprof.ranks.engine import Done, Task
-    from nsysprof.ranks.engine import Progress as Advance
     from nsysprof.ranks.identity import RankSource
-    from nsysprof.ranks.partial import Detail
-    from nsysprof.ranks.pool import LocalWorkers
     from nsysprof.report.document import Report
-    from nsysprof.results.rank_results import RankRow, RanksAnalysis
+    from nsysprof.results.rank_results import RanksAnalysis
 
 # Starting workers takes a processor a second. In that time, one process reads most of this many bytes of traces.
 _SMALL_BYTES = 192 << 20
@@ -60,6 +55,7 @@ def _analyze_into(
     )
     with _keep_going(folder, len(sources)), _processes(sources, request) as processes:
         from nsysprof.ranks.engine import plan_tasks, prepare_parts  # while the workers start
+        from nsysprof.ranks.overview import conclude, run_tasks
         from nsysprof.report.pages.ranks import write_ranks
 
         tasks = plan_tasks(sources, folder)
@@ -70,40 +66,14 @@ def _analyze_into(
                 "now"
             )
         with progress.traces(len(tasks)) as advance:
-            done = _run(tasks, processes, request, advance)
+            done = run_tasks(tasks, processes, advance, request.scheduler, request.tls)
     engine = {"ran on": done.where, "seconds": round(done.seconds, 2), **done.tasks}
-    found = _conclude(done, tasks, copies, engine, by_order=request.by_order)
+    found = conclude(done, tasks, copies, engine, by_order=request.by_order)
     if not request.by_order:
         refuse_unrelated(found.rows, found.kernels, {task.source.position: task.source.path for task in tasks})
     if request.unfold:
         found = replace(found, range_families=found.ranges)
     return found, write_ranks(found, folder, figures=request.figures, svg=request.svg, progress=progress.say)
-
-
-def analyze_folder(folder: Path, work: Path, advance: Advance) -> RanksAnalysis:
-    """Analyze a folder of several traces in this process. The result does not depend on the run.
-
-    work: a folder for the partial result of each trace.
-    """
-    from nsysprof.ranks.engine import plan_tasks, prepare_parts, run_serially
-
-    sources, copies = drop_copies(find_sources([folder], None), by_order=False)
-    tasks = plan_tasks(sources, work)
-    prepare_parts(work, tasks, fresh=True)
-    return _conclude(run_serially(tasks, advance), tasks, copies, {}, by_order=False)
-
-
-def _conclude(
-    done: Done, tasks: list[Task], copies: Sequence[Note], engine: dict[str, Any], *, by_order: bool
-) -> RanksAnalysis:
-    """Return the analysis of all ranks from their partial results. Raises TraceError where there are none."""
-    from nsysprof.ranks.engine import renumber
-    from nsysprof.ranks.overview import overview
-
-    rows = done.merged.rows
-    _refuse_if_all_failed([row.reason for row in rows], rows[0].next_step)
-    ranks = number_ranks(rows, {task.source.position: task.source.path for task in tasks}, by_order=by_order)
-    return overview(renumber(done.merged, ranks), _details(tasks, rows), engine, copies)
 
 
 def worthwhile_workers(traces: Sequence[Path], processors: int) -> int:
@@ -124,8 +94,6 @@ def _processes(sources: Sequence[RankSource], request: AnalyzeRequest) -> Abstra
 
     A limit of their memory holds for workers alone, so there is one even if one process is enough.
     """
-    from nsysprof.ranks.pool import LocalWorkers
-
     limit = None if request.worker_memory == "auto" else parse_size(request.worker_memory)
     if limit is not None and sys.platform != "linux":
         raise UsageError("--worker-memory needs Linux.", "Leave it out.")
@@ -141,37 +109,6 @@ def _processes(sources: Sequence[RankSource], request: AnalyzeRequest) -> Abstra
         workers = worthwhile_workers([source.path for source in sources], processors)
     workers = min(workers, len(sources))
     return nullcontext() if workers == 1 and limit is None else LocalWorkers(workers, limit)
-
-
-def _run(tasks: list[Task], processes: LocalWorkers | None, request: AnalyzeRequest, advance: Advance) -> Done:
-    from nsysprof.ranks.engine import run_parallel, run_serially
-
-    if request.scheduler is not None:
-        from nsysprof.ranks.dask_cluster import TlsFiles, dask_workers
-
-        with dask_workers(request.scheduler, None if request.tls is None else TlsFiles(*request.tls)) as workers:
-            return run_parallel(tasks, workers, advance)
-    return run_serially(tasks, advance) if processes is None else run_parallel(tasks, processes, advance)
-
-
-def _details(tasks: list[Task], rows: Sequence[RankRow]) -> Iterator[tuple[RankRow, Detail, dict[Key, int]]]:
-    from nsysprof.ranks.partial import read_detail
-
-    read = {row.position for row in rows if row.is_read}
-    for task in tasks:
-        if task.source.position in read:
-            found = read_detail(task.part)
-            if found is None:
-                raise OutputError(
-                    f"{task.part} was written by a worker, but cannot be seen from this machine.",
-                    "Give an --out in a folder that this machine and all workers share.",
-                )
-            yield found
-
-
-def _refuse_if_all_failed(reasons: list[str], next_step: str) -> None:
-    if all(reasons):
-        raise TraceError(f"None of {len(reasons)} traces could be read. The first: {reasons[0]}", next_step)
 
 
 @contextmanager

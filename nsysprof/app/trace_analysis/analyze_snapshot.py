@@ -19,7 +19,6 @@ from nsysprof.app.progress import SILENT, Progress
 from nsysprof.files.folder_state import ANALYSIS, COMPARISON
 from nsysprof.files.result_folder import claim_folder
 from nsysprof.notes import make_note
-from nsysprof.ranks.identity import read_session
 from nsysprof.report.document import Report
 from nsysprof.report.pages.memory import memory_report, write_memory, write_memory_comparison
 from nsysprof.results.allocator_memory import AllocatorMemory, MemoryComparison, find_failures
@@ -28,6 +27,7 @@ from nsysprof.results.findings import OUT_OF_MEMORY
 from nsysprof.torchprof.allocator_history import read_allocator_history
 from nsysprof.torchprof.operator_facts import EVALUATED, read_range_text
 from nsysprof.trace.open import open_trace
+from nsysprof.trace.recorded import read_session
 from nsysprof.trace.table_readers.layer_ranges import split_layers
 from nsysprof.trace.tables import read_ranges, read_strings
 

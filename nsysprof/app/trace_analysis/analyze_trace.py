@@ -13,7 +13,7 @@ from nsysprof.attention.policy_file import read_policy
 from nsysprof.errors import UsageError
 from nsysprof.files.folder_state import ANALYSIS
 from nsysprof.files.memory_reuse import return_freed_memory
-from nsysprof.files.output import name_after
+from nsysprof.files.plain_file import name_after
 from nsysprof.files.result_folder import claim_folder
 from nsysprof.files.scratch_folder import scratch_folder
 from nsysprof.report.document import Report

@@ -17,30 +17,46 @@ from msgspec import Meta
 from nsysprof.analysis.busy_time.operators import Facts
 from nsysprof.analysis.overview.summarize import SummaryOptions, run_summary
 from nsysprof.analysis.parts.find_part import wanted_part
-from nsysprof.analysis.traffic.join_counters import join_launches
+from nsysprof.analysis.traffic.join_counters import (
+    counted_table,
+    fill_counters,
+    join_launches,
+    of_this_gpu,
+    with_kernel_counters,
+    with_launch_counters,
+)
+from nsysprof.analysis.traffic.roofline import fill_roofline
 from nsysprof.app.progress import Say
 from nsysprof.app.trace_analysis.analyze_snapshot import join_memory, session_start_ns
-from nsysprof.app.trace_analysis.capture_record import complete_analysis, read_record
 from nsysprof.app.trace_analysis.join_attention import join_attention
 from nsysprof.app.trace_analysis.join_recording_cost import join_recording_cost
 from nsysprof.attention.policy_file import PolicyFile
-from nsysprof.files.json_file import FileHeader, read_json
+from nsysprof.attention.shape import SHAPE_COLUMNS, check_case_row
+from nsysprof.errors import MissingToolError, TraceError
 from nsysprof.files.memory_reuse import reuse_in_pyarrow
-from nsysprof.notes import Note
+from nsysprof.files.plain_file import FileHeader, read_json
+from nsysprof.notes import Note, make_note
+from nsysprof.nsight.ncu import count_kernels, parse_ncu_csv, read_report
+from nsysprof.nsight.run_tool import NCU, find_tool
 from nsysprof.ranks.rank_energy import parse_power, power_of
 from nsysprof.results.analysis import Analysis, CaptureRecord
+from nsysprof.results.checks import MissingSource
+from nsysprof.results.column_registry.case_columns import CAPTURE_RESULTS, FIRST_CAPTURE_RESULTS
 from nsysprof.results.column_registry.case_columns import COUNTERS as COUNTERS_FILE
+from nsysprof.results.column_registry.csv_table import set_dtypes
 from nsysprof.results.findings import StackSamples
-from nsysprof.results.kernel_counters import CountedLaunches
+from nsysprof.results.kernel_counters import CountedKernel, CountedLaunches, Run
 from nsysprof.results.power_samples import GpuEnergy
+from nsysprof.results.roof import roof_of
 from nsysprof.torchprof.operator_facts import OperatorFacts
 from nsysprof.trace.inputs.resolve_input import identity_of
 from nsysprof.trace.open import Trace, open_trace
 from nsysprof.trace.table_readers.devices import read_gpus
-from nsysprof.trace.table_readers.native_stacks import read_launches, read_native_stacks
+from nsysprof.trace.table_readers.native_stacks import read_launches, read_native_stacks, read_symbols
 from nsysprof.trace.tables import read_tables
 
 if TYPE_CHECKING:
+    from nsysprof.capture.manifest import Manifest
     from nsysprof.results.comparison import RangeFacts
 
 
@@ -177,12 +193,7 @@ def summarize_opened(
 
 def _read_launches(source: Path, trace: Path, opened: Trace) -> Sequence[CountedLaunches]:
     """Return the launches of a trace where `capture --counters` counted some of its program; none elsewhere."""
-    path = source / COUNTERS_FILE.name
-    if not path.is_file():
-        return ()
-    from nsysprof.capture.collect import read_counters
-
-    kernels = read_counters(path)
+    kernels = read_counters_in(source)
     if all(kernel.range for kernel in kernels):
         return ()
     launches = [CountedLaunches(*launched) for launched in read_launches(trace)]
@@ -335,3 +346,195 @@ def _line_of(stack: list[tuple[str, int, str]]) -> str:
         if is_own_file(file):
             return f"{file.removeprefix(str(Path.cwd()) + os.sep)}:{line}"
     return ""
+
+
+def read_results(folder: Path) -> pd.DataFrame:
+    """Return results.csv with the registered columns and types; unknown values are NA.
+
+    A capture of a program has no cases, so it has no rows. Raises TraceError.
+    """
+    path = folder / "results.csv"
+    try:
+        if path.exists() and not path.is_file():
+            raise ValueError("it is not a plain file")
+        if not path.exists() and _is_of_program(folder):
+            table = pd.DataFrame(columns=list(CAPTURE_RESULTS.names), dtype="string")
+        else:
+            table = pd.read_csv(path, dtype="string", keep_default_na=False, na_values=[""])
+    except (OSError, ValueError) as error:
+        raise TraceError(f"{path} cannot be read: {error}.", "Capture again, or give the trace alone.") from error
+    if "kv_heads" not in table and "heads" in table:  # a capture by version 0.1.0
+        table["kv_heads"] = table["heads"]
+    if "kv_seq" not in table and "seq" in table:
+        table = table.assign(kv_seq=table["seq"], mask="none", layout="bhsd")
+    missing = [column for column in FIRST_CAPTURE_RESULTS if column not in table]
+    if missing:
+        raise TraceError(f"{path} lacks the columns {', '.join(missing)}.", "It was not written by nsysprof capture.")
+    try:
+        table = set_dtypes(table.reindex(columns=list(CAPTURE_RESULTS.names)), CAPTURE_RESULTS)
+        _check_cases(table)
+    except (ValueError, OverflowError) as error:
+        raise TraceError(f"{path} cannot be read: {error}.", "Capture again, or give the trace alone.") from error
+    return table
+
+
+def _check_cases(table: pd.DataFrame) -> None:
+    """Raise ValueError, with row and column, where a row does not identify its case."""
+    rows = table[["backend", *SHAPE_COLUMNS]].astype(object)
+    for number, row in enumerate(rows.where(rows.notna(), None).to_dict("records"), start=1):
+        try:
+            check_case_row(row)
+        except ValueError as error:
+            raise ValueError(f"row {number}, {error}") from error
+
+
+def _is_of_program(folder: Path) -> bool:
+    manifest = _read_manifest(folder)
+    return manifest is not None and manifest.program is not None
+
+
+def _read_manifest(folder: Path) -> Manifest | None:
+    from nsysprof.capture.manifest import MANIFEST, read_manifest
+
+    return read_manifest(folder) if (folder / MANIFEST).exists() else None
+
+
+def read_record(folder: Path) -> CaptureRecord | None:
+    """Return the capture's manifest and results; None for a folder without a manifest."""
+    manifest = _read_manifest(folder)
+    if manifest is None:
+        return None
+    return CaptureRecord(
+        title=folder.resolve().name,
+        results=read_results(folder),
+        environment=manifest.environment,
+        method=manifest.method,
+        notes=tuple(manifest.notes),
+        missing=tuple(manifest.missing),
+        steps=tuple(
+            {"name": s.name, "argv": list(s.argv), "exit_code": s.exit_code, "duration_ns": s.duration_ns}
+            for s in manifest.steps
+        ),
+    )
+
+
+def complete_analysis(
+    analysis: Analysis,
+    record: CaptureRecord | None,
+    trace: Path,
+    *,
+    folder: Path,
+    report: Path | None = None,
+    ncu: Path | None = None,
+    launches: Sequence[CountedLaunches] = (),
+) -> tuple[Analysis, CaptureRecord | None]:
+    """Return a trace's analysis and a capture's record, each completed from the other and from the counters.
+
+    folder: the capture folder.
+    report: the user's own counters, used instead of the capture's.
+    ncu: the program that reads the report.
+    launches: the launches of a program, some of them counted by `capture --counters`.
+    """
+    if record is not None:
+        from nsysprof.analysis.comparison.rank_cases import fill_results
+
+        record = replace(record, results=fill_results(record.results, analysis))
+    if record is None and report is None:
+        return analysis, None
+    if report is None and launches:
+        analysis = with_launch_counters(analysis, launches)
+        return join_counters(analysis, record, [], trace, foreign=False)
+    ranges = [str(name) for name in analysis.ranges["range"].unique()]
+    counted = read_counted(None if record is None else folder, report, ranges, ncu)
+    return join_counters(analysis, record, counted, trace, foreign=report is not None)
+
+
+def read_counted(folder: Path | None, report: Path | None, ranges: list[str], ncu: Path | None) -> list[CountedKernel]:
+    """Return the launches in a capture folder's counters.csv, or in the user's own report.
+
+    Raises TraceError for what cannot be read, and MissingToolError where a .ncu-rep needs an ncu.
+    """
+    if report is not None:
+        return _read_report(report, ranges, ncu)
+    return [] if folder is None else read_counters_in(folder)
+
+
+def read_counters_in(folder: Path) -> list[CountedKernel]:
+    """Return the launches in a folder's counters.csv; none without that file."""
+    path = folder / COUNTERS_FILE.name
+    if not path.is_file():
+        return []
+    from nsysprof.capture.collect import read_counters
+
+    return read_counters(path)
+
+
+def _read_report(report: Path, ranges: list[str], ncu: Path | None) -> list[CountedKernel]:
+    """Return the launches of the user's own report for both runs, since it does not say in which state caches were."""
+    if report.suffix == ".csv":
+        try:
+            named = symbols = parse_ncu_csv(report.read_text(encoding="utf-8", errors="replace"))
+        except OSError as error:
+            raise TraceError(f"{report} cannot be read: {error.strerror}.", "Check the path.") from error
+    else:
+        found = find_tool(NCU, ncu)
+        if found is None:
+            raise MissingToolError(
+                f"{report.name} can only be read by ncu, which was not found.",
+                "Name one with --ncu or NSYSPROF_NCU, or give the .csv that ncu --import REPORT --csv --page "
+                "raw prints.",
+            )
+        if not report.is_file():
+            raise TraceError(f"{report} does not exist.", "Check the path.")
+        named, symbols = (read_report(found, report, names) for names in ("demangled", "mangled"))
+    counted = [
+        replace(kernel, passes=None)
+        for run in Run
+        for kernel in count_kernels(run, named.kernels, symbols.kernels, ranges)
+    ]
+    if not counted:
+        raise TraceError(
+            f"None of the {len(named.kernels)} kernels in {report.name} is in a range of the trace.",
+            "Run ncu --nvtx on the same program that was traced.",
+        )
+    return counted
+
+
+def name_kernels(folder: Path, trace: Path) -> None:
+    """Write the trace's name of each kernel into a capture's counters.csv, so that they stay joined when shared."""
+    kernels = read_counters_in(folder)
+    if not kernels:
+        return
+    from nsysprof.capture.collect import write_counters
+
+    names = {symbol: name for name, symbols in read_symbols(trace).items() for symbol in symbols}
+    write_counters(folder, [replace(kernel, kernel=names.get(kernel.symbol, kernel.kernel)) for kernel in kernels])
+
+
+def join_counters(
+    analysis: Analysis, record: CaptureRecord | None, kernels: list[CountedKernel], trace: Path | None, *, foreign: bool
+) -> tuple[Analysis, CaptureRecord | None]:
+    """Return the tables with counters, and notes on what does not fit together.
+
+    trace: the SQLite file; None where there is none.
+    """
+    from nsysprof.analysis.comparison.rank_cases import rank_cases
+
+    environment = record.environment if record is not None else {}
+    known = environment.get("gpu_name") or (analysis.devices[0].name if len(analysis.devices) == 1 else None)
+    every = counted_table(kernels)
+    counted, notes = of_this_gpu(every, known)
+    if record is not None and len(counted) < len(every):
+        record = replace(record, missing=(*record.missing, MissingSource.COUNTERS_OF_THIS_GPU))
+    if foreign and len(counted):
+        notes.append(make_note("counters-cache-unknown"))
+    if len(counted) and trace is not None:
+        analysis, more = with_kernel_counters(analysis, counted, read_symbols(trace))
+        notes += more
+    if record is not None:
+        results, more = fill_counters(record.results, counted)
+        on_gpu = environment.get("device") == "cuda"
+        results = fill_roofline(results, counted, roof_of(environment), on_gpu=on_gpu)
+        record = replace(record, results=results, rankings=rank_cases(results, on_gpu=on_gpu))
+        notes += more
+    return replace(analysis, notes=(*analysis.notes, *notes)), record

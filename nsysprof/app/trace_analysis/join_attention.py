@@ -11,7 +11,7 @@ import msgspec
 import pandas as pd
 from msgspec import Meta
 
-from nsysprof.files.json_file import FileHeader, read_json
+from nsysprof.files.plain_file import FileHeader, read_json
 from nsysprof.results.analysis import Analysis
 from nsysprof.results.column_registry.analysis_columns import ATTENTION
 from nsysprof.results.column_registry.csv_table import set_dtypes

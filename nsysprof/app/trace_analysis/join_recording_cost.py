@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from nsysprof.analysis.overview.recording_cost import compare_with_plain, judge_cost, name_of, without_distorted
-from nsysprof.files.json_file import read_json
+from nsysprof.files.plain_file import read_json
 from nsysprof.notes import Note, make_note
 from nsysprof.results.analysis import COSTS, Analysis, RangeCost, RecordingCosts
 from nsysprof.trace.open import open_trace

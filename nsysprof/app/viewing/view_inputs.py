@@ -10,7 +10,7 @@ from nsysprof.app.analyze import is_many
 from nsysprof.app.inputs.compare_inputs import is_input, is_trace
 from nsysprof.app.read_history import is_results_database
 from nsysprof.errors import NsysprofError, TraceError
-from nsysprof.files.output import refuse_url
+from nsysprof.files.plain_file import refuse_url
 from nsysprof.ranks.identity import rank_in_name
 from nsysprof.report.formats.escape import clean
 

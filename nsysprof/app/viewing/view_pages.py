@@ -30,7 +30,7 @@ from nsysprof.app.read_history import read_history
 from nsysprof.app.viewing.loopback_server import Answer, redirect
 from nsysprof.app.viewing.view_inputs import HISTORY, ViewInput
 from nsysprof.errors import InterruptedCaptureError, NotComparableError, NsysprofError
-from nsysprof.files.json_file import encode_json, read_json
+from nsysprof.files.plain_file import encode_json, read_json
 from nsysprof.report.formats import html
 from nsysprof.report.formats.escape import clean
 from nsysprof.report.formats.html import ViewFinding, ViewRow

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nsysprof.errors import TraceError, UsageError
-from nsysprof.files.json_file import encode_json, read_json
-from nsysprof.files.output import write_whole
+from nsysprof.files.plain_file import encode_json, read_json, write_whole
 
 HELD = "held.json"
 # The environment variable that is set in the program, so that it can send SIGUSR1 to its holder, and its daemons can be

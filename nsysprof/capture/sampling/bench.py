@@ -25,7 +25,7 @@ from nsysprof.capture.measured_process import (
 )
 from nsysprof.capture.sampling.bench_run import BenchRun, order_blocks
 from nsysprof.environment import collect_gpus, collect_host
-from nsysprof.files.output import output_error
+from nsysprof.files.plain_file import output_error
 from nsysprof.results.samples import OK, Block
 from nsysprof.workload.job import TIMED, Job
 

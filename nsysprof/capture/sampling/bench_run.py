@@ -12,12 +12,11 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from nsysprof.attention.case import Case, check_names
 from nsysprof.attention.range_name import format_range, varied_keys
+from nsysprof.attention.shape import Case, check_names
 from nsysprof.capture.environment import check_ceilings, check_environment
 from nsysprof.errors import UsageError
-from nsysprof.files.json_file import VERSION, FileHeader, read_json
-from nsysprof.files.output import write_whole
+from nsysprof.files.plain_file import VERSION, FileHeader, read_json, write_whole
 from nsysprof.results.samples import OK, Block, Duration
 
 # The version of samples.json. 1: two forms, one for bench and tune, and one for captures (values by range). 2: one

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from msgspec.structs import asdict
 
-from nsysprof.attention.case import Case
+from nsysprof.attention.shape import Case
 from nsysprof.capture.measured_process import WORK
 from nsysprof.capture.sampling.bench import OnBlock, hopeless_cells, run_bench_process
 from nsysprof.capture.sampling.bench_run import BenchRun, order_blocks

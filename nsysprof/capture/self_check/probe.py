@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from nsysprof.errors import NsysprofError, ToolFailedError
-from nsysprof.files.json_file import VERSION, FileHeader, encode_json, read_json
-from nsysprof.files.output import write_whole
+from nsysprof.files.plain_file import VERSION, FileHeader, encode_json, read_json, write_whole
 from nsysprof.notes import Note, make_note
 from nsysprof.nsight.nsys import (
     explain_profile_failure,

@@ -20,7 +20,7 @@ from nsysprof.capture.user_program.program_plan import ProgramPlan
 from nsysprof.capture.user_program.rank_record import claim_rank, logs_of, report_of, with_files, write_record
 from nsysprof.capture.user_program.record_program import own_watchers, program_environment, record_program
 from nsysprof.errors import NsysprofError, OutputError
-from nsysprof.files.json_file import encode_json, read_json
+from nsysprof.files.plain_file import encode_json, read_json
 
 VARIABLE = "PYTHON_EXEC"  # documented by torch.distributed.run
 

@@ -19,8 +19,7 @@ from nsysprof.capture.measured_process import LOGS, WORK
 from nsysprof.capture.rank import RankIdentity, host_token, rank_name
 from nsysprof.capture.user_program.program_plan import ProgramPlan
 from nsysprof.errors import OutputError
-from nsysprof.files.json_file import decode_json, encode_json
-from nsysprof.files.output import output_error, write_whole
+from nsysprof.files.plain_file import decode_json, encode_json, output_error, write_whole
 from nsysprof.notes import Note, make_note
 from nsysprof.nsight.run_tool import Step
 from nsysprof.results.checks import MissingSource

@@ -13,9 +13,9 @@ from nsysprof.app.measuring.program_request import ProgramBenchRequest
 from nsysprof.cli import options
 from nsysprof.cli.measuring.measurement import run_measurement
 from nsysprof.cli.options import is_given
-from nsysprof.cli.terminal.console import GATE_EXIT_CODES, print_json, print_report
+from nsysprof.cli.terminal import GATE_EXIT_CODES, print_json, print_report
 from nsysprof.errors import UsageError
-from nsysprof.files.json_file import json_value
+from nsysprof.files.plain_file import json_value
 
 if TYPE_CHECKING:
     from nsysprof.app.inputs.attention_requests import BenchRequest

@@ -12,16 +12,15 @@ from nsysprof.app.inputs.attention_requests import CaptureRequest
 from nsysprof.app.measuring.program_request import ProgramRequest
 from nsysprof.cli import options
 from nsysprof.cli.measuring.measurement import run_measurement
-from nsysprof.cli.terminal.console import print_json, print_report
-from nsysprof.cli.terminal.progress import show_progress
-from nsysprof.files.json_file import json_value
+from nsysprof.cli.terminal import print_json, print_report, show_progress
+from nsysprof.files.plain_file import json_value
 from nsysprof.units import format_bytes
 
 if TYPE_CHECKING:
     from nsysprof.app.measuring.capture import CaptureResult
     from nsysprof.app.measuring.capture_program import PlannedProgram, ProgramResult
     from nsysprof.app.measuring.record import HoldResult, PlannedHold
-    from nsysprof.attention.case import Case
+    from nsysprof.attention.shape import Case
 
 EXAMPLES = (
     "nsysprof capture --backends math,flash --seq 1024,4096",

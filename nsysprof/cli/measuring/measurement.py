@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from nsysprof.cli.terminal.progress import show_progress
-from nsysprof.cli.terminal.standard_streams import mark_saved
+from nsysprof.cli.terminal import mark_saved, show_progress
 
 if TYPE_CHECKING:
     from nsysprof.app.progress import Progress

@@ -9,9 +9,7 @@ import typer
 from nsysprof.app.inputs.options import KEEP
 from nsysprof.app.measuring.program_request import RecordRequest
 from nsysprof.cli import options
-from nsysprof.cli.terminal.console import print_json, print_report
-from nsysprof.cli.terminal.progress import show_progress
-from nsysprof.cli.terminal.standard_streams import mark_saved
+from nsysprof.cli.terminal import mark_saved, print_json, print_report, show_progress
 
 if TYPE_CHECKING:
     from nsysprof.app.measuring.record import RecordResult

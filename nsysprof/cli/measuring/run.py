@@ -11,8 +11,8 @@ import typer
 from nsysprof.app.measuring.program_request import RunRequest
 from nsysprof.cli import options
 from nsysprof.cli.measuring.measurement import run_measurement
-from nsysprof.cli.terminal.console import print_json
-from nsysprof.files.json_file import json_value
+from nsysprof.cli.terminal import print_json
+from nsysprof.files.plain_file import json_value
 
 if TYPE_CHECKING:
     from nsysprof.app.measuring.run import RunResult

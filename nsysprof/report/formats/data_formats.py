@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 import pandas as pd
 from msgspec import json
 
-from nsysprof.files.json_file import VERSION, json_value
+from nsysprof.files.plain_file import VERSION, json_value
 from nsysprof.report.document import (
     Bars,
     Chart,

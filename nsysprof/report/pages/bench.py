@@ -10,8 +10,7 @@ from typing import Any
 import pandas as pd
 
 from nsysprof.attention.shape import named_columns, varied_columns
-from nsysprof.files.json_file import VERSION
-from nsysprof.files.output import write_whole
+from nsysprof.files.plain_file import VERSION, write_whole
 from nsysprof.notes import Note
 from nsysprof.report.document import (
     Cell,

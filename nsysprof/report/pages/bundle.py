@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from nsysprof.files.json_file import VERSION
+from nsysprof.files.plain_file import VERSION
 from nsysprof.notes import Note
 from nsysprof.report.document import Code, Lines, Notes, Paragraph, Part, Report, Section, Table
 from nsysprof.report.formats.escape import clean

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nsysprof.attention.range_name import range_label
-from nsysprof.files.json_file import VERSION, encode_json, json_value
-from nsysprof.files.output import write_whole
+from nsysprof.files.plain_file import VERSION, encode_json, json_value, write_whole
 from nsysprof.report.document import (
     Cell,
     Column,

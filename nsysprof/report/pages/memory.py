@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from nsysprof.files.json_file import encode_json, plain_json
-from nsysprof.files.output import write_whole
+from nsysprof.files.plain_file import encode_json, plain_json, write_whole
 from nsysprof.report.document import (
     Cell,
     Column,

@@ -9,8 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from nsysprof.files.json_file import VERSION, json_value, plain_json
-from nsysprof.files.output import output_error, write_whole
+from nsysprof.files.plain_file import VERSION, json_value, output_error, plain_json, write_whole
 from nsysprof.report.document import (
     Cell,
     Chart,

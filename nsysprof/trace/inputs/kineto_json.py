@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from nsysprof.errors import OutputError, TraceEmptyError, TraceError, TraceForeignError
-from nsysprof.files.json_file import VERSION
+from nsysprof.files.plain_file import VERSION
 from nsysprof.torchprof.kineto_events import Event, Header, int64, read_events, read_header
 from nsysprof.torchprof.torch_tables import TorchTables
 from nsysprof.trace.open import refuse_lfs_pointer

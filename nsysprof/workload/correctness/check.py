@@ -29,7 +29,7 @@ from dataclasses import dataclass
 
 import torch
 
-from nsysprof.attention.case import Case
+from nsysprof.attention.shape import Case
 from nsysprof.workload.backends import Attention, check_form
 from nsysprof.workload.measuring.case_tensors import DTYPES, draw_gradient, draw_inputs, make_mask
 from nsysprof.workload.refusal import WrongResultError

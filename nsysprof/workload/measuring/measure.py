@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from nsysprof.attention.case import Case
+from nsysprof.attention.shape import Case
 from nsysprof.environment import read_clocks
 from nsysprof.results.roof import CAPTURED_SHARE
 from nsysprof.workload.job import TRACED, Job

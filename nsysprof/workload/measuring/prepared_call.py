@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from nsysprof.attention.case import Case
+from nsysprof.attention.shape import Case
 from nsysprof.workload.backends import Attention, check_form, load_attention, mask_of, with_mask
 from nsysprof.workload.correctness.check import check_attention
 from nsysprof.workload.measuring.case_tensors import draw_inputs

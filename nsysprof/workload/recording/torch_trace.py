@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch.autograd.profiler import profile, record_function
 
-from nsysprof.files.json_file import VERSION
+from nsysprof.files.plain_file import VERSION
 from nsysprof.torchprof.kineto_events import Event, read_events, read_header
 from nsysprof.torchprof.session_rows import global_tid
 from nsysprof.torchprof.torch_tables import TorchTables

@@ -1,7 +1,7 @@
 """The time of a search is shared by what the program spends on each shape."""
 
 from nsysprof.analysis.attention_tuning.choose_shapes import cells_by_share
-from nsysprof.attention.case import make_case
+from nsysprof.attention.shape import make_case
 from nsysprof.results.samples import Block
 from tests.analysis.attention_tuning.test_program_gain import program
 

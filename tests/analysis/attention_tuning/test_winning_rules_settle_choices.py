@@ -5,7 +5,7 @@ import pytest
 
 from nsysprof.analysis.attention_tuning.winning_rules import fill_groups, settle_own_choices
 from nsysprof.analysis.sampling.tune import Choice
-from nsysprof.attention.case import make_case, row_of_case
+from nsysprof.attention.shape import make_case, row_of_case
 from tests.analysis.attention_tuning.test_program_gain import program
 
 

@@ -6,7 +6,7 @@ import pytest
 from nsysprof.analysis.comparison.compare import measured_in_turn
 from nsysprof.analysis.comparison.compare_latency import Settings
 from nsysprof.analysis.comparison.compare_turns import compare_in_turn, turns_needed
-from nsysprof.attention.case import Case
+from nsysprof.attention.shape import Case
 from nsysprof.results.comparison import Input, LatencyVerdict, Measured
 
 CASES = [Case("flash", seq=64 * (index + 1)) for index in range(6)]

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from nsysprof.analysis.overview.recording_cost import compare_walls, compare_with_plain, judge_cost, without_distorted
-from nsysprof.files.json_file import decode_json
+from nsysprof.files.plain_file import decode_json
 from nsysprof.results.analysis import STEPS, RangeCost, RecordingCosts, cost_table
 from nsysprof.results.findings import Finding, Findings
 from nsysprof.trace.open import open_trace

@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from nsysprof.analysis.sampling.replayed_calls import replayed_shapes, say_replayed, use_replays
-from nsysprof.attention.case import Case
+from nsysprof.attention.shape import Case
 from nsysprof.results.samples import OK, Block
 
 CELLS = [Case(backend, seq=77) for backend in ("auto", "flash", "math")]

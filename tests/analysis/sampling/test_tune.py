@@ -11,7 +11,7 @@ from nsysprof.analysis.sampling.tune import (
     insights,
     replace_by_again,
 )
-from nsysprof.attention.case import Case
+from nsysprof.attention.shape import Case
 from nsysprof.results.samples import Block
 from tests.analysis.blocks import make_blocks
 

@@ -10,7 +10,7 @@ from nsysprof.analysis.comparison.gate.gate import parse_gate
 from nsysprof.analysis.overview.summarize import summarize
 from nsysprof.analysis.steps.compare_steps import STEP_CASE, compare_steps
 from nsysprof.app.inputs.compare_inputs import read_input
-from nsysprof.files.json_file import encode_json
+from nsysprof.files.plain_file import encode_json
 from nsysprof.report.formats.console import render_console
 from nsysprof.report.formats.markdown import render_markdown
 from nsysprof.report.pages.compare import compare_report, comparison_json, open_questions, step_line

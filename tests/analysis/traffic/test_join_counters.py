@@ -15,7 +15,7 @@ from nsysprof.analysis.traffic.join_counters import (
 )
 from nsysprof.analysis.traffic.roofline import ROOFLINE_COLUMNS, fill_roofline
 from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
-from nsysprof.app.trace_analysis.capture_record import read_record
+from nsysprof.app.trace_analysis.assemble import read_record
 from nsysprof.capture.collect import read_counters
 from nsysprof.results.kernel_counters import Run
 from nsysprof.results.roof import MEMORY, OCCUPANCY, UNKNOWN, roof_of

@@ -3,7 +3,7 @@
 import pytest
 
 from nsysprof.app.inputs.grid import Grid
-from nsysprof.attention.case import Case
+from nsysprof.attention.shape import Case
 from nsysprof.errors import UsageError
 
 

@@ -12,12 +12,12 @@ from nsysprof.app.inputs.attention_requests import BenchRequest, SidesRequest, p
 from nsysprof.app.inputs.grid import Grid
 from nsysprof.app.inputs.reading_requests import CompareRequest
 from nsysprof.app.measuring.bench_program import _is_decided, _keep_level, bench_sides
-from nsysprof.attention.case import Case
+from nsysprof.attention.shape import Case
 from nsysprof.capture.measured_process import Setting
 from nsysprof.capture.sampling.bench import MOST_TURNS
 from nsysprof.capture.sampling.bench_run import BenchPlan, new_run
 from nsysprof.errors import UsageError
-from nsysprof.files.json_file import encode_json
+from nsysprof.files.plain_file import encode_json
 from nsysprof.report.pages.compare import comparison_json, latency_table
 from nsysprof.results.samples import Block
 from tests.builders.published_schema import as_published

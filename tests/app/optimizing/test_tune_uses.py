@@ -9,9 +9,8 @@ import pytest
 from nsysprof.app.optimizing import tune_uses as module
 from nsysprof.app.optimizing.tune_uses import tune_uses
 from nsysprof.app.progress import SILENT
-from nsysprof.attention.case import make_case, row_of_case
 from nsysprof.attention.policy_file import PolicyFile, PolicyRule, read_policy
-from nsysprof.attention.shape import Shape
+from nsysprof.attention.shape import Shape, make_case, row_of_case
 from nsysprof.errors import InterruptedCaptureError, UsageError
 from nsysprof.results.optimization import UNDECIDED, AttentionUse
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 torch = pytest.importorskip("torch", reason="needs the extra [torch]")
 
-from nsysprof.attention.case import Case  # noqa: E402
+from nsysprof.attention.shape import Case  # noqa: E402
 from nsysprof.capture.sampling.bench import (  # noqa: E402
     _mark_throttled,
     hopeless_cells,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nsysprof.attention.case import Case
+from nsysprof.attention.shape import Case
 from nsysprof.capture.sampling.bench_run import BenchPlan, new_run, read_capture_samples, read_run
 from nsysprof.errors import TraceError
 from nsysprof.results.samples import Block

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsysprof.attention.case import Case
+from nsysprof.attention.shape import Case
 from nsysprof.capture.sampling.bench_run import BenchPlan, check_plan, order_blocks
 from nsysprof.errors import UsageError
-from nsysprof.files.json_file import json_value
+from nsysprof.files.plain_file import json_value
 
 CASES = (Case("math", seq=128), Case("flash", seq=128, batch=4))
 

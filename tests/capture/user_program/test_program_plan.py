@@ -4,7 +4,7 @@ import pytest
 
 from nsysprof.capture.user_program.program_plan import ProgramPlan, is_torch_launcher, plan_program
 from nsysprof.errors import UsageError
-from nsysprof.files.json_file import decode_json, encode_json
+from nsysprof.files.plain_file import decode_json, encode_json
 from nsysprof.nsight.nsys import profile_argv
 
 

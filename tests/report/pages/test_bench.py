@@ -5,7 +5,7 @@ import pytest
 
 from nsysprof.analysis.sampling.bench import summarize_bench
 from nsysprof.analysis.sampling.tune import find_winners, insights
-from nsysprof.attention.case import Case
+from nsysprof.attention.shape import Case
 from nsysprof.notes import Note, Severity
 from nsysprof.report.document import Figure
 from nsysprof.report.figures.benches import _cell_text, draw_latency, draw_scaling, draw_throughput, draw_winners

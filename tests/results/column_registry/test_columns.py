@@ -6,7 +6,7 @@ import pytest
 
 from nsysprof.analysis.sampling.bench import summarize_bench
 from nsysprof.analysis.sampling.tune import find_winners
-from nsysprof.attention.case import Case
+from nsysprof.attention.shape import Case
 from nsysprof.export.parquet import write_parquet
 from nsysprof.nsight.ncu import DETAIL_COUNTERS
 from nsysprof.results.column_registry.case_columns import BENCH_RESULTS, COUNTERS, WINNERS

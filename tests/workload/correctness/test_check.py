@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch", reason="needs the extra [torch]")
 
-from nsysprof.attention.case import Case  # noqa: E402
+from nsysprof.attention.shape import Case  # noqa: E402
 from nsysprof.workload.backends import load_attention  # noqa: E402
 from nsysprof.workload.correctness.check import (  # noqa: E402
     FACTOR,

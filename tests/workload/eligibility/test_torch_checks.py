@@ -13,7 +13,7 @@ from nsysprof.attention.eligibility import (  # noqa: E402
     EligibilityAnswer,
     EligibilityQuestion,
 )
-from nsysprof.files.json_file import decode_json, encode_json  # noqa: E402
+from nsysprof.files.plain_file import decode_json, encode_json  # noqa: E402
 from nsysprof.workload.eligibility import torch_checks  # noqa: E402
 from nsysprof.workload.eligibility.attention_inputs import NoMemoryError, make_inputs  # noqa: E402
 from nsysprof.workload.eligibility.torch_checks import _naive, _sdpa, answer, collect_facts  # noqa: E402

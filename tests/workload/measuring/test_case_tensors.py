@@ -4,8 +4,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from nsysprof.attention.case import Case  # noqa: E402
-from nsysprof.attention.shape import attention_flops, seen_keys  # noqa: E402
+from nsysprof.attention.shape import (  # noqa: E402
+    Case,
+    attention_flops,
+    seen_keys,
+)
 from nsysprof.workload.backends import load_attention, with_mask  # noqa: E402
 from nsysprof.workload.correctness.check import check_attention  # noqa: E402
 from nsysprof.workload.measuring.case_tensors import draw_inputs, make_mask  # noqa: E402

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 torch = pytest.importorskip("torch", reason="needs the extra [torch]")
 
-from nsysprof.attention.case import Case  # noqa: E402
+from nsysprof.attention.shape import Case  # noqa: E402
 from nsysprof.workload.job import Job  # noqa: E402
 from nsysprof.workload.measuring.measure import _time_graph, measure_block, sample_count  # noqa: E402
 from nsysprof.workload.measuring.prepared_call import prepared  # noqa: E402

@@ -15,7 +15,7 @@ from nsysprof.analysis.comparison.compare_latency import (
     Settings,
     compare_latencies,
 )
-from nsysprof.attention.case import Case
+from nsysprof.attention.shape import Case
 from nsysprof.results.comparison import (
     SAME_SAMPLES,
     WHOLE_TRACE,

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from nsysprof.files.output import name_after
+from nsysprof.files.plain_file import name_after
 
 
 @pytest.mark.parametrize(

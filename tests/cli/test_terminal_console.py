@@ -10,7 +10,7 @@ import termios
 
 import numpy as np
 
-from nsysprof.cli.terminal.console import print_json, wrap_sentences
+from nsysprof.cli.terminal import print_json, wrap_sentences
 from nsysprof.notes import make_note
 
 
@@ -42,7 +42,7 @@ def test_a_terminal_breaks_sentences_between_words_and_leaves_tables_alone():
 
 
 PROGRAM = """
-from nsysprof.cli.terminal.console import print_report
+from nsysprof.cli.terminal import print_report
 from nsysprof.report.document import Column, Lines, Report, Section, Unit, make_table
 names = [(10 * letter + 30 * "x" + letter, *range(1000000, 1000008)) for letter in "ab"]
 table = make_table("T", [Column("range", Unit.NAME), *(Column(f"n{d}", Unit.COUNT, drop=d) for d in range(8))], names)

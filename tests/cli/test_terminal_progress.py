@@ -9,12 +9,12 @@ import sys
 
 import pytest
 
-from nsysprof.cli.terminal.progress import rate_text, show_progress
+from nsysprof.cli.terminal import rate_text, show_progress
 
 PROGRAM = """
 import time
-from nsysprof.cli.terminal.progress import show_progress
-from nsysprof.cli.terminal.standard_streams import forgive_streams, show_status
+from nsysprof.cli.terminal import show_progress
+from nsysprof.cli.terminal import forgive_streams, show_status
 forgive_streams()
 progress = show_progress()
 progress.say("read a.sqlite" + 200 * "x")

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nsysprof.errors import PolicyError, TraceError
-from nsysprof.files.json_file import decode_json, encode_json, plain_json, read_json
+from nsysprof.files.plain_file import decode_json, encode_json, plain_json, read_json
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nsysprof.app.trace_analysis.capture_record import read_record, read_results
+from nsysprof.app.trace_analysis.assemble import read_record, read_results
 from nsysprof.errors import TraceError
 
 REPOSITORY = Path(__file__).parents[3]

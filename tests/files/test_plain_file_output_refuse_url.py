@@ -5,7 +5,7 @@ import pytest
 import nsysprof
 from nsysprof.app.inputs.compare_inputs import find_inputs
 from nsysprof.errors import TraceError, UsageError
-from nsysprof.files.output import refuse_url
+from nsysprof.files.plain_file import refuse_url
 from tests.builders.run_command import fails, run
 
 

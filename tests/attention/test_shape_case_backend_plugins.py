@@ -4,8 +4,7 @@ import sys
 
 import pytest
 
-from nsysprof.attention.case import expand_grid, known_backends, registered_backends
-from nsysprof.attention.shape import PLUGINS
+from nsysprof.attention.shape import PLUGINS, expand_grid, known_backends, registered_backends
 from nsysprof.errors import UsageError
 from tests.builders.registering import our_backends, register
 
@@ -47,7 +46,7 @@ def test_reading_the_names_imports_no_package(tmp_path, monkeypatch):
     (tmp_path / "loud.py").write_text("raise SystemExit('imported')")
     register(monkeypatch, tmp_path, {"mine": "loud:attention"})
     code = (
-        "import json, sys\nfrom nsysprof.attention.case import known_backends\nnames = known_backends()\n"
+        "import json, sys\nfrom nsysprof.attention.shape import known_backends\nnames = known_backends()\n"
         "print(json.dumps([names, 'torch' in sys.modules]))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

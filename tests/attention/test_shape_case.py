@@ -2,10 +2,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsysprof.attention.case import Case, case_of_row, expand_grid, make_case
-from nsysprof.attention.shape import BACKENDS, DTYPES, PASSES, SHAPE_COLUMNS, Shape
+from nsysprof.attention.shape import (
+    BACKENDS,
+    DTYPES,
+    PASSES,
+    SHAPE_COLUMNS,
+    Case,
+    Shape,
+    case_of_row,
+    expand_grid,
+    make_case,
+)
 from nsysprof.errors import UsageError
-from nsysprof.files.json_file import decode_json, encode_json, json_value
+from nsysprof.files.plain_file import decode_json, encode_json, json_value
 
 CASES = st.builds(
     Case,

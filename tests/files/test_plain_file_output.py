@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nsysprof.errors import OutputError
-from nsysprof.files.output import open_whole, output_error, write_whole
+from nsysprof.files.plain_file import open_whole, output_error, write_whole
 
 
 def test_a_failed_write_leaves_the_old_file_whole_and_nothing_beside_it(tmp_path, monkeypatch):
