@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,8 @@ _OF_OPTIMIZER = ("Optimizer.step#", "Optimizer.zero_grad#")
 _SHORT_NS = 5_000
 # More starts of a pattern than these are not compared with it.
 _MOST_STARTS = 200_000
+# So many replays of a graph are tried as the begin of a step.
+_MOST_REPLAYS = 8
 # A shape longer than this is cut.
 _LONGEST_SHAPES = 200
 # The peak that MFU is a share of.
@@ -244,14 +247,26 @@ class _OfProcess:
         known = np.array([*(call.op_id in self.facts for call in calls), False])
         is_wanted = known[call_of_kernel] if known.any() else call_of_kernel >= 0
         replay = self.launched.replay
-        if (is_wanted & (replay < 0)).any():
-            wanted = np.flatnonzero(is_wanted & (replay < 0))
-            return int(wanted[0]), int(wanted[-1]) + 1
-        wanted = np.flatnonzero(is_wanted)
+        eager, replayed = is_wanted & (replay < 0), is_wanted & (replay >= 0)
+        if eager.any():
+            wanted = np.flatnonzero(eager)
+            first, last = int(wanted[0]), int(wanted[-1]) + 1
+            if not replayed.any():
+                return first, last
+            # Graphs may be replayed before the first or after the last of these kernels: up to the next step's first.
+            name = self.launched.name
+            again = last + np.flatnonzero((name[last:] == name[first]) & (replay[last:] < 0))
+            if len(again) and len(self._repeats(first, int(again[0]))) > 1:
+                return first, int(again[0])
+        wanted = np.flatnonzero(replayed)
         first = int(wanted[0])
-        again = np.flatnonzero((call_of_kernel == call_of_kernel[first]) & (replay != replay[first]))
-        again = again[again > first]
-        return first, int(again[0]) if len(again) else int(wanted[-1]) + 1
+        begins = np.flatnonzero((call_of_kernel == call_of_kernel[first]) & (replay >= 0))
+        begins = begins[np.diff(replay[begins], prepend=-1) != 0][:_MOST_REPLAYS].tolist()
+        # Steps may differ in eager kernels between replays: the pattern that most of them have.
+        return max(
+            pairwise([*begins, int(wanted[-1]) + 1][: max(2, len(begins))]),
+            key=lambda bounds: len(self._repeats(*bounds)),
+        )
 
     def _repeats(self, first: int, last: int) -> Int64s:
         """Return where the kernels of the pattern follow in the same order, without overlaps."""

@@ -131,20 +131,19 @@ def _no_tensor_cores(situation: Situation) -> Candidate | None:
     chosen = _with_conversions(situation, chosen)
     ratio = peak.flops["fp32"] / peak.flops["tf32"]
     spent = _spent(situation, chosen)
+    # Products in TF32 take up to twice as many times their floor as those in 16 bit: 2.3 times in a BERT on an H200.
     usual, low, high = (
-        of_floors(situation, chosen, min(1.0, ratio * guess), factor)
+        of_floors(situation, chosen, min(1.0, ratio * guess), factor, at_least_guess=True)
         for guess, factor in zip(
             (_TF32_USUAL, _TF32_MOST, _TF32_LEAST), product_factors(situation.operators.peak), strict=True
         )
     )
     left = in_work(situation, chosen, usual.duration_ns)
-    # In 16 bit, both the FLOP and the bytes take half of the time.
-    saved = [int(spent - left / speed) for speed in (1, 2)]
     most = find_most(situation, chosen)
     text = (
         f"{counted(in_work(situation, chosen), 'product or convolution', 'products and convolutions')} in fp32 without "
-        f"tensor cores take {format_ns(spent)}. TF32 would save about {format_ns(saved[0])}, bf16 about "
-        f"{format_ns(saved[1])}.{most.text if most else ''}"
+        f"tensor cores take {format_ns(spent)}. In TF32 they would take about {format_ns(left)}, in bf16 about half of "
+        f"that.{most.text if most else ''}"
     )
     step = (
         'torch.set_float32_matmul_precision("high") and torch.backends.cudnn.allow_tf32 = True, or '

@@ -224,3 +224,24 @@ def test_a_graph_that_a_step_replays_twice_counts_twice(tmp_path):
     table = analyze_trace(trace.write(tmp_path / "t.sqlite")).operators.set_index("operator")
     assert table["calls"].to_dict() == {"aten::mm": 2, "aten::step": 1}
     assert table["kernel_count"].to_dict() == {"aten::mm": 2, "aten::step": 2}
+
+
+@pytest.mark.parametrize("each_step", [True, False])
+def test_a_graph_beside_one_eager_operator_has_its_operators(tmp_path, each_step):
+    """The eager operator has tensors in one step only, and runs in each step or in that one alone."""
+    trace = TraceBuilder()
+    trace.gpu()
+    trace.range(1_000, 1_400, "aten::mm, op_id = 1, sizes = [[8, 8], [8, 8]]")
+    create(trace, 1_100, 200)
+    now, correlation = 5_000, 1
+    for step in range(4):
+        if step == 1:
+            trace.range(now - 5, now + 300, "aten::fill_, op_id = 7, sizes = [[4]]")
+        if each_step or step == 1:
+            trace.launch(now, correlation, name="fill")
+        trace.call(now + 1_000, now + 1_010, correlation + 1, "cudaGraphLaunch_v10000")
+        trace.kernel(now + 1_100, now + 1_150, correlation + 1, "k", node=200)
+        now, correlation = now + 5_000, correlation + 2
+    table = analyze_trace(trace.write(tmp_path / "t.sqlite")).operators.set_index("operator")
+    assert table.loc["aten::mm", ["calls", "kernel_count", "kernel_total_ns"]].tolist() == [1, 1, 50]
+    assert ("aten::fill_" in table.index) == each_step

@@ -72,17 +72,21 @@ def find_most(situation: Situation, chosen: Bools) -> Most | None:
     return Most(name, location, int(most))
 
 
-def of_floors(situation: Situation, chosen: Bools, guess: float, factor: float) -> ReplayChange:
+def of_floors(
+    situation: Situation, chosen: Bools, guess: float, factor: float, *, at_least_guess: bool = False
+) -> ReplayChange:
     """Return the change in which some work takes a share of its time, or where floors are known, what these say.
 
     Work never takes less than its floor, nor longer than now.
 
     guess: the share of its time for work whose floor is unknown.
     factor: how many times its floor a product takes.
+    at_least_guess: whether a product takes its share of the time where that is longer.
     """
     duration, floor = situation.graph.duration_ns, situation.operators.floor_ns
     shorter = duration * guess
-    by_floor = np.where(situation.category == "gemm", floor * factor, np.maximum(shorter, floor))
+    of_product = np.maximum(floor * factor, shorter if at_least_guess else 0.0)
+    by_floor = np.where(situation.category == "gemm", of_product, np.maximum(shorter, floor))
     shorter = np.minimum(np.where(np.isnan(floor), shorter, by_floor), duration)
     return without_work(
         situation, np.zeros_like(chosen), np.where(chosen, shorter.astype(np.int64), duration).astype(np.int64)
