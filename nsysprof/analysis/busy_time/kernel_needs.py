@@ -36,7 +36,7 @@ class KernelNeeds:
 def needs_of_launch(launches: CountedLaunches, peak: Peak | None) -> tuple[float | None, float | None, float | None]:
     """Return the FLOP, the bytes of DRAM and the floor (ns) of one launch as ncu counted it; None for each unknown.
 
-    The floor is at the rates of the units that it used: a product without tensor cores has that of plain fp32.
+    The floor is at the rates of the units that it used: a product without tensor cores is at the rate of plain fp32.
     """
     counted = launches.counted
     if counted is None:

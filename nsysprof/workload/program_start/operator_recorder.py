@@ -163,6 +163,9 @@ class OperatorRecorder:
                 return
             try:
                 self._write()
+            except BaseException:
+                self._recorded = _MOST_CAPTURES
+                raise
             finally:
                 self._leave()
 
