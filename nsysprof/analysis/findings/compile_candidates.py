@@ -91,12 +91,12 @@ def find_rare_compiles(tables: Tables, steps: Steps, codes: Collection[str]) -> 
     lost = int(np.minimum(compiled.to_numpy(), excess).sum())
     saving = lost // steps.count
     # What occurred once may not come again; of what recurs, padding and the like leave some.
-    low = 0 if len(compiled) == 1 else int((1 - _LEFT) * saving)
+    least = 0 if len(compiled) == 1 else int((1 - _LEFT) * saving)
     places = [str(place) for place in table["place"] if place]
     return Finding(
         rank=0, code="jit-in-loop", range=steps.name, location=places[0] if places else "", count=1,
         idle_ns=idle_ns // steps.count,
-        saving_ns=saving, saving_low_ns=low, saving_high_ns=saving, per=ALL_STEPS,
+        saving_ns=saving, saving_low_ns=least, saving_high_ns=saving, per=ALL_STEPS,
         text=f"The host compiles in {len(compiled):,} of {steps.count:,} steps, which lose {format_ns(lost)} by it: "
         f"{_name_functions(table, None)} The saving is a mean over all steady steps, these slow ones included.",
         next_step=_mend(table),
