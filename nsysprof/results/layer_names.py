@@ -11,8 +11,8 @@ _MOST_LISTED = 4
 
 
 def layer_shape(path: str) -> str:
-    """Return a module's path with `*` for its first number, which the modules of one list have in common."""
-    return _NUMBER.sub("*", path, count=1)
+    """Return a module's path without its first number; a space, which no path has, stands for it."""
+    return _NUMBER.sub(" ", path, count=1)
 
 
 def fold_paths(paths: Sequence[str]) -> str:

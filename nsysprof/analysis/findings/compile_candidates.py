@@ -12,9 +12,10 @@ from nsysprof.analysis.findings.candidates import Candidate
 from nsysprof.analysis.findings.situation import Situation
 from nsysprof.analysis.findings.step_amounts import counted, in_calls, number_text
 from nsysprof.analysis.idle_time.interval_layers import outermost
+from nsysprof.analysis.idle_time.intervals_within import measure, union_of_groups
 from nsysprof.analysis.steps.find_steps import Steps
 from nsysprof.results.findings import ALL_STEPS, Finding
-from nsysprof.trace.schema import PID_MASK, Tables
+from nsysprof.trace.schema import MIGRATION, PID_MASK, Tables
 from nsysprof.units import format_ns
 
 # The share of the time for compiling that is left at worst: padding leaves some shapes that are new.
@@ -69,9 +70,9 @@ def find_rare_compiles(tables: Tables, steps: Steps, codes: Collection[str]) -> 
     compiles, slow = tables.compiles, np.flatnonzero(steps.is_slow)
     if compiles is None or "jit-in-loop" in codes or not steps.are_known or len(slow) == 0:
         return None
-    of_process = (compiles["global_tid"] & PID_MASK) == steps.global_pid
     callers = np.zeros(0) if tables.calls is None else np.unique(tables.calls.tid_of)
-    compiles = compiles[of_process & compiles["global_tid"].isin(callers)]
+    thread = compiles["global_tid"]
+    compiles = compiles[((thread & PID_MASK) == steps.global_pid) & thread.isin(callers)]
     # A compilation is in the step that the host had begun, whose work the GPU then waits for.
     step = np.searchsorted(steps.starts_ns, compiles["start_ns"].to_numpy(np.int64), "right") - 1
     compiles = compiles.assign(step=step)[np.isin(step, slow)]
@@ -79,18 +80,25 @@ def find_rare_compiles(tables: Tables, steps: Steps, codes: Collection[str]) -> 
         return None
     table, walls = _by_function(compiles), np.diff(steps.bounds_ns)
     outer = compiles[outermost(compiles["start_ns"].to_numpy(), compiles["end_ns"].to_numpy())]
+    begun, ended = (outer[name].to_numpy(np.int64) for name in ("start_ns", "end_ns"))
+    work = tables.work
+    of_process = (work.pid_of == steps.global_pid) & (work.kind_of != MIGRATION)
+    rows = np.flatnonzero(of_process[work.variant])
+    _, low, high = union_of_groups(np.zeros(len(rows), np.int64), work.start_ns[rows], work.ends_ns(rows))
+    idle_ns = int((ended - begun - measure(low, high, begun, ended)[0]).sum())
     compiled = (outer["end_ns"] - outer["start_ns"]).groupby(outer["step"]).sum()
     excess = np.maximum(walls[compiled.index.to_numpy()] - steps.step_ns, 0)
     lost = int(np.minimum(compiled.to_numpy(), excess).sum())
     saving = lost // steps.count
     # What occurred once may not come again; of what recurs, padding and the like leave some.
-    low = 0 if len(compiled) == 1 else int((1 - _LEFT) * saving)
+    least = 0 if len(compiled) == 1 else int((1 - _LEFT) * saving)
     places = [str(place) for place in table["place"] if place]
     return Finding(
-        rank=0, code="jit-in-loop", range=steps.name, location=places[0] if places else "", count=1, idle_ns=0,
-        saving_ns=saving, saving_low_ns=low, saving_high_ns=saving, per=ALL_STEPS,
-        text=f"The host compiles in {len(compiled):,} of {steps.count:,} steps, which take {format_ns(lost)} longer "
-        f"together: {_name_functions(table, None)} The saving is a mean over all steps, these slow ones included.",
+        rank=0, code="jit-in-loop", range=steps.name, location=places[0] if places else "", count=1,
+        idle_ns=idle_ns // steps.count,
+        saving_ns=saving, saving_low_ns=least, saving_high_ns=saving, per=ALL_STEPS,
+        text=f"The host compiles in {len(compiled):,} of {steps.count:,} steps, which lose {format_ns(lost)} by it: "
+        f"{_name_functions(table, None)} The saving is a mean over all steady steps, these slow ones included.",
         next_step=_mend(table),
     )  # fmt: skip
 

@@ -68,8 +68,8 @@ def list_allocator_owners(
     owner[(mine.stack < 0) & (mine.since < 0)] = BEFORE
     nameless = np.flatnonzero((owner == NO_STACK) & (mine.since >= 0))
     times_us = device.time_us[mine.since[nameless]]
-    known = [find(times_us) for find in (layer_at, node_at) if find is not None]
-    for place, texts in zip(nameless.tolist(), zip(*known, strict=True), strict=False):
+    places = [find(times_us) for find in (layer_at, node_at) if find is not None]
+    for place, texts in zip(nameless.tolist(), zip(*places, strict=True), strict=False):
         if any(texts):
             owner[place] = f"(autograd: {', '.join(filter(None, texts))})"
     at = mine.at(_peak(device, mine)[0])

@@ -303,7 +303,7 @@ def _findings(findings: Findings, more: str, part: ReadPart | None) -> Section:
     if rare:
         text += (
             f" Slow steps, which are not in that time, lose {format_ns(sum(item.saving_ns for item in rare))} a step "
-            "more, as a mean over all steps."
+            "more, as a mean over all steady steps."
         )
     title = "saved" if findings.per == TRACE else "saved per step"
     ranking = Ranking(tuple(map(finding_item, findings.items)), title, Unit.NS, "findings.csv")

@@ -133,5 +133,5 @@ def split_added(
 ) -> tuple[pd.DataFrame | None, pd.DataFrame | None, pd.DataFrame | None, pd.DataFrame | None, pd.DataFrame | None]:
     """Return the program's ranges, those of modules as split_layers has them, and all others of split_host_ranges."""
     own, layers = split_layers(ranges)
-    own, *others = split_host_ranges(own)
-    return own, layers, *others
+    own, collections, compiles, loads = split_host_ranges(own)
+    return own, layers, collections, compiles, loads

@@ -22,6 +22,10 @@ def test_equal_layers_are_folded_and_the_odd_one_is_named():
     assert folded.loc["layers.[0-4].mlp", "odd"] == ""
 
 
+def test_a_name_that_looks_like_a_folded_one_is_another_layer():
+    assert set(fold_layers(pd.DataFrame([row("x.*", 1), row("x.1", 1), row("x.2", 1)]))["layer"]) == {"x.*", "x.[1-2]"}
+
+
 def test_layers_of_other_classes_or_with_gaps_are_told_apart():
     table = pd.DataFrame([row("x.0", 1), row("x.2", 1), row("x.1", 1, kind="Other"), row("x.2.3", 1), row("x.2.4", 1)])
     assert set(fold_layers(table)["layer"]) == {"x.[0,2]", "x.1", "x.2.3", "x.2.4"}
