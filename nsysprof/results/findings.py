@@ -52,7 +52,7 @@ LEAST_SHARE = 0.01
 # What numbers refer to where they do not refer to a step range.
 STEP, TRACE, JOB = "step", "trace", "job"
 # What the numbers of a finding refer to that only slow steps have: the mean over all steady steps, these included.
-ALL_STEPS = "all steps"
+MEAN_STEP = "mean step"
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Finding:
     saving_ns: int
     saving_low_ns: int
     saving_high_ns: int
-    # The step range, STEP, TRACE, or ALL_STEPS.
+    # The step range, STEP, TRACE, or MEAN_STEP.
     per: str
     text: str
     next_step: str
