@@ -1,7 +1,9 @@
-"""Hold findings and their causes, the idle time of devices, and sampled stacks."""
+"""Hold findings and their causes, the idle time of devices, and sampled stacks; name the layers of findings."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -13,6 +15,10 @@ from nsysprof.files.json_file import json_value
 from nsysprof.results.column_registry.analysis_columns import FINDINGS, IDLE
 
 IDLE_COLUMNS = IDLE.names
+# A part of the path of a module that is a number.
+_NUMBER = re.compile(r"(?<![^.])\d+(?![^.])")
+# The most numbers that a name lists where some are missing between the first and the last.
+_MOST_LISTED = 4
 
 
 @dataclass(frozen=True)
@@ -198,3 +204,22 @@ class StackSamples:
     native: StackSamples | None = None
     # Stacks taken where Python made a stream wait, which takes the host no time.
     waits: StackSamples | None = None
+
+
+def layer_shape(path: str) -> str:
+    """Return a module's path without its first number; a space, which no path has, stands for it."""
+    return _NUMBER.sub(" ", path, count=1)
+
+
+def fold_paths(paths: Sequence[str]) -> str:
+    """Return one name for modules of one shape: `layers.[0-31].mlp`, or `[3,5]` where some are missing."""
+    parts = []
+    for values in zip(*(path.split(".") for path in paths), strict=True):
+        distinct = sorted(set(values), key=lambda value: (len(value), value))
+        if len(distinct) == 1:
+            parts.append(distinct[0])
+            continue
+        is_dense = int(distinct[-1]) - int(distinct[0]) == len(distinct) - 1
+        listed = ",".join(distinct[:_MOST_LISTED]) + ("…" * (len(distinct) > _MOST_LISTED))
+        parts.append(f"[{distinct[0]}-{distinct[-1]}]" if is_dense else f"[{listed}]")
+    return ".".join(parts)

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from nsysprof.arrays import Floats
-from nsysprof.results.layer_names import fold_paths, layer_shape
+from nsysprof.results.findings import fold_paths, layer_shape
 
 # One of at least three equal layers is odd if its time is further than a fifth from the median, and three times as far
 # from it as the time of any other.
