@@ -21,7 +21,7 @@ from nsysprof.ranks.identity import some
 from nsysprof.ranks.job_facts import CommunicationRow, JobFacts
 from nsysprof.ranks.replay.changes import CommunicationChange, ReplayedJob, replay_change
 from nsysprof.ranks.replay.joined_graph import RankGraph, share_collectives
-from nsysprof.results.findings import ALL_STEPS, LEAST_SHARE, Finding, JobFinding
+from nsysprof.results.findings import LEAST_SHARE, MEAN_STEP, Finding, JobFinding
 from nsysprof.units import format_bytes, format_ns
 
 # So many ranks, in the order of the inputs, keep their last steps for a replay.
@@ -163,7 +163,7 @@ def _of_ranks(job: _Job) -> Iterator[JobFinding]:
     by_place: dict[tuple[str, str, str], dict[int, Finding]] = {}
     for rank, fact in job.facts.items():
         for item in fact.findings:
-            if item.code not in _OF_ONE_RANK and item.per != ALL_STEPS:
+            if item.code not in _OF_ONE_RANK and item.per != MEAN_STEP:
                 place = ("", "") if item.code in of_program else (item.range, item.location)
                 by_place.setdefault((item.code, *place), {}).setdefault(rank, item)
     for of_rank in by_place.values():

@@ -1,7 +1,9 @@
-"""Hold findings with their codes and causes, the idle time of devices, and sampled stacks."""
+"""Hold findings with their codes and causes, the idle time of devices, and sampled stacks; name layers."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -13,6 +15,10 @@ from nsysprof.files.plain_file import json_value
 from nsysprof.results.column_registry.analysis_columns import FINDINGS, IDLE
 
 IDLE_COLUMNS = IDLE.names
+# A part of the path of a module that is a number.
+_NUMBER = re.compile(r"(?<![^.])\d+(?![^.])")
+# The most numbers that a name lists where some are missing between the first and the last.
+_MOST_LISTED = 4
 
 
 @dataclass(frozen=True)
@@ -52,7 +58,7 @@ LEAST_SHARE = 0.01
 # What numbers refer to where they do not refer to a step range.
 STEP, TRACE, JOB = "step", "trace", "job"
 # What the numbers of a finding refer to that only slow steps have: the mean over all steady steps, these included.
-ALL_STEPS = "all steps"
+MEAN_STEP = "mean step"
 
 
 @dataclass(frozen=True)
@@ -71,7 +77,7 @@ class Finding:
     saving_ns: int
     saving_low_ns: int
     saving_high_ns: int
-    # The step range, STEP, TRACE, or ALL_STEPS.
+    # The step range, STEP, TRACE, or MEAN_STEP.
     per: str
     text: str
     next_step: str
@@ -213,3 +219,22 @@ CODES = (
 FRAGMENTATION = "memory-fragmentation"
 OUT_OF_MEMORY = "out-of-memory"
 MEMORY_CODES = (FRAGMENTATION, OUT_OF_MEMORY)
+
+
+def layer_shape(path: str) -> str:
+    """Return a module's path without its first number; a space, which no path has, stands for it."""
+    return _NUMBER.sub(" ", path, count=1)
+
+
+def fold_paths(paths: Sequence[str]) -> str:
+    """Return one name for modules of one shape: `layers.[0-31].mlp`, or `[3,5]` where some are missing."""
+    parts = []
+    for values in zip(*(path.split(".") for path in paths), strict=True):
+        distinct = sorted(set(values), key=lambda value: (len(value), value))
+        if len(distinct) == 1:
+            parts.append(distinct[0])
+            continue
+        is_dense = int(distinct[-1]) - int(distinct[0]) == len(distinct) - 1
+        listed = ",".join(distinct[:_MOST_LISTED]) + ("…" * (len(distinct) > _MOST_LISTED))
+        parts.append(f"[{distinct[0]}-{distinct[-1]}]" if is_dense else f"[{listed}]")
+    return ".".join(parts)

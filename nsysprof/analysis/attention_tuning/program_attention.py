@@ -11,7 +11,7 @@ import pandas as pd
 
 from nsysprof.analysis.attention_tuning.choose_shapes import known_shape, why_not
 from nsysprof.results.analysis import Analysis
-from nsysprof.results.findings import TRACE, Findings
+from nsysprof.results.findings import MEAN_STEP, TRACE, Findings
 from nsysprof.results.optimization import AttentionUse, PredictedGain, known_cells
 
 _PLAIN_FP32 = re.compile(r"sgemm|f32f32_f32f32|simt_sgemm|_ffma_", re.IGNORECASE)
@@ -54,12 +54,14 @@ def _savings(findings: Findings) -> dict[str, PredictedGain | None]:
     if not findings.replayed_ns:
         return dict.fromkeys((item.code for item in findings.items), None)
     saved: dict[str, list[float]] = {}
-    for item in findings.items:
+    # What only slow steps lose is no part of the steps that were replayed.
+    for item in (item for item in findings.items if item.per != MEAN_STEP):
         times = saved.setdefault(item.code, [0.0, 0.0, 0.0])
         for place, value in enumerate((item.saving_ns, item.saving_low_ns, item.saving_high_ns)):
             times[place] += value
     part = 100.0 / findings.replayed_ns
-    return {
+    unknown: dict[str, PredictedGain | None] = dict.fromkeys(item.code for item in findings.items)
+    return unknown | {
         code: PredictedGain(part * best, part * low, part * high, per, f"the finding {code}")
         for code, (best, low, high) in saved.items()
     }

@@ -14,7 +14,7 @@ from nsysprof.analysis.findings.step_amounts import counted, in_calls, number_te
 from nsysprof.analysis.idle_time.interval_layers import outermost
 from nsysprof.analysis.idle_time.intervals_within import measure, union_of_groups
 from nsysprof.analysis.steps.find_steps import Steps
-from nsysprof.results.findings import ALL_STEPS, Finding
+from nsysprof.results.findings import MEAN_STEP, Finding
 from nsysprof.trace.schema import MIGRATION, PID_MASK, Tables
 from nsysprof.units import format_ns
 
@@ -96,7 +96,7 @@ def find_rare_compiles(tables: Tables, steps: Steps, codes: Collection[str]) -> 
     return Finding(
         rank=0, code="jit-in-loop", range=steps.name, location=places[0] if places else "", count=1,
         idle_ns=idle_ns // steps.count,
-        saving_ns=saving, saving_low_ns=least, saving_high_ns=saving, per=ALL_STEPS,
+        saving_ns=saving, saving_low_ns=least, saving_high_ns=saving, per=MEAN_STEP,
         text=f"The host compiles in {len(compiled):,} of {steps.count:,} steps, which lose {format_ns(lost)} by it: "
         f"{_name_functions(table, None)} The saving is a mean over all steady steps, these slow ones included.",
         next_step=_mend(table),

@@ -17,8 +17,7 @@ from nsysprof.analysis.kernel_names.variant_names import kernel_names
 from nsysprof.analysis.ranges.open_range import innermost_ranges, open_ranges
 from nsysprof.analysis.replay.replay import no_change
 from nsysprof.arrays import Floats, rows_by_key
-from nsysprof.results.findings import StackSamples
-from nsysprof.results.layer_names import fold_paths, layer_shape
+from nsysprof.results.findings import StackSamples, fold_paths, layer_shape
 from nsysprof.trace.schema import Bools, Int64s, Tables
 
 # Process and thread of a globalTid.

@@ -61,7 +61,7 @@ from nsysprof.report.pages.trace_tables import (
 from nsysprof.report.wording import IDLE_WORDS, KERNELS, OPERATORS, Words, count_of, words_for
 from nsysprof.results.analysis import OUTSIDE, Analysis, CaptureRecord, ReadPart, StepPart, StepTimes, StepWork
 from nsysprof.results.checks import MissingSource
-from nsysprof.results.findings import ALL_STEPS, LEAST_SHARE, TRACE, Finding, Findings, Idle
+from nsysprof.results.findings import LEAST_SHARE, MEAN_STEP, TRACE, Finding, Findings, Idle
 from nsysprof.units import format_ns, format_percent, format_rate
 
 # How many reasons a terminal shows; the files have all of them.
@@ -296,7 +296,7 @@ def _findings(findings: Findings, more: str, part: ReadPart | None) -> Section:
         place = "" if part is None else f" in {part}"
         text = f"Nothing was found{place} above {100 * LEAST_SHARE:g} % of the {whole}{more}"
         return Section("Findings", (Lines((text,), is_verdict=True),))
-    rare = [item for item in findings.items if item.per == ALL_STEPS]
+    rare = [item for item in findings.items if item.per == MEAN_STEP]
     text = f"Together these changes save about {format_ns(findings.together_ns)} of the {whole}"
     if len(rare) == len(findings.items):
         text = f"Nothing was found above {100 * LEAST_SHARE:g} % of the {whole}"

@@ -14,7 +14,7 @@ from nsysprof.report.document import Cell, Column, Table, Unit, make_table
 from nsysprof.report.pages.range_rows import RangeRow, qualified_name, range_rows
 from nsysprof.report.wording import words_for
 from nsysprof.results.analysis import Analysis
-from nsysprof.results.layer_names import fold_paths, layer_shape
+from nsysprof.results.findings import fold_paths, layer_shape
 from nsysprof.results.roof import known
 
 # The most rows on a page; the files have all rows.

@@ -389,7 +389,7 @@ FINDINGS = TableFile("analysis", "findings.csv", "One row per finding, the large
     integer("saving_low_ns", "ns", "Lower bound of the saving.", nullable=True),
     integer("saving_high_ns", "ns", "Upper bound of the saving.", nullable=True),
     text("per", "What the times refer to: a step range, `step` where steps are known by their kernels alone, "
-         "`trace`, or `all steps`, the mean over steady steps with slow ones, for what slow steps alone have."),
+         "`trace`, or `mean step`, the mean of steady steps with slow ones, for what slow steps alone have."),
     text("text", "What was found, with numbers."),
     text("next_step", "What to do about it.", nullable=True),
 ))  # fmt: skip

@@ -15,18 +15,25 @@ ROW = {
 }  # fmt: skip
 
 
-def analysis(*rows, kernels=(), codes=(), memory=None):
+def analysis(*rows, kernels=(), codes=(), memory=None, per="step"):
     return SimpleNamespace(
         attention=pd.DataFrame(rows) if rows else None,
         kernels=pd.DataFrame(list(kernels), columns=["name", "share_pct"]),
         findings=SimpleNamespace(
-            items=[SimpleNamespace(code=code, saving_ns=30, saving_low_ns=20, saving_high_ns=40) for code in codes],
+            items=[
+                SimpleNamespace(code=code, saving_ns=30, saving_low_ns=20, saving_high_ns=40, per=per) for code in codes
+            ],
             per="step",
             steps=9,
             replayed_ns=200,
         ),
         allocator=None if memory is None else SimpleNamespace(findings=[SimpleNamespace(code=code) for code in memory]),
     )
+
+
+def test_what_slow_steps_lose_predicts_nothing_of_a_usual_step():
+    assert read_program(analysis(ROW, codes=["jit-in-loop"], per="mean step")).findings == {"jit-in-loop": None}
+    assert read_program(analysis(ROW, codes=["jit-in-loop"])).findings["jit-in-loop"].pct == 15.0
 
 
 def test_calls_of_a_training_count_with_their_backward_pass():

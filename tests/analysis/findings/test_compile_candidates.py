@@ -118,7 +118,7 @@ def test_a_rare_compilation_that_makes_a_step_slow_is_a_finding_of_the_mean_of_a
     assert finding.saving_ns == finding.saving_high_ns == pytest.approx(len(steps) * pause / steady, rel=0.01)
     assert (finding.saving_low_ns > 0) == has_lower_bound
     assert finding.idle_ns == pytest.approx(finding.saving_ns, rel=0.01)
-    assert finding.per == "all steps"
+    assert finding.per == "mean step"
     assert finding.location == "train.py:12"
     assert f"The host compiles in {len(steps)} of {steady} steps" in finding.text
     assert f"torch.compile compiles block (train.py:12) {times}, for 2.000 s each" in finding.text
