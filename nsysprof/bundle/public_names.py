@@ -15,8 +15,9 @@ from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
+from nsysprof.attention.mask import BACKENDS
 from nsysprof.attention.range_name import parse_range
-from nsysprof.attention.shape import BACKENDS, registered_backends
+from nsysprof.attention.shape import registered_backends
 from nsysprof.trace.table_readers.layer_ranges import is_collection, read_compile_range, read_layer_range
 
 _NAMESPACES_WORDS = (
