@@ -14,7 +14,8 @@ from nsysprof.attention.eligibility import (
     expand_backends,
     expand_calls,
 )
-from nsysprof.attention.shape import CAUSAL_WINDOW, parse_batch_specs
+from nsysprof.attention.mask import CAUSAL_WINDOW
+from nsysprof.attention.shape import parse_batch_specs
 from nsysprof.capture.eligibility import Answers, run_probe
 from nsysprof.errors import InterruptedCaptureError, NsysprofError, ToolFailedError, UsageError
 

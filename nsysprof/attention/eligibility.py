@@ -17,19 +17,15 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from nsysprof.attention.mask import BACKENDS, DTYPES, MASKS, Window, mask_of_window
 from nsysprof.attention.shape import (
-    BACKENDS,
     DTYPE_BYTES,
-    DTYPES,
-    MASKS,
     Shape,
     Size,
-    Window,
     check_names,
     check_sizes,
     has_learned_mask,
     known_backends,
-    mask_of_window,
 )
 from nsysprof.errors import UsageError
 from nsysprof.files.plain_file import encode_json, json_value, read_json

@@ -20,7 +20,8 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from nsysprof.attention.shape import BACKEND_PATTERN, DTYPES, PASSES, Case
+from nsysprof.attention.mask import DTYPES, PASSES
+from nsysprof.attention.shape import BACKEND_PATTERN, Case
 
 _BACKEND = re.compile(BACKEND_PATTERN)
 _SIZE = re.compile(r"[1-9][0-9]{0,11}")

@@ -15,6 +15,7 @@ from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
+from nsysprof.attention.mask import BACKENDS
 from nsysprof.attention.range_name import parse_range
 from nsysprof.attention.shape import BACKENDS, registered_backends
 from nsysprof.torchprof.operator_facts import MARK, read_layer

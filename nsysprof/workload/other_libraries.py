@@ -14,7 +14,8 @@ from typing import Any
 
 import torch
 
-from nsysprof.attention.shape import Shape, Window, has_learned_mask
+from nsysprof.attention.mask import Window
+from nsysprof.attention.shape import Shape, has_learned_mask
 from nsysprof.workload.refusal import IneligibleError
 
 Attention = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, bool], torch.Tensor]

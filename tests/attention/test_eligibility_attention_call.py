@@ -3,7 +3,7 @@
 import pytest
 
 from nsysprof.attention.eligibility import AttentionCall, expand_backends, expand_calls
-from nsysprof.attention.shape import BACKENDS
+from nsysprof.attention.mask import BACKENDS
 from nsysprof.errors import UsageError
 from nsysprof.files.plain_file import decode_json, encode_json
 

@@ -2,17 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsysprof.attention.shape import (
-    BACKENDS,
-    DTYPES,
-    PASSES,
-    SHAPE_COLUMNS,
-    Case,
-    Shape,
-    case_of_row,
-    expand_grid,
-    make_case,
-)
+from nsysprof.attention.mask import BACKENDS, DTYPES, PASSES
+from nsysprof.attention.shape import SHAPE_COLUMNS, Case, Shape, case_of_row, expand_grid, make_case
 from nsysprof.errors import UsageError
 from nsysprof.files.plain_file import decode_json, encode_json, json_value
 

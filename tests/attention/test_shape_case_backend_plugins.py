@@ -4,7 +4,8 @@ import sys
 
 import pytest
 
-from nsysprof.attention.shape import PLUGINS, expand_grid, known_backends, registered_backends
+from nsysprof.attention.mask import PLUGINS
+from nsysprof.attention.shape import expand_grid, known_backends, registered_backends
 from nsysprof.errors import UsageError
 from tests.builders.registering import our_backends, register
 

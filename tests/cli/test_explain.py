@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("torch", reason="needs the extra [torch]")
 
-from nsysprof.attention.shape import BACKENDS
+from nsysprof.attention.mask import BACKENDS
 from tests.builders.published_schema import as_published
 from tests.builders.registering import register
 from tests.builders.run_command import fails, run

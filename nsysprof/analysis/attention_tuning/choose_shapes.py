@@ -9,7 +9,8 @@ from typing import Any
 
 import msgspec
 
-from nsysprof.attention.shape import DTYPES, MASKS, Case, Shape, attention_flops
+from nsysprof.attention.mask import DTYPES, MASKS
+from nsysprof.attention.shape import Case, Shape, attention_flops
 from nsysprof.results.optimization import CapturedUse
 from nsysprof.results.samples import Block
 

@@ -20,9 +20,10 @@ from nsysprof.analysis.kernel_names.variant_names import Texts
 from nsysprof.analysis.ranges.open_range import innermost_codes
 from nsysprof.analysis.replay.replay import no_change
 from nsysprof.attention.kernel_family import kernel_family
+from nsysprof.attention.mask import MASKS
 from nsysprof.attention.policy_file import AUTO, PolicyFile, PolicyRule
 from nsysprof.attention.range_name import RECORDED_PREFIX, parse_attention_range, parse_range
-from nsysprof.attention.shape import MASKS, Shape
+from nsysprof.attention.shape import Shape
 from nsysprof.trace.schema import Int64s
 from nsysprof.units import format_ns
 

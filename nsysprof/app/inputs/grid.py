@@ -6,16 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Annotated
 
 from nsysprof.app.inputs.options import CAUSAL, GRID, NAMES, SIZES, WINDOW, Option
-from nsysprof.attention.shape import (
-    BACKENDS,
-    CAUSAL_WINDOW,
-    DTYPES,
-    PASSES,
-    PLUGINS,
-    Case,
-    expand_grid,
-    parse_batch_specs,
-)
+from nsysprof.attention.mask import BACKENDS, CAUSAL_WINDOW, DTYPES, PASSES, PLUGINS
+from nsysprof.attention.shape import Case, expand_grid, parse_batch_specs
 
 # Lists are separated by commas.
 Backends = Annotated[

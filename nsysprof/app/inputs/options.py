@@ -8,7 +8,7 @@ from dataclasses import MISSING, Field, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
-from nsysprof.attention.shape import parse_window
+from nsysprof.attention.mask import parse_window
 from nsysprof.errors import UsageError
 from nsysprof.results.samples import LEAST_BLOCKS
 

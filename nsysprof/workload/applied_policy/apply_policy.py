@@ -10,8 +10,8 @@ from typing import Any
 import torch
 import torch.nn.functional
 
+from nsysprof.attention.mask import LEARNED
 from nsysprof.attention.policy_file import AUTO, PolicyFile, PolicyRule
-from nsysprof.attention.shape import LEARNED
 from nsysprof.workload.applied_policy.first_call_check import CallCheck, check_first_call
 
 _DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}

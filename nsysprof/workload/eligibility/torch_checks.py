@@ -31,7 +31,8 @@ from nsysprof.attention.eligibility import (
     plain_text,
 )
 from nsysprof.attention.kernel_family import dispatched_operator, kernel_family, operator_family
-from nsysprof.attention.shape import BACKENDS, has_learned_mask
+from nsysprof.attention.mask import BACKENDS
+from nsysprof.attention.shape import has_learned_mask
 from nsysprof.environment import collect_host
 from nsysprof.workload.backends import check_form, load_attention, with_mask
 from nsysprof.workload.eligibility.attention_inputs import AttentionInputs, NoMemoryError, make_inputs

@@ -6,7 +6,8 @@ from typing import Any
 
 import torch
 
-from nsysprof.attention.shape import Shape, Window, has_learned_mask
+from nsysprof.attention.mask import Window
+from nsysprof.attention.shape import Shape, has_learned_mask
 
 DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsysprof.attention.shape import (
+from nsysprof.attention.mask import (
     check_masks,
     hidden_before,
     mask_of_window,
