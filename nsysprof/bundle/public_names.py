@@ -17,7 +17,7 @@ from importlib.resources.abc import Traversable
 
 from nsysprof.attention.mask import BACKENDS
 from nsysprof.attention.range_name import parse_range
-from nsysprof.attention.shape import BACKENDS, registered_backends
+from nsysprof.attention.shape import registered_backends
 from nsysprof.torchprof.operator_facts import MARK, read_layer
 from nsysprof.trace.table_readers.layer_ranges import LOAD, is_collection, read_compile_range, read_layer_range
 
