@@ -69,8 +69,8 @@ def test_the_help_of_capture_shows_twelve_options_and_then_the_rest():
 
 
 # whatif asks for a number of ranks, and capture for the ranks to record; bundle keeps several ranges; explain takes the
-# axes of a mask.
-OWN_MEANING = {("whatif", "--ranks"), ("bundle", "--range"), ("explain", "--mask")}
+# axes of a mask; capture counts a program's kernels, where analyze reads counters that the user has.
+OWN_MEANING = {("whatif", "--ranks"), ("bundle", "--range"), ("explain", "--mask"), ("capture", "--counters")}
 
 
 def test_an_option_of_several_commands_is_the_same_in_each():

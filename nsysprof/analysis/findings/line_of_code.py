@@ -225,8 +225,8 @@ class LayerFinder:
     def find(self, candidate: Candidate) -> str:
         """Return the layer, with its inner layers, in which more than half of a candidate's time lies; "" for none.
 
-        The time is that of the work, the calls and the host which the change of the candidate takes away, or if it only
-        moves work, of this work. Layers that differ in a number are one: `layers.[0-31].mlp`.
+        What counts is the time of work, calls and host that the candidate's change takes away, or where it only moves
+        work, the time of this work. Layers that differ in a number are one: `layers.[0-31].mlp`.
         """
         graph, change = self._situation.graph, candidate.change
         of_work = np.maximum(graph.duration_ns - change.duration_ns, 0)

@@ -158,7 +158,7 @@ class TraceTools:
         return bound(what_if(request).found.to_json())
 
     def _is_of_ranks(self, name: str) -> bool:
-        """Return whether a name is that of a folder of ranks, and not of one of the listed traces."""
+        """Return whether a name belongs to a folder of ranks, and not to one of the listed traces."""
         listed = self._traces().get(name)
         if listed is not None:
             return listed.kind is TraceKind.RANKS
