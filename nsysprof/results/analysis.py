@@ -405,6 +405,7 @@ class StepWork:
     step_ns: the median time from one step to the next. mfu_pct: model FLOP utilisation.
     unknown_because: why mfu_pct is None.
     products_ns: how long the kernels of the products, convolutions and attention of a step take.
+    covered_pct: the share of the time of all kernels that repeats the recorded step (percent).
     """
 
     step_flops: int | None = None
@@ -414,6 +415,7 @@ class StepWork:
     peak_source: str = ""
     unknown_because: str = ""
     products_ns: float | None = None
+    covered_pct: float = 100.0
 
 
 @dataclass(frozen=True)

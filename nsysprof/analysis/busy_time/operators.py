@@ -40,6 +40,8 @@ _OF_OPTIMIZER = ("Optimizer.step#", "Optimizer.zero_grad#")
 _SHORT_NS = 5_000
 # More starts of a pattern than these are not compared with it.
 _MOST_STARTS = 200_000
+# Where kernels like those of the recorded step take less than this share of the time, it is no usual step.
+_LEAST_COVERED = 0.5
 # So many replays of a graph are tried as the begin of a step.
 _MOST_REPLAYS = 8
 # A shape longer than this is cut.
@@ -219,7 +221,13 @@ class _OfProcess:
         of_kernel[:, self.launched.row[place >= 0]] = needed[:, place[place >= 0]]
         number = pattern[place[place >= 0]]
         number_of_kernel[self.launched.row[place >= 0]] = np.where(number >= 0, number + before, -1)
-        return _tabulate(groups), self._step(groups, timed, last - first), calls
+        covered = duration[self.launched.row[place >= 0]].sum() / max(duration[self.launched.row].sum(), 1.0)
+        if covered < _LEAST_COVERED:
+            reason = f"kernels like those of the recorded operators take {100 * covered:.1f} % of the kernels' time"
+            step = StepWork(unknown_because=reason, covered_pct=100 * covered)
+        else:
+            step = self._step(groups, timed, last - first)
+        return _tabulate(groups), step, calls
 
     def _calls(self) -> tuple[Int64s, list[OperatorCall]]:
         """Return the number of the operator call that launched each kernel (-1: none), and the calls by number."""

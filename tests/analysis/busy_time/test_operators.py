@@ -245,3 +245,18 @@ def test_a_graph_beside_one_eager_operator_has_its_operators(tmp_path, each_step
     table = analyze_trace(trace.write(tmp_path / "t.sqlite")).operators.set_index("operator")
     assert table.loc["aten::mm", ["calls", "kernel_count", "kernel_total_ns"]].tolist() == [1, 1, 50]
     assert ("aten::fill_" in table.index) == each_step
+
+
+def test_a_recorded_step_that_is_unlike_the_others_is_not_taken_for_a_usual_one(tmp_path):
+    usual = ["a", "b", "c"]
+    analysis = built(tmp_path, [usual, ["fill"], usual, usual, usual], marked=1)
+    assert analysis.operators["operator"].tolist() == ["aten::fill"]
+    assert analysis.step_work.covered_pct == pytest.approx(100 / 13)
+    assert (analysis.step_work.step_flops, analysis.step_work.mfu_pct) == (None, None)
+    assert "7.7 % of the kernels' time" in analysis.step_work.unknown_because
+    (overview,) = [section for section in overview_sections(analysis) if section.title == "Overview"]
+    said = [text for text in overview.parts[0].texts if text.startswith("Operators:")]
+    assert len(said) == 1 and said[0].endswith("so it is not taken for a usual step.")
+    (tmp_path / "other").mkdir()
+    usually = built(tmp_path / "other", [usual, usual, usual, usual], marked=1)
+    assert usually.step_work.covered_pct == 100
