@@ -18,7 +18,7 @@ from importlib.resources.abc import Traversable
 from nsysprof.attention.mask import BACKENDS
 from nsysprof.attention.range_name import parse_range
 from nsysprof.attention.shape import registered_backends
-from nsysprof.torchprof.operator_facts import MARK, read_layer
+from nsysprof.torchprof.operator_facts import EVALUATED, MARK, read_layer
 from nsysprof.trace.table_readers.layer_ranges import LOAD, is_collection, read_compile_range, read_layer_range
 
 _NAMESPACES_WORDS = (
@@ -115,7 +115,6 @@ _RANGE = re.compile(
     r"|data|init|setup|run|main|test|replays?|eager|capture|alloc|free|touch|again|back)[ _#:-]{0,2}\d{0,6}",
     re.ASCII,
 )
-_EVALUATED = "autograd::engine::evaluate_function: "
 # Parts of the paths of modules that many models have, and the beginnings of the names of torch's classes for them.
 _MODULES_WORDS = (
     "model transformer encoder decoder layers layer blocks block h attention attn self_attn cross_attn self mlp ffn "
@@ -137,7 +136,7 @@ _MODULE_CLASSES = re.compile(
 )
 # What stands for an operator of the user's, for a part of the path of a module, and for a file and its line.
 _OPERATOR_TOKEN = re.compile(
-    rf"({_EVALUATED}|Optimizer\.(step|zero_grad)#)?<operator-\d{{1,9}}( (gather|norm|attention)){{0,3}}>_?"
+    rf"({EVALUATED}|Optimizer\.(step|zero_grad)#)?<operator-\d{{1,9}}( (gather|norm|attention)){{0,3}}>_?"
 )
 _MODULE_TOKEN, _PLACE_TOKEN = re.compile(r"<module-\d{1,9}>"), re.compile(r"<file-\d{1,9}>:\d{1,9}")
 # Suffixes that emit_nvtx appends.
@@ -231,7 +230,7 @@ def is_public_range(name: str, backends: frozenset[str]) -> bool:
     layer = read_layer_range(name)
     if layer is not None:
         return all(map(is_public_module, layer.layer.split("."))) and is_public_module_class(layer.kind)
-    node = plain.removeprefix(_EVALUATED).removeprefix("torch::autograd::")
+    node = plain.removeprefix(EVALUATED).removeprefix("torch::autograd::")
     if plain in (*_NCCL, ALL_STEPS, LOAD) or is_collection(name) or is_autograd_node(node) or _is_of_operators(plain):
         return True
     compiled = read_compile_range(name)

@@ -141,7 +141,7 @@ def _of_steps(
     number = names.numbers(work.variant[: work.kernels])
     optimizer_ns, passes = find_passes(work, names, int(bounds[0]), int(bounds[-1]))
     is_reduction = np.isin(table["kind"].to_numpy(), REDUCTIONS)
-    reductions = is_reduction & reduce_gradients(work, names, rows, is_reduction, passes)
+    reductions = reduce_gradients(work, names, rows, is_reduction, passes)
     computes = np.flatnonzero((names.category != "communication")[number])
     computed = np.diff(cover(work.start_ns[computes], work.ends_ns(computes)).until(bounds))
     return replace(
@@ -217,7 +217,7 @@ def _rows(table: pd.DataFrame, steps: int) -> tuple[CommunicationRow, ...]:
 
 
 def reduce_gradients(work: Work, names: Names, rows: Int64s, is_reduction: Bools, passes_ns: Int64s) -> Bools:
-    """Return which collectives are on a stream that reduces gradients, and not the activations of tensor parallelism.
+    """Return which collectives reduce gradients, by their stream, and not the activations of tensor parallelism.
 
     Those of activations run all through a pass, gradients are reduced in its backward alone. Where passes are unknown,
     none is.

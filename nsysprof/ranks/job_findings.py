@@ -134,8 +134,11 @@ def find_in_job(
     job = replace(job, replayed=_join(graphs, job.slowest))
     redundant = _redundant(job)
     small = _small_messages(job)
-    candidates = [*_of_ranks(job), *redundant, *small, *_exposed(job, (*redundant, *small)), *_fp32_messages(job),
-                  *_of_pipeline(job), *_uneven(job), *_stragglers(job, stragglers)]  # fmt: skip
+    parts = _parts_of_pipeline(job)
+    candidates = [
+        *_of_ranks(job), *redundant, *small, *_exposed(job, parts, (*redundant, *small)), *_fp32_messages(job),
+        *_of_pipeline(job, parts), *_uneven(job), *_stragglers(job, stragglers),
+    ]  # fmt: skip
     worth = [item for item in candidates if item.saving_ns >= LEAST_SHARE * step]
     ordered = sorted(worth, key=lambda item: -item.saving_ns)
     return tuple(replace(item, rank=place) for place, item in enumerate(ordered, 1))
@@ -247,11 +250,13 @@ def _is_small(row: CommunicationRow, link: float | None) -> bool:
     return row.hidden_ns + row.exposed_ns < _SMALL_NS * row.calls
 
 
-def _exposed(job: _Job, known: tuple[JobFinding, ...]) -> list[JobFinding]:
-    """Return what of the exposed communication could hide behind computation, beside what other findings save."""
-    is_pipeline = _parts_of_pipeline(job) > 0
+def _exposed(job: _Job, parts: int, known: tuple[JobFinding, ...]) -> list[JobFinding]:
+    """Return what of the exposed communication could hide behind computation, beside what other findings save.
+
+    parts: how many micro-batches a pipeline has, whose sends and receives have findings of their own; 0 without one.
+    """
     rows = {
-        rank: [row for row in fact.communication if not (is_pipeline and row.kind == "SendRecv")]
+        rank: [row for row in fact.communication if not (parts and row.kind == "SendRecv")]
         for rank, fact in job.facts.items()
     }
     exposed = {rank: sum(row.exposed_ns for row in rows[rank]) for rank in job.facts}
@@ -318,12 +323,14 @@ def _parts_of_pipeline(job: _Job) -> int:
     return count
 
 
-def _of_pipeline(job: _Job) -> list[JobFinding]:
+def _of_pipeline(job: _Job, parts: int) -> list[JobFinding]:
     """Return that stages of a pipeline are uneven, and that it fills and empties.
 
     The slowest stage computes all micro-batches one after another, and one of each other stage comes before and after.
+
+    parts: the number of micro-batches; 0 where the ranks are no pipeline.
     """
-    parts, ranks = _parts_of_pipeline(job), list(job.facts)
+    ranks = list(job.facts)
     work = np.array([np.mean(fact.computed_ns) for fact in job.facts.values()], dtype=np.float64)
     others = float(work.sum() - work.max())
     if not parts or not _EXPLAINED[0] <= (work.max() + others / parts) / job.step_ns <= _EXPLAINED[1]:

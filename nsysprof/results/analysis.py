@@ -398,6 +398,10 @@ class StepPart:
     mean_ns: float
 
 
+# Where kernels like those of a recorded step take a smaller share of the time, it stands for no usual step.
+_LEAST_COVERED_PCT = 50.0
+
+
 @dataclass(frozen=True)
 class StepWork:
     """What a step computes: FLOP of its products, against the time of a step and the peak rate of the GPU.
@@ -416,6 +420,11 @@ class StepWork:
     unknown_because: str = ""
     products_ns: float | None = None
     covered_pct: float = 100.0
+
+    @property
+    def is_usual(self) -> bool:
+        """Return whether the recorded step is like most others, so that it stands for them."""
+        return self.covered_pct >= _LEAST_COVERED_PCT
 
 
 @dataclass(frozen=True)

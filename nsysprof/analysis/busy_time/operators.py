@@ -24,6 +24,7 @@ from nsysprof.results.analysis import StepWork
 from nsysprof.results.column_registry.analysis_columns import OPERATORS
 from nsysprof.results.roof import Peak
 from nsysprof.torchprof.operator_facts import (
+    EVALUATED,
     OperatorFacts,
     RangeText,
     read_layer,
@@ -34,14 +35,11 @@ from nsysprof.trace.schema import PID_MASK, Bools, Floats, Int64s, Tables
 
 # By process and number.
 Facts = Mapping[int, Mapping[int, OperatorFacts]]
-_OF_BACKWARD = "autograd::engine::evaluate_function: "
 _OF_OPTIMIZER = ("Optimizer.step#", "Optimizer.zero_grad#")
 # Kernels below this time (ns) that take more than twice their floor are bound by latency.
 _SHORT_NS = 5_000
 # More starts of a pattern than these are not compared with it.
 _MOST_STARTS = 200_000
-# Where kernels like those of the recorded step take less than this share of the time, it is no usual step.
-_LEAST_COVERED = 0.5
 # So many replays of a graph are tried as the begin of a step.
 _MOST_REPLAYS = 8
 # A shape longer than this is cut.
@@ -222,10 +220,9 @@ class _OfProcess:
         number = pattern[place[place >= 0]]
         number_of_kernel[self.launched.row[place >= 0]] = np.where(number >= 0, number + before, -1)
         covered = duration[self.launched.row[place >= 0]].sum() / max(duration[self.launched.row].sum(), 1.0)
-        if covered < _LEAST_COVERED:
-            reason = f"kernels like those of the recorded operators take {100 * covered:.1f} % of the kernels' time"
-            step = StepWork(unknown_because=reason, covered_pct=100 * covered)
-        else:
+        reason = f"kernels like those of the recorded operators take {100 * covered:.1f} % of the kernels' time"
+        step = StepWork(unknown_because=reason, covered_pct=100 * covered)
+        if step.is_usual:
             step = self._step(groups, timed, last - first)
         return _tabulate(groups), step, calls
 
@@ -446,7 +443,7 @@ class _Nested:
                     own = text
                 else:
                     around.append(text.name)
-                if text.name.startswith(_OF_BACKWARD):
+                if text.name.startswith(EVALUATED):
                     way = "backward"
                     # What autograd adds around a node is not inside the node's own range.
                     node = self.texts[place + 1] if place + 1 < len(self.texts) else None

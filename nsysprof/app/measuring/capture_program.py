@@ -63,9 +63,8 @@ def _plan(request: ProgramRequest) -> tuple[ProgramPlan, RankIdentity | None]:
     plan = plan_program(**{**shared_values(request, ProgramPlan), "argv": argv, "per_rank": launches})
     if plan.measure_cost and (launches or identity):
         raise UsageError("--measure-cost works with a single trace, and this job makes one per rank.", "Leave it out.")
-    if (plan.ceilings and identity and not launches) or (plan.counters and (launches or identity)) or (
-        (plan.ceilings or plan.counters) and (request.hold or request.keep)
-    ):  # fmt: skip
+    is_part, is_rank = bool(request.hold or request.keep), identity is not None and not launches
+    if (plan.ceilings and (is_part or is_rank)) or (plan.counters and (is_part or is_rank or launches)):
         raise UsageError(
             "--counters is for a program that is recorded in a single trace, from its start, and --ceilings for such a "
             "program or a launcher of ranks.",

@@ -137,7 +137,7 @@ def _list_collectives(tables: Tables, situation: Situation, steps: Steps) -> tup
     has_step[0] = True  # before the first known pass
     is_reduction = table["kind"].isin(REDUCTIONS).to_numpy(dtype=bool)
     of_gradients = reduce_gradients(work, names, every, is_reduction, passes_ns)
-    table["is_needed"] = ~(is_reduction & of_gradients) | has_step[table["pass"].to_numpy() + 1]
+    table["is_needed"] = ~of_gradients | has_step[table["pass"].to_numpy() + 1]
     by_row = np.argsort(graph.work_row, kind="stable")
     at = np.minimum(np.searchsorted(graph.work_row[by_row], every), len(by_row) - 1)
     table["work"] = by_row[at]

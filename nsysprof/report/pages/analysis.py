@@ -367,7 +367,7 @@ _MOST_CAUSES, _LEAST_PCT = 3, 1.0
 # The most kinds of work that the sentence names, and the least share of the busy time to name one (percent).
 _MOST_WORK, _LEAST_WORK_PCT = 5, 3.0
 # The share of kernel time whose operators' floors must be known to say how far a step is from them (percent).
-_LEAST_FLOOR_PCT, _LEAST_COVERED_PCT = 90.0, 50.0
+_LEAST_FLOOR_PCT = 90.0
 _MOST_DEVICES = 8
 # The category of collectives, and the least share of a step without other work to say so (percent).
 _COLLECTIVES, _LEAST_WAITING_PCT = "communication", 10.0
@@ -549,7 +549,7 @@ def _floor_lines(analysis: Analysis, device: int) -> list[str]:
     operators, work = analysis.operators, analysis.step_work
     if operators is None or not len(operators) or work is None:
         return _counted_floor(analysis, device)
-    if work.covered_pct < _LEAST_COVERED_PCT:
+    if not work.is_usual:
         return [
             "Operators: they were recorded of one step. Kernels like its own take "
             f"{format_percent(work.covered_pct)} of the time of all kernels, so it is not taken for a usual step.",
