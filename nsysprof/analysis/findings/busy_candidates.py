@@ -57,6 +57,7 @@ _MOST_SIZES = 4
 _LEAST_RUN, _LONGEST_RUN, _SAME_TENSOR = 3, 32, 0.3
 _ELEMENTWISE = ("elementwise", "reduction", "random")
 _CAST = re.compile(r"float16_copy_kernel|unrolled_elementwise_kernel.*direct_copy|convert", re.IGNORECASE)
+_CONCATENATION = re.compile(r"CatArrayBatchedCopy")
 _STRIDED_COPY = re.compile(r"gpu_kernel_impl_nocast.*direct_copy_kernel|triton_poi_fused_clone")
 # cuDNN's batch normalization in NCHW, and the share of its time that it takes in NHWC: ResNet-50 on an H200, 0.58.
 _NCHW_NORM, _NHWC_NORM = re.compile(r"^(?!.*nhwc).*cudnn::bn_", re.IGNORECASE), 0.6
@@ -231,8 +232,8 @@ def _elementwise_runs(situation: Situation) -> _Runs:
     has another, smaller tensor.
     """
     multi = _matching(situation, lambda name: "multi_tensor_apply" in name)
-    casts = _matching(situation, lambda name: _CAST.search(name) is not None)
-    member = (np.isin(situation.category, _ELEMENTWISE) | ((situation.category == "copy") & casts)) & ~multi
+    copies = _matching(situation, lambda name: bool(_CAST.search(name) or _CONCATENATION.search(name)))
+    member = (np.isin(situation.category, _ELEMENTWISE) | ((situation.category == "copy") & copies)) & ~multi
     duration, stream = situation.graph.duration_ns, situation.graph.stream
     members, longest = [], []
     for number in np.unique(stream).tolist():
