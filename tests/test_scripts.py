@@ -25,6 +25,9 @@ import pytest
 from scipy import stats
 
 from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
+from nsysprof.report.document import Report
+from nsysprof.report.formats.markdown import render_markdown
+from nsysprof.report.pages.analysis import findings_sections
 from nsysprof.results.findings import Findings
 from nsysprof.units import format_ns
 from tests.conftest import REPOSITORY
@@ -344,6 +347,15 @@ def test_a_study_says_what_its_data_say(name: str) -> None:
     write_studies = load("write_studies")
     assert name in write_studies.STUDIES
     assert write_studies.render(name) == (REPOSITORY / "analysis" / name / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", ["h200-roofline", "h200-sdpa"])
+def test_the_report_of_a_study_has_the_findings_of_today(name: str, trace_path: Any) -> None:
+    """After a change of findings: scripts/write_studies.py --refresh."""
+    assert name in load("write_studies").REPORTED
+    section = findings_sections(analyze_trace(trace_path(f"{name}/nsys")))[0]
+    text = render_markdown(Report(name, (section,))).partition("## ")[2]
+    assert text in (REPOSITORY / "analysis" / name / "report.md").read_text(encoding="utf-8")
 
 
 def test_the_pages_of_optimize_are_as_it_writes_them_now() -> None:
