@@ -18,6 +18,7 @@ from nsysprof.analysis.kernel_names.variant_names import Names
 from nsysprof.kernels.names import CATEGORIES, UNITS, kind_of
 from nsysprof.results.column_registry.analysis_columns import WORK
 from nsysprof.trace.schema import COPY, FILL, GRAPH, KERNEL, MIGRATION, Bools, Int64s, Ints, Rows, Tables
+from nsysprof.trace.tables import refuse_many_pairs
 
 # Where several run at once, the time counts for computation, and for these only where nothing computes.
 _BEHIND = ("communication", "wait")
@@ -27,6 +28,8 @@ _FLOORS = ("flops", "least_bytes", "floor_ns")
 _ALL_SUMS = (*_SUMS, *_FLOORS, *(f"{column}_of_ns" for column in _FLOORS))
 # Sums are known where this share of the kernels' time is.
 _LEAST_KNOWN = 0.9
+# The most rows of work.csv for each piece of work.
+_MOST_ROWS = 8
 # The kinds of work that are no kernels.
 _OTHER_KINDS = ((COPY, "copy", "memory"), (FILL, "fill", "memory"), (GRAPH, "graph", "other"))
 
@@ -198,6 +201,7 @@ class _Cells:
             values += self._floors(rows, is_kernel)
             sums = [running_sum(value)[last[chosen]] - running_sum(value)[first[chosen]] for value in values]
             tables.append(self._table(group[chosen], key, sums))
+            refuse_many_pairs(sum(map(len, tables)), len(cell), _MOST_ROWS)
         if tables:
             return pd.concat(tables, ignore_index=True)
         return self._table(group[:0], (0, "", ""), [group[:0]] * len(self.sums))
