@@ -34,8 +34,6 @@ from nsysprof.trace.table_readers.work import read_work
 
 # NVIDIA's largest machine that shares one memory has 576.
 MOST_DEVICES = 1024
-# A table about pairs, such as of ranges and GPUs, may always have this many rows.
-_FREE_PAIRS = 1 << 18
 _RANGE_TYPES = {59: "PushPop", 60: "StartEnd", 70: "PushPop", 71: "StartEnd"}
 _DOMAIN_TYPE = 75
 _CUDA_BEGAN, _CUPTI_COUNTED = "CUDA injection initialized", "Number of CUPTI events produced"
@@ -125,20 +123,6 @@ def _refuse_many_devices(trace: Trace, work: Work) -> None:
     if devices > MOST_DEVICES:
         raise TraceForeignError(
             f"{trace.identity} names {devices:,} GPUs; at most {MOST_DEVICES:,} are read.", "Record it again."
-        )
-
-
-def refuse_many_pairs(pairs: int, rows: int, each: int) -> None:
-    """Raise TraceForeignError for a trace that was made so that a table about it is many times its own size.
-
-    rows: how many rows of the trace the pairs come from.
-    each: how many pairs each of these rows may have in any real program.
-    """
-    if pairs > each * rows + _FREE_PAIRS:
-        raise TraceForeignError(
-            f"A table about this trace would have {pairs:,} rows, many times as many as the trace itself; no program "
-            "does that.",
-            "Export the report again, or record fewer ranges.",
         )
 
 

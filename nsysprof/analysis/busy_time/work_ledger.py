@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nsysprof.analysis.attribution.attribute import merge
+from nsysprof.analysis.attribution.attribute import merge, refuse_many_pairs
 from nsysprof.analysis.attribution.attributed_ranges import Attributed
 from nsysprof.analysis.attribution.caused_work import CausedWork
 from nsysprof.analysis.attribution.work_stretches import running_sum
@@ -18,7 +18,6 @@ from nsysprof.analysis.kernel_names.variant_names import Names
 from nsysprof.kernels.names import CATEGORIES, UNITS, kind_of
 from nsysprof.results.column_registry.analysis_columns import WORK
 from nsysprof.trace.schema import COPY, FILL, GRAPH, KERNEL, MIGRATION, Bools, Int64s, Ints, Rows, Tables
-from nsysprof.trace.tables import refuse_many_pairs
 
 # Where several run at once, the time counts for computation, and for these only where nothing computes.
 _BEHIND = ("communication", "wait")

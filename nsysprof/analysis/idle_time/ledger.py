@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
+from nsysprof.analysis.attribution.attribute import refuse_many_pairs
 from nsysprof.analysis.idle_time.blame import UNKNOWN, Blamed, blame_gaps, follow_threads
 from nsysprof.analysis.idle_time.call_classes import CallClasses, call_texts, classify_calls
 from nsysprof.analysis.idle_time.gaps import DeviceSpan, Gaps, find_gaps
@@ -23,7 +24,6 @@ from nsysprof.results.column_registry.analysis_columns import CAUSES, IDLE_INSTA
 from nsysprof.results.column_registry.csv_table import empty_table
 from nsysprof.results.findings import IDLE_COLUMNS, DeviceIdle, Idle
 from nsysprof.trace.schema import Int64s, Tables
-from nsysprof.trace.tables import refuse_many_pairs
 
 _NO_CALLS = "no CUDA API calls were recorded"
 _NO_LAUNCH = "the work that ends the gap has no launch record"

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from nsysprof.analysis.attribution.attribute import refuse_many_pairs
 from nsysprof.analysis.idle_time.blame import HOST, Blamed
 from nsysprof.analysis.idle_time.gaps import DeviceSpan
 from nsysprof.analysis.idle_time.intervals_within import measure, measure_by_code
@@ -19,7 +20,6 @@ from nsysprof.arrays import find_rows
 from nsysprof.results.analysis import StepTimes
 from nsysprof.results.column_registry.analysis_columns import CAUSES, STEPS, WORK_CATEGORIES, cause_column, work_column
 from nsysprof.trace.schema import COPY, FILL, GRAPH, MIGRATION, Bools, Int64s, Rows, Tables, Work
-from nsysprof.trace.tables import refuse_many_pairs
 from nsysprof.units import format_ns
 
 _BLOCK = 1 << 20

@@ -12,7 +12,6 @@ from nsysprof.analysis.idle_time import ledger
 from nsysprof.analysis.ranges.range_work import launched_work
 from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
 from nsysprof.errors import TraceForeignError
-from nsysprof.trace import tables
 from tests.builders.build_trace import TraceBuilder
 
 
@@ -37,7 +36,7 @@ def test_more_ranges_around_each_launch_than_any_program_has(tmp_path: Path, mon
 
 def test_more_kernels_by_range_than_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = nested(tmp_path / "t.sqlite", 40)
-    monkeypatch.setattr(tables, "_FREE_PAIRS", 0)
+    monkeypatch.setattr(attribute, "_FREE_ROWS", 0)
     with pytest.raises(TraceForeignError, match="many times as many as the trace"):
         analyze_trace(path)
 
@@ -60,7 +59,11 @@ KINDS = ("gemm", "softmax", "elementwise_kernel", "reduce_kernel", "copy_kernel"
 
 @pytest.mark.parametrize(
     ("of_devices", "limit"),
-    [((30, 30), "ledger._MOST_BY_NAME"), ((30, 30), "ledger._MOST_BY_INSTANCE"), ((8, 16, 8), "work_ledger._MOST_ROWS")],
+    [
+        ((30, 30), "ledger._MOST_BY_NAME"),
+        ((30, 30), "ledger._MOST_BY_INSTANCE"),
+        ((8, 16, 8), "work_ledger._MOST_ROWS"),
+    ],
 )
 def test_more_ranges_by_device_than_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of_devices: tuple[int, ...], limit: str
@@ -68,7 +71,7 @@ def test_more_ranges_by_device_than_work(
     """A file of 5 MB, with 1,000 GPUs and 50,000 ranges, took 10 GB."""
     path = on_devices(tmp_path / "t.sqlite", *of_devices[:2], kinds=of_devices[2] if of_devices[2:] else 1)
     assert len(analyze_trace(path).idle.devices) == of_devices[0]
-    monkeypatch.setattr(tables, "_FREE_PAIRS", 0)
+    monkeypatch.setattr(attribute, "_FREE_ROWS", 0)
     for module, name in ((ledger, "_MOST_BY_NAME"), (ledger, "_MOST_BY_INSTANCE"), (work_ledger, "_MOST_ROWS")):
         if not limit.endswith(name):
             monkeypatch.setattr(module, name, 1 << 20)
@@ -87,7 +90,7 @@ def test_more_steps_by_device_than_work(tmp_path: Path, monkeypatch: pytest.Monk
         builder.range(1_000 * number, 1_000 * number + 900, f"step{number}")
     path = builder.write(tmp_path / "t.sqlite")
     assert analyze_trace(path).step_times is not None
-    monkeypatch.setattr(tables, "_FREE_PAIRS", 0)
+    monkeypatch.setattr(attribute, "_FREE_ROWS", 0)
     monkeypatch.setattr(ledger, "_MOST_BY_INSTANCE", 1 << 20)
     with pytest.raises(TraceForeignError, match="would have 2,000 rows"):
         analyze_trace(path)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from nsysprof.analysis.attribution.attribute import expand, merge
+from nsysprof.analysis.attribution.attribute import expand, merge, refuse_many_pairs
 from nsysprof.analysis.attribution.attributed_ranges import instances_of_calls
 from nsysprof.analysis.attribution.calls import capture_windows
 from nsysprof.analysis.attribution.caused_work import tabulate_caused
@@ -20,7 +20,6 @@ from nsysprof.analysis.kernel_names.variant_names import Names
 from nsysprof.analysis.ranges.range_evidence import RangeEvidence, RangeLaunches
 from nsysprof.results.analysis import CAUSED_KERNEL_COLUMNS, RANGE_KERNEL_COLUMNS
 from nsysprof.trace.schema import COPY, FILL, KERNEL, PID_MASK, Bools, Int64s, Ints
-from nsysprof.trace.tables import refuse_many_pairs
 
 _COLUMNS = ("gpu_busy_ns", "kernel_total_ns", "kernel_count", "memcpy_bytes", "memset_bytes")
 # The most pairs of a range's name and a kernel's name for each piece of work. A program in which every step has its own
