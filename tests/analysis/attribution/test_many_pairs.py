@@ -60,9 +60,9 @@ KINDS = ("gemm", "softmax", "elementwise_kernel", "reduce_kernel", "copy_kernel"
 @pytest.mark.parametrize(
     ("of_devices", "limit"),
     [
-        ((30, 30), "ledger._MOST_BY_NAME"),
-        ((30, 30), "ledger._MOST_BY_INSTANCE"),
-        ((8, 16, 8), "work_ledger._MOST_ROWS"),
+        ((30, 30, 1), "_MOST_BY_NAME"),
+        ((30, 30, 1), "_MOST_BY_INSTANCE"),
+        ((8, 16, 8), "_MOST_ROWS"),
     ],
 )
 def test_more_ranges_by_device_than_work(
