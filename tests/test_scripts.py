@@ -691,6 +691,17 @@ def test_a_lock_that_is_too_old_or_not_only_hashes_is_a_fault() -> None:
         assert "lines that scripts/lock.py does not write" in fault
 
 
+def test_every_package_that_users_get_has_a_lowest_version_to_test_with() -> None:
+    lock = import_module("scripts.lock")
+    lowest = lock.list_lowest((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))
+    assert {"numpy==1.26", "pyarrow==15", 'backports.zstd==1; python_version < "3.14"'} <= set(lowest)
+    assert all(re.match(r"[\w.-]+==[\d.]+(;|$)", line) for line in lowest)
+    shown = call(sys.executable, str(SCRIPTS / "lock.py"), "--lowest").stdout
+    assert shown.splitlines() == lowest
+    with pytest.raises(ValueError, match="numpy has no lower bound"):
+        lock.list_lowest('[project]\nname = "a"\ndependencies = ["numpy"]\noptional-dependencies = {}\n')
+
+
 CORPUS = REPOSITORY / "tests" / "golden" / "corpus.txt"
 # Small traces: of a training, of memory, of streams, of graphs, and without ranges.
 SMALL = ("mem", "sdpa22", "graph_whole", "two_gpus", "managed", "pools")
