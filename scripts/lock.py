@@ -6,8 +6,8 @@
     scripts/lock.py --lowest    print the lowest versions that the package allows, as constraints of pip
 
 The package itself keeps lower bounds, and LOWEST=1 make test tests it with the lowest versions. pip chooses for the
-Python and the platform that this runs on, and the first line of the file names both. Torch is left out: its builds for a
-processor and for each CUDA are different files.
+Python and the platform that this runs on, and the first line of the file names both. Torch is left out: its builds for
+a processor and for each CUDA are different files.
 """
 
 from __future__ import annotations
