@@ -736,6 +736,9 @@ def test_a_changed_sentence_of_a_corpus_is_a_difference(tmp_path):
     done = run_corpus(tmp_path, "--expect", tmp_path / "said.txt")
     assert done.returncode == 1
     assert "-    Something else was said." in done.stderr
+    head, *lines = done.stdout.splitlines()
+    assert re.fullmatch(r"mem\.sqlite\.xz  exit 0  \d+\.\d s", head)
+    assert lines[0].startswith("    The GPU is busy for "), "and what was found stands below"
 
 
 @pytest.mark.slow
