@@ -25,6 +25,9 @@ import pytest
 from scipy import stats
 
 from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
+from nsysprof.report.document import Report
+from nsysprof.report.formats.markdown import render_markdown
+from nsysprof.report.pages.analysis import findings_sections
 from nsysprof.results.findings import Findings
 from nsysprof.units import format_ns
 from tests.conftest import REPOSITORY
@@ -344,6 +347,15 @@ def test_a_study_says_what_its_data_say(name: str) -> None:
     write_studies = load("write_studies")
     assert name in write_studies.STUDIES
     assert write_studies.render(name) == (REPOSITORY / "analysis" / name / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", ["h200-roofline", "h200-sdpa"])
+def test_the_report_of_a_study_has_the_findings_of_today(name: str, trace_path: Any) -> None:
+    """After a change of findings: scripts/write_studies.py --refresh."""
+    assert name in load("write_studies").REPORTED
+    section = findings_sections(analyze_trace(trace_path(f"{name}/nsys")))[0]
+    text = render_markdown(Report(name, (section,))).partition("## ")[2]
+    assert text in (REPOSITORY / "analysis" / name / "report.md").read_text(encoding="utf-8")
 
 
 def test_the_pages_of_optimize_are_as_it_writes_them_now() -> None:
@@ -679,6 +691,17 @@ def test_a_lock_that_is_too_old_or_not_only_hashes_is_a_fault() -> None:
         assert "lines that scripts/lock.py does not write" in fault
 
 
+def test_every_package_that_users_get_has_a_lowest_version_to_test_with() -> None:
+    lock = import_module("scripts.lock")
+    lowest = lock.list_lowest((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))
+    assert {"numpy==1.26", "pyarrow==15", 'backports.zstd==1; python_version < "3.14"'} <= set(lowest)
+    assert all(re.match(r"[\w.-]+==[\d.]+(;|$)", line) for line in lowest)
+    shown = call(sys.executable, str(SCRIPTS / "lock.py"), "--lowest").stdout
+    assert shown.splitlines() == lowest
+    with pytest.raises(ValueError, match="numpy has no lower bound"):
+        lock.list_lowest('[project]\nname = "a"\ndependencies = ["numpy"]\noptional-dependencies = {}\n')
+
+
 CORPUS = REPOSITORY / "tests" / "golden" / "corpus.txt"
 # Small traces: of a training, of memory, of streams, of graphs, and without ranges.
 SMALL = ("mem", "sdpa22", "graph_whole", "two_gpus", "managed", "pools")
@@ -713,6 +736,9 @@ def test_a_changed_sentence_of_a_corpus_is_a_difference(tmp_path):
     done = run_corpus(tmp_path, "--expect", tmp_path / "said.txt")
     assert done.returncode == 1
     assert "-    Something else was said." in done.stderr
+    head, *lines = done.stdout.splitlines()
+    assert re.fullmatch(r"mem\.sqlite\.xz  exit 0  \d+\.\d s", head)
+    assert lines[0].startswith("    The GPU is busy for "), "and what was found stands below"
 
 
 @pytest.mark.slow

@@ -331,7 +331,7 @@ def finding_item(finding: Finding) -> Item:
     amount = Cell(finding.saving_ns, low=finding.saving_low_ns, high=finding.saving_high_ns)
     share = finding.location_share_pct
     line = finding.location if share is None else f"{finding.location} ({share:.0f} % of its samples)"
-    where = " at ".join(part for part in (finding.range, line) if part)
+    where = " at ".join(part for part in (finding.place, line) if part)
     if finding.layer:
         where = f"{where} in {finding.layer}" if where else finding.layer
     return Item(finding.code, where, amount, finding.text, finding.next_step)

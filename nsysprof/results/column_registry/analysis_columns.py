@@ -375,7 +375,9 @@ STEPS = TableFile("analysis", "steps.csv", "One row per step and device of its p
 FINDINGS = TableFile("analysis", "findings.csv", "One row per finding, the largest saving first.", (
     integer("rank", "", "Place in the order of findings, from 1."),
     text("code", "Stable code of the finding, such as `pageable-copy`."),
-    text("range", "Range in which it was found.", nullable=True),
+    text("range", "Range in which it was found, or that has most of it.", nullable=True),
+    integer("other_ranges", "", "In how many other ranges a part of it is, where these are two or more and `range` has "
+            "less than 90 % of it. The saving is that of all of them."),
     text("location", "Python file and line, or else the native function, where stacks were recorded; the line of what "
          "is compiled also without.", nullable=True),
     number("location_share_pct", "%", "How sure the location is: the share of the stack samples of this finding that "
