@@ -23,6 +23,7 @@ from nsysprof.analysis.sampling.significance import (
 from nsysprof.arrays import Floats
 from nsysprof.attention.shape import SHAPE_COLUMNS, Case, attention_flops, least_bytes, row_of_case, seen_keys
 from nsysprof.notes import Note, make_note
+from nsysprof.results.column_registry.case_columns import BENCH_RESULTS
 from nsysprof.results.roof import MOST_PCT, Peak, find_peak
 from nsysprof.results.samples import LEAST_BLOCKS, OK, Block, dropped_samples, named_times, steady_samples
 
@@ -104,7 +105,7 @@ def summarize_bench(
     notes = [*hidden_keys(cells), *_notes(rows, by_cell, floor, environment)]
     if copies > 1 and floor is not None and pairs < _FEW_PAIRS:
         notes.append(make_note("floor-uncertain", floor_pct=floor, pairs=pairs))
-    return BenchResults(pd.DataFrame(rows), floor, pairs, tuple(notes))
+    return BenchResults(pd.DataFrame(rows, columns=list(BENCH_RESULTS.names)), floor, pairs, tuple(notes))
 
 
 def same_code(medians: Sequence[Floats], copies: int) -> list[tuple[Floats, Floats]]:
@@ -144,8 +145,6 @@ def _row(
     case: Case, name: str, blocks: Sequence[Block], ceilings: Mapping[str, Any], peak: Peak | None, prior: Prior
 ) -> dict[str, Any]:
     shape = row_of_case(case)
-    for later in ("kv_heads", "kv_seq", "mask", "layout"):  # these columns are the last ones of results.csv
-        shape[later] = shape.pop(later)
     status, reason = _status(blocks)
     latency = summarize_latency(blocks, prior)
     replayed = summarize_latency(blocks, prior, graph=True)

@@ -13,6 +13,7 @@ from nsysprof.analysis.sampling.latency import block_medians
 from nsysprof.analysis.sampling.process_model import Turns, turns_of
 from nsysprof.analysis.sampling.significance import INTERIM_ALPHA, POWER, CaseVerdict, compare_shape, fit_differences
 from nsysprof.attention.shape import SHAPE_COLUMNS, Case, Shape, named_columns, shape_of_row, varied_columns
+from nsysprof.results.column_registry.case_columns import WINNERS
 from nsysprof.results.samples import OK, Block
 
 # With fewer processes, a pair that was measured again could not be tested.
@@ -126,7 +127,8 @@ def find_winners(table: pd.DataFrame, again: Collection[Shape] = ()) -> pd.DataF
         shape = dict(zip(columns, key, strict=True))
         ranked = members[members["rank"].notna()].sort_values("rank")
         rows.append({**shape, **_winner(ranked), "measured_again": shape_of_row(shape) in again})
-    return pd.DataFrame(rows)
+    found = pd.DataFrame(rows)
+    return found[[name for name in WINNERS.names if name in found]]
 
 
 def _winner(ranked: pd.DataFrame) -> dict[str, Any]:

@@ -20,10 +20,15 @@ from nsysprof.app.inputs.grid import (
     Dtypes,
     Grid,
     HeadDims,
+    HeadDimV,
     Heads,
+    KvDtype,
     KvHeads,
     KvSeqs,
+    PageSize,
     Seqs,
+    Sinks,
+    Softcap,
     WindowSize,
 )
 from nsysprof.app.inputs.options import GRID, LEAST_TUNING_BLOCKS, NAMES, CaseTimeout, Device, Option, TypedForm
@@ -239,6 +244,11 @@ class ExplainRequest:
     ] = "none"
     window: WindowSize = None
     batch_specs: BatchSpecs = ()
+    head_dim_v: HeadDimV = 0
+    softcap: Softcap = 0.0
+    sinks: Sinks = False
+    kv_dtype: KvDtype = "same"
+    page_size: PageSize = 0
     dropout: Annotated[float, Option("Dropout probability, less than 1.", panel=GRID, min=0, max=1)] = 0.0
     passes: Annotated[tuple[str, ...], Option("Passes: fwd, bwd.", ("--pass",), GRID, form=NAMES)] = ("fwd",)
     device: Device = "auto"
