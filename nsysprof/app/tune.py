@@ -40,6 +40,7 @@ from nsysprof.app.progress import SILENT, Progress
 from nsysprof.app.read_history import append_results, check_database
 from nsysprof.app.trace_analysis.analyze_trace import resolve
 from nsysprof.app.trace_analysis.assemble import assemble
+from nsysprof.attention.backend_limits import why_refused
 from nsysprof.attention.policy_file import AUTO, SDPA_BACKENDS, PolicyFile, PolicyRule, write_policy
 from nsysprof.attention.shape import Case, Shape, check_names, make_case
 from nsysprof.capture.folder import remove_work
@@ -81,10 +82,10 @@ def plan_tuning(request: TuneRequest) -> BenchPlan:
 def _plan(request: TuneRequest) -> tuple[BenchPlan, ProgramShapes | None]:
     _check_numbers(request)
     grid = request.grid
-    replace(grid, backends=grid.backends or ("math",)).expand()  # report wrong options before looking at the machine
+    replace(grid, backends=grid.backends or ("naive",)).expand()  # report wrong options before looking at the machine
     require_torch("tune")
     device = settle_device(request.device)
-    grid = replace(grid, backends=grid.backends or (_ON_GPU if device == "cuda" else _ON_CPU))
+    grid = replace(grid, backends=grid.backends or _default_backends(grid, device))
     shapes = None if request.source is None else read_program_shapes(request.source, device)
     settled: dict[str, Any] = {
         "cases": _cases(request, grid, device) if shapes is None else cases_of(shapes, grid.backends),
@@ -98,6 +99,13 @@ def _plan(request: TuneRequest) -> tuple[BenchPlan, ProgramShapes | None]:
     plan = BenchPlan(**{**shared_values(request, BenchPlan), **settled})
     check_plan(plan)
     return plan, shapes
+
+
+def _default_backends(grid: Grid, device: str) -> tuple[str, ...]:
+    """Return the backends that a tuning tries unless it is told: torch's own where one takes the shapes, else ours."""
+    shapes = [case.shape for case in replace(grid, backends=("naive",)).expand()]
+    names = _ON_GPU if device == "cuda" else _ON_CPU
+    return names if any(not why_refused(AUTO, shape) for shape in shapes) else ("naive", "flex")
 
 
 def _cases(request: TuneRequest, grid: Grid, device: str) -> tuple[Case, ...]:
@@ -212,7 +220,8 @@ def _search(
 
     def choose(current: BenchRun) -> list[int]:
         check_machine(current)
-        cells = cells_to_measure(current.plan.cells, use_replays(current.plan.cells, current.blocks), request.blocks)
+        plan = current.plan
+        cells = cells_to_measure(plan.cells, use_replays(plan.cells, current.blocks), request.blocks, plan.allow_error)
         return cells if shapes is None else cells_by_share(shapes.chosen, current.plan.cells, cells, current.blocks)
 
     try:

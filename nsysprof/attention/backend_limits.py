@@ -44,6 +44,9 @@ TAKES: dict[str, frozenset[str]] = {
 }
 # Backends that compute with fewer bits than their inputs have. They are measured, and called approximate.
 LOSSY = frozenset({"sage"})
+# The largest error, relative to the result, that a loss of bits explains: a forgotten mask or another scale changes
+# random results by more. A lossy backend that is farther from the reference is wrong.
+MOST_LOSS = 0.2
 # What to install for a backend whose library is missing.
 INSTALL = {
     "flash_attn": "pip install flash-attn",

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from nsysprof.analysis.sampling.bench import unsettled
+from nsysprof.analysis.sampling.bench import is_allowed, is_approximate, unsettled
 from nsysprof.analysis.sampling.latency import block_medians
 from nsysprof.analysis.sampling.process_model import Turns, turns_of
 from nsysprof.analysis.sampling.significance import INTERIM_ALPHA, POWER, CaseVerdict, compare_shape, fit_differences
@@ -24,17 +24,21 @@ AUTO = "auto"
 NOT_RUN = "not_run"
 
 
-def cells_to_measure(cells: Sequence[Case], blocks: Sequence[Block], most: int) -> list[int]:
-    """Return the cells that need more blocks. Cells that ever failed are not measured again."""
+def cells_to_measure(cells: Sequence[Case], blocks: Sequence[Block], most: int, allow_error: float = 0.0) -> list[int]:
+    """Return the cells that need more blocks. Cells that ever failed are not measured again.
+
+    Approximate cells whose error is not allowed compete with none.
+    """
     own: list[list[Block]] = [[] for _ in cells]
     for block in blocks:
         own[block.cell].append(block)
     medians = [block_medians(cell_blocks) for cell_blocks in own]
     failed = {block.cell for block in blocks if block.status != OK}
-    groups: dict[Shape, dict[str, int]] = {}
+    groups: dict[tuple[Shape, str], dict[str, int]] = {}
     for cell, case in enumerate(cells):
         if cell not in failed:
-            groups.setdefault(case.shape, {})[case.backend] = cell
+            apart = is_approximate(case, own[cell]) and not is_allowed(own[cell], allow_error)
+            groups.setdefault((case.shape, case.backend if apart else ""), {})[case.backend] = cell
     turns: list[dict[str, Turns]] = [
         {name: turns_of(own[cell]) for name, cell in group.items()} for group in groups.values()
     ]

@@ -81,6 +81,7 @@ class BenchRequest:
         ),
     ] = "auto"
     check: options.Check = True
+    allow_error: options.AllowError = 0.0
     device: options.Device = "auto"
     case_timeout_s: options.CaseTimeout = 300.0
     self_check: Annotated[
@@ -204,6 +205,7 @@ class TuneRequest:
     seed: options.Seed = None
     flush: options.Flush = True
     check: options.Check = True
+    allow_error: options.AllowError = 0.0
     device: options.Device = "auto"
     case_timeout_s: options.CaseTimeout = 120.0
     out: Annotated[Path | None, options.out_option("Folder. Default: traces/tune-DATE-TIME.")] = None

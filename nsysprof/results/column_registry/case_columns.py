@@ -168,13 +168,15 @@ BENCH_RESULTS = TableFile("bench", "results.csv", "One row per case.", (
     number("datasheet_bytes_pct", "%", "Share of the datasheet's bandwidth.", **_UNKNOWN),
     integer("rank", "", "Place among equal work, from 1.", **_UNKNOWN),
     text("verdict", "`fastest`, `tie` (shown to be the same), `slower`, `inconclusive`, `far behind`, `alone`, "
-         "or `too few processes`.", **_UNKNOWN),
+         "`approximate` or `too few processes`.", **_UNKNOWN),
     number("against_best", "", "Latency over that of the fastest, in the rounds that both have.", **_UNKNOWN),
     number("against_best_low", "", "Lower end of the 95 % interval of that ratio.", **_UNKNOWN),
     number("against_best_high", "", "Upper end of the 95 % interval of that ratio.", **_UNKNOWN),
     number("to_beat_ns", "ns", "For the fastest case of a shape: the latency below which such a bench would call "
            "another one faster in 80 % of runs.", **_UNKNOWN),
     *_BY_NAME, *_shape(*_NEWER),
+    flag("approximate", "True where results are farther from the reference than rounding explains. Such a case has no "
+         "rank, unless --allow-error covers `largest_error`."),
 ))  # fmt: skip
 WINNERS = TableFile("tune", "winners.csv", "One row per shape.", (
     *_shape("seq", "batch", "heads", "kv_heads", "head_dim", "dtype", "causal", "pass", "kv_seq", "mask", "layout"),

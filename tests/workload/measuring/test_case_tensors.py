@@ -14,7 +14,7 @@ from nsysprof.workload.correctness.check import check_attention  # noqa: E402
 from nsysprof.workload.measuring.case_tensors import draw_inputs, make_mask, page_table, plain_keys  # noqa: E402
 from nsysprof.workload.measuring.prepared_call import check_case, prepared  # noqa: E402
 from nsysprof.workload.program_start.attention_facts import facts_of  # noqa: E402
-from nsysprof.workload.refusal import IneligibleError  # noqa: E402
+from nsysprof.workload.refusal import IneligibleError, WrongResultError  # noqa: E402
 
 pytestmark = pytest.mark.torch
 SHAPE = {
@@ -149,3 +149,17 @@ def test_pages_hold_the_keys_of_their_sequence_in_any_order():
     assert table.flatten().tolist() != list(range(10))
     for plain, expected in zip(plain_keys(case, k, v, table), (flat_k, flat_v), strict=True):
         torch.testing.assert_close(plain, expected.float())
+
+
+def rough(q, k, v, is_causal):
+    return 1.005 * torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=is_causal)
+
+
+def test_an_error_beyond_rounding_is_wrong_unless_it_is_allowed():
+    case = Case("tests.workload.measuring.test_case_tensors:rough", seq=32, dtype="fp32")
+    with pytest.raises(WrongResultError, match="differs from the float64 reference by 0.005"):
+        check_case(case, "cpu")
+    with pytest.raises(WrongResultError):
+        check_case(case, "cpu", allow_error=1e-3)
+    assert check_case(case, "cpu", allow_error=1e-2)["approximate"]
+    assert not check_case(Case("math", seq=32, dtype="fp32"), "cpu", allow_error=1e-2)["approximate"]
