@@ -345,7 +345,7 @@ def _verdict(difference: PairDifference | None, best: Floats, other: Floats) -> 
 
 def hidden_keys(cases: Sequence[Case]) -> list[Note]:
     """Return a note where a causal mask hides keys from every query, which few people who give --kv-seq expect."""
-    hidden = [case for case in cases if seen_keys(case) < case.kv_seq]
+    hidden = [case for case in cases if case.causal and seen_keys(case) < case.kv_seq]
     if not hidden:
         return []
     worst = min(hidden, key=lambda case: case.seq / case.kv_seq)
