@@ -17,8 +17,9 @@ from nsysprof.analysis.attention_tuning.program_gain import compute_gain
 from nsysprof.analysis.attention_tuning.winning_rules import fill_groups, settle_own_choices
 from nsysprof.analysis.sampling.bench import METHOD, BenchResults
 from nsysprof.analysis.sampling.replayed_calls import METHOD as REPLAYS
-from nsysprof.analysis.sampling.replayed_calls import replayed_shapes, say_replayed, use_replays
+from nsysprof.analysis.sampling.replayed_calls import leave_launching, replayed_shapes, say_replayed, use_replays
 from nsysprof.analysis.sampling.tune import (
+    LAUNCHING,
     OPEN,
     UNKNOWN,
     Choice,
@@ -396,9 +397,9 @@ def write_tuning(
     again: the shapes whose best backends were measured again.
     """
     winners = find_winners(results.table, again)
-    choices = choose_backends(winners)
+    choices, launching = leave_launching(choose_backends(winners), run.plan.cells, run.blocks, flush=run.plan.flush)
     replayed = replayed_shapes(run.plan.cells, run.blocks)
-    lines = [*say_replayed(replayed), *insights(results.table, winners, results.floor_pct)]
+    lines = [*say_replayed(replayed), *launching, *insights(results.table, winners, results.floor_pct)]
     gain = None
     if shapes is not None:
         choices = settle_own_choices(shapes.captured, choices, winners)
@@ -407,7 +408,14 @@ def write_tuning(
         undecided += int((winners["verdict"] == UNKNOWN).sum()) - len(failed)
         backends = {choice.shape: choice.backend for choice in choices}
         gain = compute_gain(
-            shapes.captured, shapes.chosen, backends, results.table, undecided, failed, search_ended=run.complete
+            shapes.captured,
+            shapes.chosen,
+            backends,
+            results.table,
+            undecided,
+            failed,
+            search_ended=run.complete,
+            launching=sum(choice.why == LAUNCHING for choice in choices),
         )
         choices = fill_groups(shapes.chosen, choices)
         lines = [gain.text, *lines, *gain.refused]

@@ -20,6 +20,8 @@ from nsysprof.results.samples import OK, Block
 LEAST_AGAIN = 2
 WINNER, TIE, OPEN, ALONE, UNKNOWN = "winner", "tie", "inconclusive", "alone", "unknown"
 AUTO = "auto"
+# Why a shape is left to torch although another backend has less work on the GPU.
+LAUNCHING = "launching"
 # The status of a case that the search did not come to.
 NOT_RUN = "not_run"
 
@@ -199,7 +201,7 @@ class Choice:
     shape: Shape
     # `auto` leaves the shape to torch.
     backend: str
-    # "winner", "tie", "inconclusive", "alone" or "between".
+    # "winner", "tie", "inconclusive", "alone", "between" or "launching".
     why: str
     median_ns: float | None
     over_auto: float | None
