@@ -61,6 +61,10 @@ INSTALL = {
 }
 
 
+# Backends, beside torch's own, whose kernels have a name of their own.
+NAMED_KERNELS = frozenset({"flash3", "flash4", "flashinfer", "sage", "flex"})
+
+
 def is_lossy(backend: str) -> bool:
     """Return whether a backend gives up precision by design."""
     return backend in LOSSY

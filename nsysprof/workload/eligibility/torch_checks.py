@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch.autograd.profiler import profile
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from nsysprof.attention.backend_limits import why_refused
+from nsysprof.attention.backend_limits import NAMED_KERNELS, why_refused
 from nsysprof.attention.eligibility import (
     AttentionCall,
     CallVerdict,
@@ -274,6 +274,8 @@ def _run(question: EligibilityQuestion, device: str, predicted: str | None) -> R
     """Run one call under the profiler, after another one to warm up, and return what it ran."""
     own = None if question.backend not in BACKENDS else question.backend
     expected = {"auto": predicted, "naive": "math"}.get(question.backend, own)
+    if question.backend in NAMED_KERNELS:
+        expected = question.backend
     call = question.call
     if device == "cpu":
         least_bytes, memory_bytes = call.tensor_bytes, collect_host()["memory_bytes"]
@@ -323,7 +325,7 @@ def run_once(backend: str, select: Any, call: AttentionCall, device: str, expect
     if device == "cuda" and not kernels:
         reason = "torch's profiler recorded no kernel; CUPTI may be blocked or in use"
         return Ran("ok", reason, None, operator)
-    as_asked = None if family is None or expected is None else family == expected
+    as_asked = None if family is None or expected is None else family.partition("-")[0] == expected
     return Ran("ok", "", family, operator, tuple(kernels), as_asked)
 
 
