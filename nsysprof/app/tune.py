@@ -42,7 +42,7 @@ from nsysprof.app.read_history import append_results, check_database
 from nsysprof.app.trace_analysis.analyze_trace import resolve
 from nsysprof.app.trace_analysis.assemble import assemble
 from nsysprof.attention.backend_limits import why_refused
-from nsysprof.attention.policy_file import AUTO, SDPA_BACKENDS, PolicyFile, PolicyRule, write_policy
+from nsysprof.attention.policy_file import AUTO, POLICY_BACKENDS, PolicyFile, PolicyRule, write_policy
 from nsysprof.attention.shape import Case, Shape, check_names, make_case
 from nsysprof.capture.folder import remove_work
 from nsysprof.capture.sampling.bench import prepare_bench_folder
@@ -489,13 +489,14 @@ class Tuning:
 
 
 def _policy_of(run: BenchRun, choices: Sequence[Choice]) -> PolicyFile:
-    """Return the policy, without the shapes whose best backend is not part of torch, because a policy imports nothing.
+    """Return the policy, without the shapes whose best backend a policy cannot name.
 
-    Shapes with a window are left out too: calls of torch have no window, but a mask whose content nobody reads.
+    Shapes with a window, a cap, sinks, pages or an fp8 cache are left out too: a call of torch has none of them. A
+    window is a mask there, whose content nobody reads.
     """
     rules = []
     for choice in choices:
-        if choice.backend in (*SDPA_BACKENDS, AUTO) and choice.shape.window is None:
+        if choice.backend in POLICY_BACKENDS and choice.shape.window is None and not choice.shape.is_beyond_torch:
             rules.append(
                 PolicyRule(
                     choice.backend,

@@ -177,6 +177,11 @@ class Shape(Struct, frozen=True, order=True, kw_only=True, rename={"pass_": "pas
         return words + ([f"page={self.page_size}"] if self.page_size else [])
 
     @property
+    def is_beyond_torch(self) -> bool:
+        """Return whether no call of torch's scaled_dot_product_attention has this shape."""
+        return bool(self.softcap or self.sinks or self.page_size or self.kv_dtype != "same")
+
+    @property
     def mask_sizes(self) -> tuple[int, ...] | None:
         """Return the sizes of the mask, 1 along the axes that it does not have; None without a mask."""
         kind, _, axes = self.mask.partition(":")

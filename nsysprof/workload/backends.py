@@ -17,7 +17,12 @@ from nsysprof.attention.shape import Case, Shape, is_callable_backend, registere
 from nsysprof.workload.measuring.case_tensors import make_mask, make_sinks, page_table, plain_keys
 from nsysprof.workload.other_libraries import flex_with_mask
 from nsysprof.workload.refusal import IneligibleError, UnusableBackendError, WrongResultError
-from nsysprof.workload.served_libraries import FLASH_IMPLEMENTATIONS, adapter_of, flash_implementation
+from nsysprof.workload.served_libraries import (
+    FLASH_IMPLEMENTATIONS,
+    adapter_of,
+    flash_implementation,
+    flash_library,
+)
 
 Attention = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, bool], torch.Tensor]
 
@@ -89,6 +94,15 @@ def attention_for(
         return select, attention
     table = page_table(shape, device) if shape.page_size else None
     return select, lambda q, k, v, causal: attention(q, *plain_keys(shape, k, v, table), causal)
+
+
+def library_attention(backend: str, shape: Shape, device: str) -> Attention:
+    """Return what a policy calls in place of torch's attention. Raises as attention_for does.
+
+    FlashAttention 3 and 4 are called themselves: to activate them within torch would change other calls too.
+    """
+    own = flash_library(backend, shape, device)
+    return attention_for(backend, shape, None, device)[1] if own is None else own
 
 
 def mask_of(case: Case, device: str) -> torch.Tensor | None:

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch.nn import attention
 
-from nsysprof.attention.backend_limits import INSTALL
+from nsysprof.attention.backend_limits import INSTALL, why_refused
 from nsysprof.attention.shape import Shape, is_hub_backend
 from nsysprof.workload.measuring.case_tensors import DTYPES, FP8, page_table
 from nsysprof.workload.other_libraries import Attention, import_or_refuse, seq_first
@@ -261,6 +261,19 @@ def _parameters(function: Any) -> Any:
     except (TypeError, ValueError):
         return None
     return None if any(each.kind is each.VAR_KEYWORD for each in takes.values()) else takes
+
+
+def flash_library(backend: str, shape: Shape, device: str) -> Attention | None:
+    """Return flash_attn_func of FlashAttention 3 or 4 itself; None for another backend. Raises IneligibleError."""
+    module = {"flash3": "flash_attn_interface", "flash4": "flash_attn.cute"}.get(backend)
+    if module is None:
+        return None
+    refused = why_refused(backend, shape)
+    if refused:
+        raise IneligibleError(refused)
+    library = import_or_refuse(module, backend, INSTALL[backend])
+    _need_gpu(backend, device)
+    return flash_function(library.flash_attn_func, shape, backend)
 
 
 def _flash_attn(shape: Shape, device: str) -> Attention:
