@@ -140,5 +140,6 @@ def columns_of(call: AttentionRange | None) -> dict[str, Any]:
         "heads": call.heads, "kv_heads": call.kv_heads, "seq_q": call.seq_q, "seq_kv": call.seq_kv,
         "head_dim": call.head_dim, "dtype": call.dtype, "causal": call.causal, "mask": call.mask,
         "dropout": call.dropout, "layout": call.layout, "mask_stride": None,
+        "head_dim_v": call.head_dim_v,
     }  # fmt: skip
     return {name: pd.NA if value is None else value for name, value in facts.items()}

@@ -419,6 +419,7 @@ ATTENTION = TableFile("analysis", "attention.csv", "One row per attention call s
          "between.", nullable=True),
     integer("mask_stride", "", "Distance of the mask's keys in memory, in elements; empty where it is not known, or "
             "does not matter because the call ran on a CPU.", nullable=True),
+    integer("head_dim_v", "", "Size of a head of v, where a recorded call has another one than q.", nullable=True),
 ))  # fmt: skip
 MEMORY = TableFile("analysis", "memory.csv", "One row per owner of memory at the peak; the rows add up to the peak.", (
     text("owner", "Line of the program that allocated the memory, where torch's allocator history was recorded; else "
