@@ -745,3 +745,17 @@ def test_a_changed_sentence_of_a_corpus_is_a_difference(tmp_path):
 def test_what_is_said_of_every_trace_is_what_was_read():
     done = run_corpus(REPOSITORY / "traces", "--expect", CORPUS)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_shapes_of_the_serving_study_are_those_of_the_models() -> None:
+    study = load("measure_serving")
+    found = study.shapes(is_quick=False)
+    assert found["Llama 3.1 8B", "chunk"]["mask"] == "window:all:0"
+    assert found["Gemma 3 27B, local", "decode"]["mask"] == "window:1023:all"
+    assert found["Gemma 3 27B, local", "prefill"] == {
+        "heads": 32, "kv_heads": 16, "head_dim": 128, "batch": 1, "seq": 4096, "kv_seq": 4096,
+        "mask": "window:1023:0", "causal": False, "dtype": "bf16",
+    }  # fmt: skip
+    assert found["DeepSeek-V3", "decode"]["head_dim_v"] == 512
+    assert {fields["causal"] for key, fields in found.items() if key[1] == "prefill"} == {True, False}
+    assert len(found) == 11

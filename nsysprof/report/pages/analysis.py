@@ -54,6 +54,7 @@ from nsysprof.report.pages.trace_tables import (
     layer_table,
     memop_table,
     operator_table,
+    phase_table,
     range_api_table,
     range_table,
     stream_table,
@@ -93,6 +94,7 @@ def analysis_report(
     else:
         overview = [*overview_sections(analysis), *cpu_sections(analysis)]
         sections = [*overview, *findings_sections(analysis), *step_sections(analysis)]
+        sections += [Section("", (phase_table(analysis.phases),))] if analysis.phases is not None else []
     step = [figure for figure in figures if figure.file == STEP_FIGURE]
     first_figures = [Section("", tuple(step), in_terminal=False)] if step else []
     first = [*failure_sections(analysis.allocator), *_lost_sections(analysis)]

@@ -85,7 +85,7 @@ def describe_call(call: AttentionCall) -> str:
     parts += [f"D={call.head_dim}", call.dtype, "causal" if call.causal else "full"]
     parts += [f"mask={call.mask}"] if call.mask != "none" else []
     parts += [f"dropout={call.dropout:g}"] if call.dropout else []
-    return " ".join([*parts, call.pass_])
+    return " ".join([*parts, *call.served_words, call.pass_])
 
 
 def _row(answer: EligibilityAnswer) -> tuple[Any, ...]:
