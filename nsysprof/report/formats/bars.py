@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nsysprof.report.document import Bars, Cell, Column, StackedBar, Unit
+from nsysprof.report.document import Bars, StackedBar, Unit
 from nsysprof.report.figures.drawing import CATEGORY_COLORS, IDLE_COLORS
-from nsysprof.report.formats.cell_text import cell_text
+from nsysprof.report.formats.cell_text import value_text
+from nsysprof.units import PROSE_DIGITS
 
 _UNKNOWN_COLOR = "#999999"
 # The share of a bar's width that each letter of an inside label needs (percent), on a wide page and on a phone.
@@ -128,7 +129,7 @@ def _top(bars: Bars) -> float:
 
 
 def _value(value: float, unit: Unit) -> str:
-    return cell_text(Cell(value), Column("", unit))
+    return value_text(value, unit, PROSE_DIGITS)
 
 
 def _percent(share: float) -> str:

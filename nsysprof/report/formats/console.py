@@ -11,7 +11,7 @@ from rich.cells import cell_len
 
 from nsysprof.notes import Note, Severity
 from nsysprof.report.document import Code, Column, Gate, Lines, Notes, Paragraph, Part, Ranking, Report, Table, Unit
-from nsysprof.report.formats.cell_text import cell_text, shorten_names
+from nsysprof.report.formats.cell_text import amount_text, cell_text, shorten_names
 from nsysprof.report.formats.escape import clean
 from nsysprof.results.checks import GateResult, Outcome
 
@@ -75,7 +75,7 @@ def _ranking_lines(part: Ranking, width: int) -> list[str]:
     """Return a numbered list: what, where and how much on the first line, then the text and the next step."""
     lines = []
     for number, item in enumerate(part.items[: part.terminal_items], 1):
-        amount = cell_text(item.amount, Column(part.amount_title, part.amount_unit))
+        amount = amount_text(item, part)
         where = f" in {clean(item.where, 60)}" if item.where else ""
         head = f"{number}. {clean(item.code, 40)}{where}: {amount}"
         if number > part.whole_count:
