@@ -73,13 +73,10 @@ def format_interval_ns(median_ns: float, low_ns: float, high_ns: float, digits: 
     return f"{median} [{low}, {high}] {unit}"
 
 
-def format_both(format_value: Callable[[float, int], str], baseline: float, candidate: float) -> tuple[str, str]:
-    """Return the texts of two values that a sentence compares, with the digits that tell one from the other."""
-    for digits in range(PROSE_DIGITS, TABLE_DIGITS + 1):
-        texts = format_value(baseline, digits), format_value(candidate, digits)
-        if texts[0] != texts[1]:
-            break
-    return texts
+def format_apart(format_value: Callable[[float, int], str], *values: float) -> tuple[str, ...]:
+    """Return the texts of values that a sentence compares: with more digits where they would read the same."""
+    short, long = ([format_value(value, digits) for value in values] for digits in (PROSE_DIGITS, TABLE_DIGITS))
+    return tuple(short if len(set(short)) == len(set(long)) else long)
 
 
 def format_factor(value: float | None) -> str:
