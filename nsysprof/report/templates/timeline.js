@@ -313,7 +313,7 @@
     if (size) told.push(`${memory(size)}${rate ? `, ${rate.toPrecision(3)} GB/s` : ""}${host ? `, ${host} memory` : ""}`);
     if (call >= 0) {
       const begun = rows.item(call);
-      told.push(`begins ${duration(Math.round(Math.max(0, item.start - begun.start)))} after its call, ${data.names[begun.name]}, began`);
+      told.push(`begins ${duration(Math.round(Math.max(0, item.start - begun.start)))} after its call, ${plainCall(data.names[begun.name])}, began`);
     }
     return told;
   }

@@ -30,6 +30,4 @@ def test_bars_are_as_high_as_their_values_and_very_long_ones_are_cut():
 
 
 def test_what_is_drawn_is_said_too():
-    assert describe_bars(STEPS) == (
-        "Time of each step: 4 bars, usually 1.00 us, from 1.00 us to 1.50 us; slow: step 2"
-    )
+    assert describe_bars(STEPS) == ("Time of each step: 4 bars, usually 1.00 us, from 1.00 us to 1.50 us; slow: step 2")

@@ -33,9 +33,7 @@ def test_it_says_how_busy_the_gpu_is_why_it_is_idle_and_how_long_a_step_takes(tm
         "1.00 us to 2.00 us). 1 step before them was warm-up. 1 was unusually slow and does not count in the mean: "
         "with it, it is 1.08 us."
     )
-    assert lines.texts[3].startswith(
-        "Slow steps: 9 (2.00 us, 1.06 us more idle while the host is busy outside CUDA)."
-    )
+    assert lines.texts[3].startswith("Slow steps: 9 (2.00 us, 1.06 us more idle while the host is busy outside CUDA).")
 
 
 def test_a_gpu_that_only_waits_for_other_ranks_is_not_just_called_busy(tmp_path):
@@ -105,9 +103,7 @@ def test_idle_time_outside_of_a_gpus_work_is_no_share_of_it(tmp_path):
     )  # fmt: skip
     analysis = analyze_trace(program.builder.write(tmp_path / "t.sqlite"))
     line = texts_of(overview_sections(analysis)).splitlines()[0]
-    assert line.startswith(
-        "The GPU is busy for 100 % of the time from its first to its last work: 90.0 ms of 90.0 ms."
-    )
+    assert line.startswith("The GPU is busy for 100 % of the time from its first to its last work: 90.0 ms of 90.0 ms.")
     assert "Idle:" not in line
     assert "Another 210 ms of the trace lie before this or after it." in line
 

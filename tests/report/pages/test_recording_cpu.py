@@ -55,8 +55,7 @@ def lines(analysis):
 def test_it_says_what_a_recording_of_the_cpu_shows(training):
     assert lines(training) == (
         "The trace has no GPU work and no CUDA call: what follows is about the CPU.",
-        "The range with the most time is step: 100 ms, 10 times, 10.0 ms on average. In it: "
-        "data 60 %, forward 30 %.",
+        "The range with the most time is step: 100 ms, 10 times, 10.0 ms on average. In it: data 60 %, forward 30 %.",
         "The calls of the OS runtime with the most time, of all threads together: clock_nanosleep 50.0 ms (10 calls), "
         "futex 20.0 ms (10 calls).",
     )
