@@ -231,12 +231,12 @@ PROGRAMS: dict[str, tuple[Callable[[frozenset[str]], Step], tuple[str, ...]]] = 
 }
 
 
-def record(step: Step, *, with_operators: bool = False) -> None:
-    for number in range(WARM_UP + RECORDED):
+def record(step: Step, *, with_operators: bool = False, steps: int = RECORDED) -> None:
+    for number in range(WARM_UP + steps):
         if number == WARM_UP:
             torch.cuda.synchronize()
             torch.cuda.cudart().cudaProfilerStart()
-        operators = with_operators and number >= WARM_UP + RECORDED // 2
+        operators = with_operators and number >= WARM_UP + steps // 2
         with torch.autograd.profiler.emit_nvtx(enabled=operators, record_shapes=True), torch.cuda.nvtx.range("step"):
             step()
     torch.cuda.synchronize()
@@ -278,6 +278,7 @@ def main() -> None:
     parser.add_argument("--faults", default="")
     parser.add_argument("--time", action="store_true")
     parser.add_argument("--operators", action="store_true", help="torch names operators in the last recorded steps")
+    parser.add_argument("--steps", type=int, default=RECORDED, help="steps between start and stop of the profiler")
     arguments = parser.parse_args()
     build, faults = PROGRAMS[arguments.program]
     torch.manual_seed(0)
@@ -287,7 +288,7 @@ def main() -> None:
         print(json.dumps({"program": arguments.program, "step_ms": times, "seconds": time.perf_counter() - begin}))
         return
     chosen = frozenset(faults if arguments.faults == "all" else filter(None, arguments.faults.split(",")))
-    record(build(chosen), with_operators=arguments.operators)
+    record(build(chosen), with_operators=arguments.operators, steps=arguments.steps)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
-from busy_faults import TURNS, Step, median_step_ms, record
+from busy_faults import RECORDED, TURNS, Step, median_step_ms, record
 
 BF16 = torch.bfloat16
 
@@ -129,11 +129,12 @@ def main() -> None:
     parser.add_argument("model", choices=MODELS)
     parser.add_argument("--mended", action="store_true")
     parser.add_argument("--time", action="store_true")
+    parser.add_argument("--steps", type=int, default=RECORDED, help="steps between start and stop of the profiler")
     arguments = parser.parse_args()
     build, fault = MODELS[arguments.model]
     torch.manual_seed(0)
     if not arguments.time:
-        record(build("" if arguments.mended else fault))
+        record(build("" if arguments.mended else fault), steps=arguments.steps)
         return
     times: dict[str, list[float]] = {fault: [], "none": []}
     for _ in range(TURNS):

@@ -20,6 +20,7 @@ from nsysprof.analysis.attribution.library_ranges import users_ranges
 from nsysprof.analysis.busy_time.kernel_needs import KernelNeeds
 from nsysprof.analysis.busy_time.operator_work import OperatorWork, floor_ns, work_of
 from nsysprof.analysis.kernel_names.variant_names import Names
+from nsysprof.analysis.steps.find_steps import Steps
 from nsysprof.results.analysis import StepWork
 from nsysprof.results.column_registry.analysis_columns import OPERATORS
 from nsysprof.results.roof import Peak
@@ -101,11 +102,14 @@ class _Launched:
     replay: Int64s
 
 
-def find_operators(tables: Tables, names: Names, facts: Facts, peak: Peak | None) -> Operators | None:
+def find_operators(
+    tables: Tables, names: Names, facts: Facts, peak: Peak | None, steps: Steps | None = None
+) -> Operators | None:
     """Return the operators of a trace; None where no range names one.
 
     facts: what the recorder wrote.
     peak: the rates of the GPU.
+    steps: those of the trace, of which one may replay a graph many times.
     """
     if tables.operators is None or tables.calls is None:
         return None
@@ -113,7 +117,7 @@ def find_operators(tables: Tables, names: Names, facts: Facts, peak: Peak | None
     of_kernel = np.full((3, tables.work.kernels), np.nan)
     call_of_kernel = np.full(tables.work.kernels, -1, dtype=np.int64)
     created = _creations(tables)
-    parts, steps, calls = [], [], list[OperatorCall]()
+    parts, computed, calls = [], [], list[OperatorCall]()
     for process, ranges in tables.operators.groupby(tables.operators["global_tid"] & PID_MASK):
         of_process = _OfProcess(
             tables,
@@ -121,17 +125,18 @@ def find_operators(tables: Tables, names: Names, facts: Facts, peak: Peak | None
             _launched(tables, names, int(process), created),
             facts.get((int(process) >> 24) & 0xFFFFFF, {}),
             peak,
+            steps if steps is not None and steps.are_known and steps.global_pid == process else None,
         )
         part = of_process.tabulate(of_kernel, call_of_kernel, len(calls))
         if part is not None:
             parts.append(part[0])
-            steps.append(part[1])
+            computed.append(part[1])
             calls += part[2]
     if not parts:
         return None
     table = pd.concat(parts, ignore_index=True).sort_values("kernel_total_ns", ascending=False, kind="stable")
     table = table[list(OPERATORS.names)].reset_index(drop=True)
-    return Operators(table, steps[0], KernelNeeds(*of_kernel), tuple(calls), call_of_kernel, peak)
+    return Operators(table, computed[0], KernelNeeds(*of_kernel), tuple(calls), call_of_kernel, peak)
 
 
 def _creations(tables: Tables) -> tuple[Int64s, Int64s]:
@@ -167,13 +172,19 @@ def _launched(tables: Tables, names: Names, process: int, created: tuple[Int64s,
 
 @dataclass(frozen=True)
 class _OfProcess:
-    """The operators of one process. ranges: those of its operators; facts: by number of the operator."""
+    """The operators of one process.
+
+    ranges: those of its operators.
+    facts: by number of the operator.
+    steps: those of the process; None where they are not known.
+    """
 
     tables: Tables
     ranges: pd.DataFrame
     launched: _Launched
     facts: Mapping[int, OperatorFacts]
     peak: Peak | None
+    steps: Steps | None
 
     def tabulate(
         self, of_kernel: Floats, number_of_kernel: Int64s, before: int
@@ -194,6 +205,7 @@ class _OfProcess:
         duration = self.tables.work.duration_ns.astype(np.float64)
         each_ns = duration[self.launched.row[chosen[:, None] + np.arange(last - first)]].mean(axis=0)
         groups: dict[tuple[str, ...], _Group] = {}
+        times = self._times_in_step(begins)
         needed = np.full((3, last - first), np.nan)
         place_of = self._places(first, last)
         # A graph that a step replays twice computes everything twice.
@@ -210,7 +222,7 @@ class _OfProcess:
                 call.name, shapes_text(facts), work.dtype if work else "", place_of[int(kernels[0])], call.layer,
                 call.location, call.way,
             )  # fmt: skip
-            groups.setdefault(key, _Group()).add(work, floor, spent)
+            groups.setdefault(key, _Group()).add(work, floor, spent, times)
             if work is not None and spent.sum() > 0:
                 needs = (work.flops, work.least_bytes, None if floor is None else floor[0])
                 for need, of_pattern in zip(needs, needed, strict=True):
@@ -219,12 +231,28 @@ class _OfProcess:
         of_kernel[:, self.launched.row[place >= 0]] = needed[:, place[place >= 0]]
         number = pattern[place[place >= 0]]
         number_of_kernel[self.launched.row[place >= 0]] = np.where(number >= 0, number + before, -1)
-        covered = duration[self.launched.row[place >= 0]].sum() / max(duration[self.launched.row].sum(), 1.0)
+        in_steps = self._are_in_steps()
+        covered_ns, whole_ns = (duration[self.launched.row[one]].sum() for one in ((place >= 0) & in_steps, in_steps))
+        covered = covered_ns / max(whole_ns, 1.0)
         reason = f"kernels like those of the recorded operators take {100 * covered:.1f} % of the kernels' time"
         step = StepWork(unknown_because=reason, covered_pct=100 * covered)
         if step.is_usual:
-            step = self._step(groups, timed, last - first)
+            step = self._step(groups, timed, last - first, times)
         return _tabulate(groups), step, calls
+
+    def _are_in_steps(self) -> Bools:
+        """Return which kernels steady steps launched: what runs while a program compiles is not like a step."""
+        if self.steps is None:
+            return np.ones(len(self.launched.row), dtype=bool)
+        launch, starts = self.launched.launch_ns, self.steps.starts_ns
+        return (launch >= starts[0]) & (launch < starts[-1])
+
+    def _times_in_step(self, begins: Int64s) -> int:
+        """Return how often a steady step repeats the pattern, as it does where it replays one graph again and again."""
+        if self.steps is None or not len(begins):
+            return 1
+        counts = np.histogram(self.launched.launch_ns[begins], self.steps.starts_ns)[0]
+        return max(1, int(counts.min())) if counts.min() == counts.max() else 1
 
     def _calls(self) -> tuple[Int64s, list[OperatorCall]]:
         """Return the number of the operator call that launched each kernel (-1: none), and the calls by number."""
@@ -337,7 +365,7 @@ class _OfProcess:
             places.append(texts[int(chosen[-1])] if len(chosen) else "")
         return places
 
-    def _step(self, groups: Mapping[tuple[str, ...], _Group], timed: Int64s, length: int) -> StepWork:
+    def _step(self, groups: Mapping[tuple[str, ...], _Group], timed: Int64s, length: int, times: int) -> StepWork:
         """Return the products of a step, against the time from one step to the next."""
         products = [group for group in groups.values() if group.is_product]
         if not products:
@@ -348,6 +376,8 @@ class _OfProcess:
         start = self.tables.work.start_ns[self.launched.row[timed]] if len(timed) else np.zeros(0, np.int64)
         follows = np.diff(timed) < 2 * length
         walls = np.diff(start)[follows] if len(timed) > 1 else np.zeros(0, np.int64)
+        if times > 1 and self.steps is not None:
+            walls = np.diff(self.steps.bounds_ns)
         if not len(walls):
             return StepWork(flops, unknown_because="no two steps with the same kernels follow one another")
         step_ns = float(np.median(walls))
@@ -371,12 +401,14 @@ class _Group:
         self.is_product = False
         self.limit = ""
 
-    def add(self, work: OperatorWork | None, floor: tuple[float, str] | None, spent: Floats) -> None:
-        """Add one call. spent: the time of each of its kernels (ns)."""
-        self.calls, self.kernels, self.total_ns = self.calls + 1, self.kernels + len(spent), self.total_ns + spent.sum()
-        self.flops = _sum(self.flops, None if work is None else work.flops)
-        self.least_bytes = _sum(self.least_bytes, None if work is None else work.least_bytes)
-        self.floor_ns = _sum(self.floor_ns, None if floor is None else floor[0])
+    def add(self, work: OperatorWork | None, floor: tuple[float, str] | None, spent: Floats, times: int) -> None:
+        """Add a call that a step makes so many times. spent: the time of each of its kernels (ns)."""
+        self.calls += times
+        self.kernels += times * len(spent)
+        self.total_ns += times * spent.sum()
+        self.flops = _sum(self.flops, None if work is None else work.flops, times)
+        self.least_bytes = _sum(self.least_bytes, None if work is None else work.least_bytes, times)
+        self.floor_ns = _sum(self.floor_ns, None if floor is None else floor[0], times)
         self.is_product |= work is not None and work.is_product
         self.limit = "" if floor is None else floor[1]
 
@@ -470,8 +502,8 @@ def _layers_of_nodes(threads: Iterable[_Nested]) -> dict[int, tuple[str, str]]:
     return layers
 
 
-def _sum(one: Any, other: Any) -> Any:
-    return None if one is None or other is None else one + other
+def _sum(one: Any, other: Any, times: int) -> Any:
+    return None if one is None or other is None else one + times * other
 
 
 def shapes_text(facts: OperatorFacts | None) -> str:

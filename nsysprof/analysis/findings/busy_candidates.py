@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nsysprof.analysis.busy_time.operator_work import read_and_written
 from nsysprof.analysis.findings.candidates import Candidate, without_work
 from nsysprof.analysis.findings.from_operators.operator_evidence import (
     FUSED_LEAST,
@@ -24,6 +23,7 @@ from nsysprof.analysis.findings.from_operators.operator_evidence import (
     bytes_of_run,
     find_most,
     fused_operator,
+    merge_products,
     misaligned_sizes,
     of_floors,
     product_factors,
@@ -33,7 +33,7 @@ from nsysprof.analysis.findings.step_amounts import counted, in_work, in_work_by
 from nsysprof.analysis.replay.replay import ReplayChange
 from nsysprof.kernels.names import PLAIN, TENSOR, kind_of
 from nsysprof.results.roof import find_peak
-from nsysprof.trace.schema import Bools, Int64s, Rows
+from nsysprof.trace.schema import Bools, Rows
 from nsysprof.units import format_bytes, format_ns
 
 # Products of floats on the other cores. Those in double precision and of complex numbers have no TF32.
@@ -51,10 +51,13 @@ _ALIGNED_USUAL, _ALIGNED_MOST, _ALIGNED_LEAST = 0.2, 0.45, 0.12
 # A run of elementwise kernels that is fused takes as long as its longest one, about. RMSNorm and GELU of a GPT in
 # pieces on an H200: 0.6 to 2 times.
 _FUSED_USUAL, _FUSED_MOST, _FUSED_LEAST = 1.15, 2.0, 0.7
+# However few bytes it moves, a fused kernel takes as long as the longest kernel of its run, up to so long (ns).
+_FUSED_LATENCY_NS = 3_000
 _MOST_SIZES = 4
 _LEAST_RUN, _LONGEST_RUN, _SAME_TENSOR = 3, 32, 0.3
 _ELEMENTWISE = ("elementwise", "reduction", "random")
 _CAST = re.compile(r"float16_copy_kernel|unrolled_elementwise_kernel.*direct_copy|convert", re.IGNORECASE)
+_CONCATENATION = re.compile(r"CatArrayBatchedCopy")
 _STRIDED_COPY = re.compile(r"gpu_kernel_impl_nocast.*direct_copy_kernel|triton_poi_fused_clone")
 # cuDNN's batch normalization in NCHW, and the share of its time that it takes in NHWC: ResNet-50 on an H200, 0.58.
 _NCHW_NORM, _NHWC_NORM = re.compile(r"^(?!.*nhwc).*cudnn::bn_", re.IGNORECASE), 0.6
@@ -68,8 +71,8 @@ _SMALL_NS = 10_000
 # The shares of a step that small kernels, and the pauses between them, have at least.
 _SMALL_SHARE, _LEAST_PAUSES = 0.3, 0.02
 _EMPTY_KERNEL_NS = 1_500
-# A streaming multiprocessor of every GPU since 2017 has room for so many threads, that of most for twice as many.
-_THREADS_OF_SM = 1_024
+# Work fills the GPU where it takes less than so many times the least time of its operator.
+_FILLS = 2
 
 
 def list_busy_candidates(situation: Situation) -> Iterator[Candidate]:
@@ -229,8 +232,8 @@ def _elementwise_runs(situation: Situation) -> _Runs:
     has another, smaller tensor.
     """
     multi = _matching(situation, lambda name: "multi_tensor_apply" in name)
-    casts = _matching(situation, lambda name: _CAST.search(name) is not None)
-    member = (np.isin(situation.category, _ELEMENTWISE) | ((situation.category == "copy") & casts)) & ~multi
+    copies = _matching(situation, lambda name: bool(_CAST.search(name) or _CONCATENATION.search(name)))
+    member = (np.isin(situation.category, _ELEMENTWISE) | ((situation.category == "copy") & copies)) & ~multi
     duration, stream = situation.graph.duration_ns, situation.graph.stream
     members, longest = [], []
     for number in np.unique(stream).tolist():
@@ -251,13 +254,16 @@ def _fused(situation: Situation, runs: _Runs, factor: float, moves_ns: Sequence[
     """Return the change in which each run is one kernel.
 
     factor: how many times the time of its longest kernel it takes.
-    moves_ns: the time for what the fused kernel of each run moves, which counts instead; None where it is unknown.
+    moves_ns: the time for what the fused kernel of each run moves, which counts instead for all but the shortest
+        kernels; None where it is unknown.
     """
     duration = situation.graph.duration_ns.copy()
     gone = runs.marks(len(duration))
     gone[runs.longest] = False
     for rows, longest, moves in zip(runs.members, runs.longest, moves_ns, strict=True):
-        fused = duration[longest] * factor if moves is None else moves
+        fused = duration[longest] * factor
+        if moves is not None:
+            fused = max(moves, min(fused, _FUSED_LATENCY_NS))
         duration[longest] = min(int(duration[rows].sum()), int(fused))
     return without_work(situation, gone, duration)
 
@@ -443,18 +449,6 @@ def _logits(situation: Situation) -> Candidate | None:
     )  # fmt: skip
 
 
-def _largest_tensors(situation: Situation) -> Int64s:
-    """Return how many elements the largest tensor of each kernel's operator has; -1 where that is not known."""
-    largest = [
-        -1
-        if call.facts is None
-        else max((t.elements for side in read_and_written(call.facts) for t in side), default=-1)
-        for call in situation.operators.calls
-    ]
-    elements: Int64s = np.array([*largest, -1], dtype=np.int64)[situation.operators.call]
-    return elements
-
-
 def _small_work(situation: Situation) -> Candidate | None:
     """Return kernels too short to fill the GPU, where the time between them shows it."""
     if not situation.is_looped:
@@ -463,10 +457,8 @@ def _small_work(situation: Situation) -> Candidate | None:
     duration = graph.duration_ns
     is_kernel = situation.kernel_number >= 0
     small = is_kernel & (duration < _SMALL_NS) & ~np.isin(situation.category, ("communication", "wait", "graph"))
-    threads = None if situation.sm_count is None else situation.sm_count * _THREADS_OF_SM
-    elements = _largest_tensors(situation)
-    if threads is not None:
-        small &= elements < threads
+    floor = situation.operators.floor_ns
+    small &= ~(duration < _FILLS * floor)
     pauses = np.where(small, np.clip(graph.stream_ns, 0, 3 * _EMPTY_KERNEL_NS), 0)
     busy = max(1, int(duration.sum()))
     if duration[small].sum() < _SMALL_SHARE * busy or pauses.sum() < _LEAST_PAUSES * busy:
@@ -477,28 +469,37 @@ def _small_work(situation: Situation) -> Candidate | None:
     if duration[small].sum() < _SMALL_SHARE * busy:
         return None
 
+    least = np.minimum(np.nan_to_num(floor), duration).astype(np.int64)
+    merged = merge_products(situation, small)
+
     def at(pause: float, empty: float) -> ReplayChange:
         shorter = duration - (pauses * pause).astype(np.int64) - int(empty * _EMPTY_KERNEL_NS)
-        floor = np.minimum(np.nan_to_num(situation.operators.floor_ns), duration).astype(np.int64)
-        changed = np.where(small, np.maximum(np.maximum(shorter, duration // 4), floor), duration)
-        return without_work(situation, np.zeros_like(small), changed)
+        changed = np.where(small, np.maximum(np.maximum(shorter, duration // 4), least), duration)
+        return without_work(situation, merged, changed)
 
     text = (
         f"{number_text(in_work(situation, small))} kernels of {format_ns(int(np.median(duration[small])))} each "
         f"(median) are too small to fill the GPU; between them it pauses for "
         f"{format_ns(int(in_work(situation, small, pauses)))}."
     )
-    known = small & (elements >= 0)
-    if threads is not None and known.any():
+    known = small & ~np.isnan(floor)
+    if known.any():
         text += (
-            f" The largest tensor of each has {int(np.median(elements[known])):,} elements (median of those known), "
-            f"fewer than {_THREADS_OF_SM:,} for each of the {situation.sm_count} SMs."
+            f" Those whose operators are known take {format_ns(_spent(situation, known))}, and at the least time of "
+            f"these operators {format_ns(int(in_work(situation, known, least)))}."
         )
-    step = (
+    step = ""
+    if merged.any():
+        text += (
+            f" {counted(in_work(situation, merged), 'kernel')} of products read the same tensor as the product before: "
+            f"as one product with it, these {format_ns(_spent(situation, merged))} are gone."
+        )
+        step = "Compute products of the same tensor as one, with their weights side by side (as q, k and v). "
+    step += (
         "Batch more work into each kernel, fuse neighbours (torch.compile), or let them begin before the last one ends "
         "(programmatic dependent launch)."
     )
     return Candidate(
         "small-work", at(0.7, 0.0), at(0.3, 0.0), at(1.0, 1.0), situation.calls_of(small), int(small.sum()), text, step,
-        order=2, spent_ns=_spent(situation, small),
+        order=2, spent_ns=_spent(situation, small), meanwhile="that stay",
     )  # fmt: skip

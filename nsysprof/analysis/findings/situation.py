@@ -112,9 +112,8 @@ class Situation:
     # The call that issued the work.
     call: Int64s
 
-    # The name of the GPU, and how many streaming multiprocessors it has, if that is known.
+    # The name of the GPU.
     board: str
-    sm_count: int | None
     # The rate of large copies by direction (bytes/s), where the trace has pinned ones.
     pinned_rate: dict[int, float]
     # The shortest time (ns) of the trace's large copies between host and device, by direction, kind of host memory
@@ -301,7 +300,6 @@ def look_at(
         host_kind=of_others(work.host_kind.astype(np.int64), none),
         call=np.repeat(np.arange(len(graph.row)), np.diff(graph.first_work)),
         board="" if gpu is None else gpu.name,
-        sm_count=None if gpu is None else gpu.sm_count,
         pinned_rate=_pinned_rates(tables),
         fastest_copies=_fastest_copies(tables),
         unslowed_ns=unslowed_durations(tables, pid, int(device))[graph.work_row].astype(np.int64),

@@ -263,8 +263,10 @@ def _settle_peak(tables: Tables, options: SummaryOptions) -> Peak | None:
     return settle_peak(tables.devices[0].name if tables.devices else None, options.ceilings)
 
 
-def _find_operators(tables: Tables, names: Names, options: SummaryOptions, peak: Peak | None) -> Operators | None:
-    return find_operators(tables, names, options.operator_facts, peak)
+def _find_operators(
+    tables: Tables, names: Names, options: SummaryOptions, peak: Peak | None, steps: Steps
+) -> Operators | None:
+    return find_operators(tables, names, options.operator_facts, peak, steps)
 
 
 def _needs(
@@ -630,7 +632,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("part", _find_part, ("tables", "attribution", "caused", "steps", "options")),
     Stage("coverage", _coverage, ("tables", "attribution", "caused"), beside=True),
     Stage("peak", _settle_peak, ("tables", "options")),
-    Stage("operators", _find_operators, ("tables", "names", "options", "peak"), beside=True),
+    Stage("operators", _find_operators, ("tables", "names", "options", "peak", "steps"), beside=True),
     Stage("needs", _needs, ("tables", "names", "operators", "options", "peak"), beside=True),
     Stage("work", _tabulate_work, ("tables", "names", "attribution", "caused", "needs"), beside=True),
     Stage("layers", tabulate_layers, ("tables", "memory", "needs"), beside=True),

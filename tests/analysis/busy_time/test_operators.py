@@ -144,8 +144,11 @@ def test_ranges_of_the_recording_are_none_of_the_program(analyses):
     assert not [name for name in names if name.startswith(("aten::", "nsysprof "))]
 
 
-def built(tmp_path, orders, marked=0):
-    """Return the analysis of a program whose steps launch kernels in some orders, operators recorded in one step."""
+def built(tmp_path, orders, marked=0, named=False):
+    """Return the analysis of a program whose steps launch kernels in some orders, operators recorded in one step.
+
+    named: whether each step behind the first has a range.
+    """
     trace, now, correlation = TraceBuilder(), 1_000, 1
     trace.gpu()
     for step, order in enumerate(orders):
@@ -157,6 +160,8 @@ def built(tmp_path, orders, marked=0):
             now, correlation = now + 200, correlation + 1
         if step == marked:
             trace.range(begin - 20, now, "nsysprof operators", kind=60)
+        if named and step:
+            trace.range(begin - 30, now, "step")
         now += 1_000
     return analyze_trace(trace.write(tmp_path / "t.sqlite"))
 
@@ -224,6 +229,33 @@ def test_a_graph_that_a_step_replays_twice_counts_twice(tmp_path):
     table = analyze_trace(trace.write(tmp_path / "t.sqlite")).operators.set_index("operator")
     assert table["calls"].to_dict() == {"aten::mm": 2, "aten::step": 1}
     assert table["kernel_count"].to_dict() == {"aten::mm": 2, "aten::step": 2}
+
+
+def test_a_step_that_replays_one_graph_again_and_again_has_all_of_its_operators(tmp_path):
+    """A token is one replay, and a step of the program's range generates five."""
+    trace = TraceBuilder()
+    trace.gpu()
+    trace.range(1_000, 1_400, "aten::mm, op_id = 1, sizes = [[8, 8], [8, 8]]")
+    create(trace, 1_100, 200)
+    now, correlation = 5_000, 1
+    for _ in range(6):
+        trace.range(now - 5, now + 4_900, "generate")
+        for _ in range(5):
+            trace.call(now, now + 10, correlation, "cudaGraphLaunch_v10000")
+            trace.kernel(now + 100, now + 150, correlation, "k", node=200)
+            now, correlation = now + 900, correlation + 1
+        now += 500
+    analysis = analyze_trace(trace.write(tmp_path / "t.sqlite"))
+    (row,) = analysis.operators.to_dict("records")
+    assert analysis.step_times.per == "generate"
+    assert (row["calls"], row["kernel_count"], row["kernel_total_ns"]) == (5, 5, 250)
+
+
+def test_kernels_of_a_warm_up_do_not_make_a_recorded_step_unusual(tmp_path):
+    """What a compiler measures before the steps is no part of them."""
+    usual = ["a", "b", "c"]
+    analysis = built(tmp_path, [["tried"] * 10, *[usual] * 8], marked=1, named=True)
+    assert analysis.step_work.covered_pct == 100
 
 
 @pytest.mark.parametrize("each_step", [True, False])

@@ -19,8 +19,8 @@ from nsysprof.analysis.findings.situation import Situation
 from nsysprof.analysis.findings.step_amounts import in_work_by
 from nsysprof.analysis.replay.replay import ReplayChange
 from nsysprof.results.roof import Peak
-from nsysprof.torchprof.operator_facts import ITEM_BYTES, Tensor
-from nsysprof.trace.schema import Bools
+from nsysprof.torchprof.operator_facts import ITEM_BYTES, Tensor, tensors_of
+from nsysprof.trace.schema import Bools, Int64s, Rows
 from nsysprof.units import format_ns
 
 # How many times its floor a product takes, at the rates of the datasheet: 75 products of a GPT in bf16 on an H200 took
@@ -32,6 +32,8 @@ _NOWHERE = Tensor((), "", 0, 0)
 # Tensor cores read rows that begin at multiples of so many bytes without copying them apart.
 _ALIGNED_BYTES, _PADDED = 16, 64
 _LONGEST_NAME = 60
+# Where a product has the tensor that it multiplies by its weights.
+_FIRST_FACTOR = {"aten::mm": 0, "aten::addmm": 1, "aten::linear": 0}
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,47 @@ def product_factors(peak: Peak | None) -> tuple[float, float, float]:
         return of_datasheet
     usual, most, least = (factor / PRODUCT_LEAST for factor in of_datasheet)
     return usual, most, least
+
+
+def merge_products(situation: Situation, chosen: Bools) -> Bools:
+    """Return which chosen work would go if products of the forward pass that read the same tensor were one.
+
+    Such products follow one another on a stream. Where the GPU has room, one of them takes as long as all at once.
+    """
+    calls, call, stream = situation.operators.calls, situation.operators.call, situation.graph.stream
+    duration = situation.graph.duration_ns
+    gone = np.zeros(len(call), dtype=np.bool_)
+    for number in np.unique(stream[chosen]).tolist():
+        rows = np.flatnonzero(stream == number)
+        ends = np.flatnonzero((np.diff(call[rows]) != 0) | (np.diff(situation.call[rows]) != 0)) + 1
+        run: list[Rows] = []
+        for products in (*np.split(rows, ends), np.zeros(0, dtype=np.int64)):
+            source = _product_source(calls, products, call, chosen)
+            if run and (source is None or source != _product_source(calls, run[0], call, chosen)):
+                longest = max(run, key=lambda one: int(duration[one].sum()))
+                for one in run:
+                    gone[one] |= one is not longest
+                run = []
+            if source is not None:
+                run.append(products)
+    return gone
+
+
+def _product_source(
+    calls: Sequence[OperatorCall], rows: Rows, call: Int64s, chosen: Bools
+) -> tuple[object, ...] | None:
+    """Return the tensor that a product of the forward pass is computed from; None where work is no such product."""
+    if not len(rows) or call[rows[0]] < 0 or not chosen[rows].all():
+        return None
+    one = calls[call[rows[0]]]
+    place = _FIRST_FACTOR.get(one.name)
+    if place is None or one.way != "forward" or one.facts is None or len(one.facts.inputs) <= place:
+        return None
+    tensors = list(tensors_of((one.facts.inputs[place],)))
+    if len(tensors) != 1 or not tensors[0].storage:
+        return None
+    (factor,) = tensors
+    return (*memory_of(one, factor), factor.tensor, factor.sizes, factor.strides)
 
 
 def misaligned_sizes(call: OperatorCall) -> dict[int, int]:

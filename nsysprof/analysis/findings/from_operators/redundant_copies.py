@@ -40,7 +40,9 @@ def list_redundant_copies(situation: Situation) -> Iterator[Candidate]:
     if not situation.operators.has_facts.any():
         return
     uses = TensorUses(situation.operators.calls)
-    searches: tuple[Callable[[Situation, TensorUses], Candidate | None], ...] = (_cast_weights, _needless_copies)
+    searches: tuple[Callable[[Situation, TensorUses], Candidate | None], ...] = (
+        _cast_weights, _needless_copies, _copies_of_copies,
+    )  # fmt: skip
     for search in searches:
         candidate = search(situation, uses)
         if candidate is not None:
@@ -57,7 +59,7 @@ def _cast_weights(situation: Situation, uses: TensorUses) -> Candidate | None:
     back = {number for number, call in enumerate(calls) if _is_cast_back(call, sizes)}
     there, chosen = _launched_by(situation, casts), _launched_by(situation, casts | back)
     trains = any(_is_of_optimizer(call) for call in calls)
-    spent, moved = _spent(situation, chosen), _moved(situation, casts | back)
+    spent, moved = _spent(situation, chosen), _moved(situation, chosen)
     gradients = counted(in_work(situation, chosen & ~there), "casts", "cast")
     gradients = f", and {gradients} their gradients back" if back else ""
     most = find_most(situation, there)
@@ -149,7 +151,7 @@ def _needless_copies(situation: Situation, uses: TensorUses) -> Candidate | None
     count = counted(in_work(situation, chosen), "copy", "copies")
     text = (
         f"Only attention, which could read the originals, reads {count} by contiguous() or clone(): "
-        f"{format_ns(spent)}, in which at least {format_bytes(_moved(situation, needless))} are moved."
+        f"{format_ns(spent)}, in which at least {format_bytes(_moved(situation, chosen))} are moved."
         + (most.text if most else "")
     )
     step = "Leave contiguous() and clone() out before attention, which reads tensors with any strides but the last."
@@ -176,6 +178,51 @@ def _reads_any_strides(call: OperatorCall, given: Tensor) -> bool:
     return all(tensor.sizes == given.sizes for tensor in mine)
 
 
+def _copies_of_copies(situation: Situation, uses: TensorUses) -> Candidate | None:
+    """Return copies that only another copy reads, and those whose result lies in memory as the first source does."""
+    calls = situation.operators.calls
+    copies, redundant = 0, set[int]()
+    for number, call in enumerate(calls):
+        between = _side(call, 0)
+        readers = [] if between is None else uses.readers(number, between)
+        source = _side(call, 1)
+        if len(readers) != 1 or source is None or between is None or source.type != between.type:
+            continue
+        (second,) = readers
+        result = _side(calls[second], 0)
+        if result is None or result.elements != between.elements or uses.is_changed(number, source, second):
+            continue
+        copies += 1
+        redundant.add(number)
+        if _is_back_again(uses, number, source, second, result):
+            redundant.add(second)
+    if not redundant:
+        return None
+    chosen = _launched_by(situation, redundant)
+    spent, most = _spent(situation, chosen), find_most(situation, chosen)
+    back = len(redundant) - copies
+    text = (
+        f"Only other copies read {counted(in_work(situation, chosen), 'copy', 'copies')}"
+        + (", or bring back the layout of what was copied first" if back else "")
+        + f": {format_ns(spent)}, in which at least {format_bytes(_moved(situation, chosen))} are moved."
+        + (most.text if most else "")
+    )
+    step = "Leave permute(...).contiguous() and clone() out where the next copy changes the layout again."
+    return _candidate(situation, chosen, (0.0, 0.3, 0.0), text, step, spent, most.location if most else "")
+
+
+def _is_back_again(uses: TensorUses, first: int, source: Tensor, second: int, result: Tensor) -> bool:
+    """Return whether what reads the second copy could read what the first one copied."""
+    if source.type != result.type or not source.strides or not result.strides:
+        return False
+    if sorted(zip(source.strides, source.sizes, strict=True)) != sorted(zip(result.strides, result.sizes, strict=True)):
+        return False
+    readers = uses.readers(second, result)
+    if not readers or uses.is_changed(second, result, readers[-1]):
+        return False
+    return not uses.is_changed(first, source, readers[-1])
+
+
 def _launched_by(situation: Situation, numbers: set[int]) -> Bools:
     """Return the work that these calls launched."""
     chosen: Bools = np.isin(situation.operators.call, np.array(sorted(numbers), dtype=np.int64))
@@ -186,10 +233,11 @@ def _spent(situation: Situation, chosen: Bools) -> int:
     return int(in_work(situation, chosen, situation.graph.duration_ns))
 
 
-def _moved(situation: Situation, numbers: set[int]) -> int:
-    """Return how many bytes copies move at least in the recorded step."""
-    sides = [_side(situation.operators.calls[number], place) for number in numbers for place in (0, 1)]
-    return sum(tensor.bytes or 0 for tensor in sides if tensor is not None)
+def _moved(situation: Situation, chosen: Bools) -> int:
+    """Return how many bytes the kernels of copies, one each, move at least in a step."""
+    sides = [[_side(call, place) for place in (0, 1)] for call in situation.operators.calls]
+    moved = [sum(tensor.bytes or 0 for tensor in of_call if tensor is not None) for of_call in sides]
+    return int(in_work(situation, chosen, np.array([*moved, 0], dtype=np.int64)[situation.operators.call]))
 
 
 def _candidate(

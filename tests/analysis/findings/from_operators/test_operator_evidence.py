@@ -188,9 +188,45 @@ def small(elements):
 
 
 @pytest.mark.parametrize(("elements", "is_named"), [(4096, True), (1_000_000, False)])
-def test_small_work_has_fewer_elements_than_fill_the_gpu(tmp_path, elements, is_named):
-    """Kernels of a million elements are short, but not too small: they fill the GPU."""
+def test_small_work_takes_more_than_twice_its_least_time(tmp_path, elements, is_named):
+    """Kernels of a million elements are short, but not too small: memory limits them."""
     item = finding(analyze_steps(tmp_path, small(elements), is_replayed=True), "small-work")
     assert (item is not None) == is_named
     if item is not None:
-        assert "The largest tensor of each has 4,096 elements (median of those known), fewer than 1,024" in item.text
+        assert "Those whose operators are known take 120.0 us" in item.text
+        assert "at the least time of these operators " in item.text
+
+
+def products_of_one_token(sources, ways=()):
+    """Return short products, each of the tensor with the number given, and pauses that make them small work."""
+    return [
+        Launched(
+            "aten::mm", TENSOR_GEMM, 7_000, [tensor((4, 256), source), tensor((256, 256), 40 + number)],
+            [tensor((4, 256), 60 + number)], ways,
+        )
+        for number, source in enumerate(sources)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("sources", "ways", "gone"),
+    [
+        ((1, 1, 1, 2), (), 2),  # q, k and v of one tensor, and another product
+        ((1, 2, 1, 2), (), 0),  # a product lies between
+        ((1, 1, 1, 2), ("autograd::engine::evaluate_function: MmBackward0",), 0),  # gradients of weights and inputs
+    ],
+)
+def test_products_of_the_same_tensor_could_be_one(tmp_path, sources, ways, gone):
+    item = finding(analyze_steps(tmp_path, products_of_one_token(sources, ways), is_replayed=True), "small-work")
+    assert (f"{gone} kernels of products read the same tensor" in item.text) == (gone > 0)
+    assert ("Compute products of the same tensor as one" in item.next_step) == (gone > 0)
+    assert (item.saving_low_ns >= gone * 7_000) and (item.saving_low_ns < 7_000 * (gone + 1))
+
+
+def test_a_fused_kernel_takes_some_time_however_few_bytes_it_moves(tmp_path):
+    """A norm of 4 rows moves bytes for 10 ns, and a kernel takes no less than two microseconds."""
+    steps = [replace(one, duration_ns=min(one.duration_ns, 2_000)) for one in rms_norm((4, 1024))]
+    steps[0] = replace(steps[0], duration_ns=40_000)
+    item = finding(analyze_steps(tmp_path, steps, is_replayed=True), "unfused-elementwise")
+    # Five kernels of two microseconds, and the pauses between them, become one of 1.15 times as much.
+    assert item.saving_ns == pytest.approx(5 * 2_000 - 1.15 * 2_000 + 4 * 1_000, abs=50)

@@ -114,3 +114,41 @@ def test_copies_that_only_attention_reads_are_needless(tmp_path):
 )  # fmt: skip
 def test_copies_that_something_needs_are_no_finding(tmp_path, operators):
     assert finding(analyze_steps(tmp_path, operators)) is None
+
+
+NCHW, NHWC = (8, 64, 32, 32), (8, 32, 32, 64)
+OF_NCHW, OF_NHWC = (65536, 1024, 32, 1), (65536, 2048, 64, 1)
+
+
+def copied(source, result, kind="aten::clone"):
+    return Launched("aten::copy_", ELEMENTWISE, 50_000, [result, source], [result], (kind,), "a.py:3")
+
+
+def there_and_back(*behind, last=OF_NCHW):
+    """Return a copy into NHWC, one back from there, and a convolution that reads this one."""
+    there = tensor(NHWC, 2, HALF, OF_NHWC)
+    back = tensor(NCHW, 3, HALF, last)
+    return [
+        copied(tensor(NHWC, 1, HALF, (65536, 32, 1, 1024)), there),
+        copied(tensor(NCHW, 2, HALF, (65536, 1, 2048, 64)), back),
+        *behind,
+        Launched("aten::cudnn_convolution", TENSOR_GEMM, 900_000, [back, tensor((4,), 8)], [tensor((4,), 9)]),
+    ]
+
+
+READS_BETWEEN = Launched("aten::bmm", TENSOR_GEMM, 900_000, [tensor(NHWC, 2, HALF)], [tensor((4,), 10)])
+CHANGES_FIRST = Launched("aten::mul_", ELEMENTWISE, 900_000, [tensor(NCHW, 1, HALF)], [tensor(NCHW, 1, HALF)])
+
+
+@pytest.mark.parametrize(
+    ("operators", "saved_ns"),
+    [
+        (there_and_back(), 100_000),
+        (there_and_back(last=OF_NHWC), 50_000),  # another layout than the first one: one copy would do
+        (there_and_back(CHANGES_FIRST), 50_000),  # what was copied first has changed when the result is read
+        (there_and_back(READS_BETWEEN), 0),
+    ],
+)
+def test_a_copy_of_a_copy_is_redundant(tmp_path, operators, saved_ns):
+    item = finding(analyze_steps(tmp_path, operators))
+    assert (0 if item is None else item.saving_ns) == pytest.approx(saved_ns, abs=5_000)
