@@ -136,15 +136,15 @@ def _make_inputs(case: Case, device: str, rows: torch.Tensor) -> Inputs:
     q, k, v = draw_inputs(case, device, generator)
     mask = make_mask(case, device)
     mask = None if mask is None else mask.detach()
-    served = {"softcap": case.softcap, "sinks": make_sinks(case, device)}
+    sinks = make_sinks(case, device)
     if case.pass_ == "fwd":
-        return Inputs(q, k, v, None, case.causal, mask, **served)
+        return Inputs(q, k, v, None, case.causal, mask, case.softcap, sinks)
     grad = draw_gradient(case, device, generator)
     if len(rows) < case.seq:
         kept = torch.zeros_like(grad)
         kept[:, :, rows] = grad[:, :, rows]
         grad = kept
-    return Inputs(q, k, v, grad, case.causal, mask, **served)
+    return Inputs(q, k, v, grad, case.causal, mask, case.softcap, sinks)
 
 
 def _run(attention: Attention, inputs: Inputs, backward: bool) -> dict[str, torch.Tensor]:
@@ -174,7 +174,7 @@ def _changed_inputs(used: Inputs, fresh: Inputs) -> list[str]:
 def _is_same(one: torch.Tensor, other: torch.Tensor) -> bool:
     if one.element_size() == 1:  # torch compares no fp8
         one, other = one.view(torch.uint8), other.view(torch.uint8)
-    return torch.equal(one, other)
+    return bool(torch.equal(one, other))
 
 
 def _not_finite(results: dict[str, torch.Tensor]) -> list[str]:
