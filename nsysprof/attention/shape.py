@@ -564,6 +564,8 @@ def check_names(what: str, names: Sequence[str], known: Sequence[str]) -> None:
     if not names:
         raise UsageError(f"--{what} is empty.", f"Give one or more of {', '.join(known)}.")
     for name in names:
+        if what == "backend" and name.startswith("hub:") and not is_hub_backend(name):
+            raise UsageError(f"{name} is not a kernel of a hub.", "Give hub:OWNER/NAME.")
         if name not in known and not (what == "backend" and (is_callable_backend(name) or is_hub_backend(name))):
             close = difflib.get_close_matches(name, known, 1)
             hint = f" Did you mean '{close[0]}'?" if close else ""

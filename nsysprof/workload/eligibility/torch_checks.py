@@ -274,7 +274,7 @@ def _run(question: EligibilityQuestion, device: str, predicted: str | None) -> R
     """Run one call under the profiler, after another one to warm up, and return what it ran."""
     own = None if question.backend not in BACKENDS else question.backend
     expected = {"auto": predicted, "naive": "math"}.get(question.backend, own)
-    if question.backend in NAMED_KERNELS:
+    if device == "cuda" and question.backend in NAMED_KERNELS:
         expected = question.backend
     call = question.call
     if device == "cpu":

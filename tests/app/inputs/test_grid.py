@@ -52,6 +52,7 @@ def test_shapes_of_served_models_are_options_of_the_grid():
         ({"softcap": float("nan")}, "nan is not a bound", "such as 50"),
         ({"seqs": (10**12,)}, "more than any memory holds", "times smaller"),
         ({"softcap": 50.0, "backends": ("math", "flash")}, "math does not take --softcap", "--backends naive,flex"),
+        ({"backends": ("hub:flash",)}, "hub:flash is not a kernel", "hub:OWNER/NAME"),
         ({"backends": ("flahs",)}, "Unknown backend 'flahs'. Did you mean 'flash'", "hub:OWNER/NAME"),
     ],
 )
