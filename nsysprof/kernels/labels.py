@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+
+from nsysprof.kernels.names import MOST_KEPT
 
 _TYPES = {
     "c10::BFloat16": "bf16", "__nv_bfloat16": "bf16", "cutlass::bfloat16_t": "bf16", "nv_bfloat16": "bf16",
@@ -40,6 +43,7 @@ class _LabelRule:
     label: Callable[[re.Match[str], str], str | None]
 
 
+@lru_cache(MOST_KEPT)
 def label_kernel(name: str) -> str:
     """Return a short readable label for a demangled kernel name: `add<bf16>`, `gemm<tf32> 128x128x32 nt`."""
     if name.startswith("[CUDA graph"):
