@@ -31,7 +31,7 @@ _OF_MEMORY = frozenset(CATEGORIES) - {
 # The most characters to look at in a name, and what a user's file may hold.
 _MOST_READ, _MOST_BYTES = 4_096, 1 << 20
 # The names whose kinds are kept.
-MOST_KEPT = 1 << 17
+_MOST_KEPT = 1 << 17
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def kind_of(name: str) -> KernelKind:
 
 # The ranks of a job have the same kernels. A name is asked for several times, so that the names of a whole trace must
 # fit: a file of 8 MB can have 60,000.
-@lru_cache(MOST_KEPT)
+@lru_cache(_MOST_KEPT)
 def _kind_of(name: str, own_file: str) -> KernelKind:
     token = _TOKEN.fullmatch(name)
     if token is not None and token[1] in CATEGORIES:
