@@ -32,6 +32,7 @@ from scripts.studies import (  # noqa: E402
     h200_same_code,
     h200_sdpa,
     h200_self_check,
+    h200_serving,
     h200_tune,
 )
 
@@ -45,7 +46,7 @@ STUDIES: dict[str, Callable[[], dict[str, str]]] = {
     "h200-sdpa": h200_sdpa.facts,
     "h200-self-check": h200_self_check.facts,
     "h200-tune": h200_tune.facts,
-}
+} | ({"h200-serving": h200_serving.facts} if h200_serving.has_data() else {})
 # Studies with the report of a capture in traces/.
 REPORTED = ("h200-roofline", "h200-sdpa")
 

@@ -264,7 +264,7 @@ def test_the_study_of_jobs_says_what_its_data_say() -> None:
 
 def test_every_planted_fault_is_found_first_and_predicted_within_the_promise() -> None:
     study = (REPOSITORY / "analysis/h200-faults/README.md").read_text(encoding="utf-8")
-    rows = [line for line in study.splitlines() if line.count("|") == 10][2:]
+    rows = [line for line in study.splitlines() if line.count("|") == 11][2:]
     assert len(rows) == 11  # eight faults alone, one of a library, all of them, and FSDP with a slow rank
     assert [row for row in rows if "| yes |" not in row] == []
     assert [row.split("|")[5].strip() for row in rows[:9]] == ["1"] * 9
@@ -745,3 +745,17 @@ def test_a_changed_sentence_of_a_corpus_is_a_difference(tmp_path):
 def test_what_is_said_of_every_trace_is_what_was_read():
     done = run_corpus(REPOSITORY / "traces", "--expect", CORPUS)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_shapes_of_the_serving_study_are_those_of_the_models() -> None:
+    study = load("measure_serving")
+    found = study.shapes(is_quick=False)
+    assert found["Llama 3.1 8B", "chunk"]["mask"] == "window:all:0"
+    assert found["Gemma 3 27B, local", "decode"]["mask"] == "window:1023:all"
+    assert found["Gemma 3 27B, local", "prefill"] == {
+        "heads": 32, "kv_heads": 16, "head_dim": 128, "batch": 1, "seq": 4096, "kv_seq": 4096,
+        "mask": "window:1023:0", "causal": False, "dtype": "bf16",
+    }  # fmt: skip
+    assert found["DeepSeek-V3", "decode"]["head_dim_v"] == 512
+    assert {fields["causal"] for key, fields in found.items() if key[1] == "prefill"} == {True, False}
+    assert len(found) == 11

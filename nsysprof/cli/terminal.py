@@ -13,9 +13,8 @@ import os
 import re
 import shutil
 import sys
-import textwrap
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
@@ -151,13 +150,62 @@ def print_json(data: Mapping[str, object]) -> None:
 def print_report(report: Report) -> None:
     """Print a report. A terminal, also one behind a pipe (`| less`), would break a long sentence within a word.
 
-    Where there is no terminal, such as in a log, a sentence is one line.
+    Where there is no terminal, such as in a log, and COLUMNS is not set, a sentence is one line.
     """
+    from nsysprof.report.document import Table
     from nsysprof.report.formats.console import render_console
 
     width = terminal_width()
     text = render_console(report, width)
-    typer.echo(wrap_sentences(text, width) if sys.stdout.isatty() or _terminal_columns() else text)
+    if sys.stdout.isatty() or _terminal_columns() or "COLUMNS" in os.environ:
+        text = wrap_sentences(text, width)
+    titles = {section.title for section in report.sections} | {
+        part.title for section in report.sections for part in section.parts if isinstance(part, Table)
+    }
+    typer.echo(paint(text, titles) if has_colors() else text)
+
+
+def has_colors() -> bool:
+    """Return whether standard output shows colours: a terminal, and nobody asked for none (https://no-color.org)."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+_BOLD, _RED, _YELLOW, _GREEN, _CYAN = 1, 31, 33, 32, 36
+# What stands at the beginning of a line, and how it is shown: codes of findings, next steps, notes, results of a gate.
+_PAINTED = (
+    (re.compile(r"^\d+\. (?P<word>[\w-]+)(?= in |: )"), _BOLD),
+    (re.compile(r"^(?P<word>error: |This trace lost every kernel\.)"), _RED),
+    (re.compile(r"^(?P<word>warning: )"), _YELLOW),
+    (re.compile(r"^\S.*: (?P<word>pass)(?= \()"), _GREEN),
+    (re.compile(r"^\S.*: (?P<word>regression)(?= \()"), _RED),
+    (re.compile(r"^\S.*: (?P<word>inconclusive)(?= \()"), _YELLOW),
+)
+
+
+def paint(text: str, titles: Collection[str]) -> str:
+    """Return a report with the weight and the colours of a terminal: titles, findings, next steps, what is wrong."""
+    lines, is_step = [], False
+    for line in text.split("\n"):
+        is_step = line.startswith("   -> ") or (is_step and line.startswith("   "))
+        if line and line in titles:
+            lines.append(_paint(line, _BOLD))
+        elif is_step:
+            lines.append(_paint(line, _CYAN))
+        else:
+            lines.append(_paint_word(line))
+    return "\n".join(lines)
+
+
+def _paint_word(line: str) -> str:
+    for pattern, style in _PAINTED:
+        if found := pattern.match(line):
+            low, high = found.span("word")
+            return line[:low] + _paint(line[low:high], style) + line[high:]
+    return line
+
+
+def _paint(text: str, style: int) -> str:
+    return f"\x1b[{style}m{text}\x1b[0m"
 
 
 def say_missing_figures(wanted: bool) -> None:
@@ -170,11 +218,13 @@ def say_missing_figures(wanted: bool) -> None:
 
 def wrap_sentences(text: str, width: int) -> str:
     """Return a text whose lines are broken between words to fit `width`, and continue indented like their beginning."""
+    from nsysprof.report.formats.console import wrap_text
+
     lines: list[str] = []
     for line in text.split("\n"):
         indent = " " * (len(line) - len(line.lstrip(" ")))
         whole = len(line) <= width
-        lines += [line] if whole else textwrap.wrap(line, width, subsequent_indent=indent, break_on_hyphens=False)
+        lines += [line] if whole else wrap_text(line, width, "", indent)
     return "\n".join(lines)
 
 

@@ -180,12 +180,14 @@ class Figure:
 
     alt: what it shows, for readers who cannot see it.
     dark_png: the same for a dark page; empty where there is none.
+    in_page: whether a page shows it; it does not where a bar of its own says the same.
     """
 
     file: str
     alt: str
     png: bytes = b""
     dark_png: bytes = b""
+    in_page: bool = True
 
 
 @dataclass(frozen=True)
@@ -257,11 +259,13 @@ class Segment:
     """A part of a stacked bar.
 
     color: the name of its colour, such as a category of work or a cause of idle time.
+    floor: the least that it could be; None where that is unknown.
     """
 
     label: str
     value: float
     color: str
+    floor: float | None = None
 
 
 @dataclass(frozen=True)
@@ -276,6 +280,11 @@ class StackedBar:
     def total(self) -> float:
         """Return the sum of the parts."""
         return sum(segment.value for segment in self.segments)
+
+    @property
+    def has_floors(self) -> bool:
+        """Return whether the least value of any part is known."""
+        return any(segment.floor is not None for segment in self.segments)
 
 
 @dataclass(frozen=True)

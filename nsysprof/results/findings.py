@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from nsysprof.arrays import Int64s
 from nsysprof.files.plain_file import json_value
 from nsysprof.results.column_registry.analysis_columns import FINDINGS, IDLE
 
@@ -32,6 +33,19 @@ class DeviceIdle:
 
 
 @dataclass(frozen=True)
+class IdlePieces:
+    """The idle time of one device, cut into pieces with one cause each, in order of start.
+
+    cause: the place of each piece's cause in CAUSES.
+    """
+
+    device_id: int
+    start_ns: Int64s
+    duration_ns: npt.NDArray[np.integer]
+    cause: npt.NDArray[np.int8]
+
+
+@dataclass(frozen=True)
 class Idle:
     """Idle time by cause."""
 
@@ -43,6 +57,8 @@ class Idle:
     devices: tuple[DeviceIdle, ...]
     # Idle time without a known cause (ns), by the reason.
     unknown_reasons: dict[str, int]
+    # What a timeline draws of it; nothing where there are too many pieces to draw each.
+    pieces: tuple[IdlePieces, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the idle time as in findings.json."""

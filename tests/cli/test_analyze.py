@@ -214,7 +214,7 @@ def test_one_range_alone(trace_path, tmp_path):
     trace = trace_path("ddp_rank0")
     done = run("analyze", trace, "--range", "backward", "--no-figures", "--out", tmp_path / "o")
     assert done.returncode == 0, done.stderr
-    assert "This is the range backward alone: 20 instances, 163.5 ms in all." in done.stdout
+    assert "This is the range backward alone: 20 instances, 164 ms in all." in done.stdout
     assert "1,734 kernels: 1,734 inside ranges" in done.stdout
     summary = json.loads((tmp_path / "o" / "summary.json").read_text())
     assert summary["part"] == {
@@ -245,7 +245,7 @@ def test_a_range_needs_one_trace(trace_path, tmp_path):
 def test_one_step_alone(trace_path, tmp_path):
     done = run("analyze", trace_path("ddp_rank0"), "--step", "7", "--no-figures", "--out", tmp_path / "o")
     assert done.returncode == 0, done.stderr
-    assert "This is step 7 alone: 8.217 ms." in done.stdout
+    assert "This is step 7 alone: 8.22 ms." in done.stdout
     steps = pd.read_csv(tmp_path / "o" / "steps.csv")
     assert steps["step"].tolist() == [7]
     assert json.loads((tmp_path / "o" / "summary.json").read_text())["part"]["wall_ns"] == steps["wall_ns"][0]

@@ -219,7 +219,7 @@ def test_a_recording_that_grows_too_large_is_stopped_and_the_program_goes_on(cap
     done, folder = capture(["--max-recording", "40", "--no-keep-report"], [sys.executable, str(program)])
     assert done.returncode == 0, done.stderr
     assert done.stdout == "to the end\n"
-    assert "(--max-recording 38.15 MiB)" in done.stderr
+    assert "(--max-recording 38.1 MiB)" in done.stderr
     assert "range" in ranges(folder / "nsys.sqlite")
     assert not (folder / "nsys.nsys-rep").exists()
     assert manifest(folder)["complete"]

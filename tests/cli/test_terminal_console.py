@@ -7,10 +7,11 @@ import struct
 import subprocess
 import sys
 import termios
+from types import SimpleNamespace
 
 import numpy as np
 
-from nsysprof.cli.terminal import print_json, wrap_sentences
+from nsysprof.cli.terminal import has_colors, paint, print_json, wrap_sentences
 from nsysprof.notes import make_note
 
 
@@ -73,3 +74,26 @@ def test_a_pipe_in_a_terminal_gets_no_line_that_is_wider_than_the_terminal():
     in_log = printed_lines(subprocess.PIPE)
     assert 30 * "word " in in_log
     assert not any("no room for" in line for line in in_log)
+
+
+def test_a_number_is_not_parted_from_its_unit():
+    assert wrap_sentences("It takes 12.3 ms of 94 % in all.", 13) == "It takes\n12.3 ms of\n94 % in all."
+
+
+def test_a_terminal_shows_titles_codes_steps_and_what_is_wrong_by_weight_and_colour(monkeypatch):
+    text = "Findings\n1. sync in step: 1 ms\n   text\n   -> Do it\n   now\nwarning: lost\nslower:3%: regression (1)"
+    assert paint(text, {"Findings"}).split("\n") == [
+        "\x1b[1mFindings\x1b[0m",
+        "1. \x1b[1msync\x1b[0m in step: 1 ms",
+        "   text",
+        "\x1b[36m   -> Do it\x1b[0m",
+        "\x1b[36m   now\x1b[0m",
+        "\x1b[33mwarning: \x1b[0mlost",
+        "slower:3%: \x1b[31mregression\x1b[0m (1)",
+    ]
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setattr(sys, "stdout", SimpleNamespace(isatty=lambda: True))
+    cases = (("TERM", "xterm", True), ("NO_COLOR", "1", False), ("NO_COLOR", "", True), ("TERM", "dumb", False))
+    for name, value, shown in cases:
+        monkeypatch.setenv(name, value)
+        assert has_colors() is shown

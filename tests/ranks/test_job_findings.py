@@ -98,7 +98,7 @@ def test_uneven_stages_and_the_ends_of_a_pipeline_are_found():
     job = {0: a_stage(80, 4, 90), 1: a_stage(40, 4, 90)}
     assert savings(job) == {"uneven-work": (80 - 60) * 0.75, "exposed-communication": 7.5}
     texts = {item.code: item.text for item in find_in_job(job, NONE)}
-    assert "rank 0 for 80.00 ms, rank 1 for 40.00 ms, on average 60.00 ms" in texts["uneven-work"]
+    assert "rank 0 for 80.0 ms, rank 1 for 40.0 ms, on average 60.0 ms" in texts["uneven-work"]
     assert "2 stages cuts a step into 4 micro-batches" in texts["exposed-communication"]
     assert "uneven-work" not in savings({0: a_stage(80, 4, 100), 1: a_stage(80, 4, 100)})
 

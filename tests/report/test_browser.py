@@ -234,7 +234,62 @@ def test_pointing_at_a_rectangle_tells_its_name(page, tmp_path):
     down = 6 + (len(data["lanes"]) - 0.5) * 20 + 2 - chart.size["height"] / 2
     ActionChains(page).move_to_element_with_offset(chart, int(across), int(down)).perform()
     wait_for_text(page, "#told", INJECTED)
+    tip = at(page, "#tip").text.split("\n")
+    assert INJECTED in tip[0] and "stream 7" in tip[1] and tip[2].endswith("after its call, cudaLaunchKernel, began")
     assert at(page, "#chart").get_attribute("data-arrows") == "1"
+
+
+def lanes(page):
+    return at(page, "#chart").get_attribute("data-lanes").split("|")
+
+
+def box(page, name):
+    return at(page, f'[aria-label="{name}"]')
+
+
+def test_lanes_of_the_device_stand_first_and_lanes_grow_fold_hide_and_pin(page, tmp_path):
+    made = training([1000] * 12)
+    made.range(10_100, 10_900, "inner")
+    open_page(page, write_page(tmp_path, made))
+    view(page)
+    assert lanes(page)[:2] == ["GPU idle", "GPU busy"]
+    at(page, "details.lanes summary").click()
+    box(page, "pin: stream 7").click()
+    assert lanes(page)[0] == "stream 7"
+    box(page, "show: GPU idle").click()
+    assert "GPU idle" not in lanes(page)
+    levels = [name for name in lanes(page) if name.endswith("ranges")]
+    box(page, f"fold: {levels[0]}").click()
+    assert lanes(page).count(levels[0]) == 1 < levels.count(levels[0])
+    before = at(page, "#chart").size["height"]
+    press(page, "taller")
+    settle(page)
+    assert at(page, "#chart").size["height"] > before
+    press(page, "lower")
+    settle(page)
+    assert at(page, "#chart").size["height"] == before
+    press(page, "full")
+    settle(page)
+    assert at(page, "#timeline-part").size["height"] >= 1000
+    assert at(page, "[data-do=full]").get_attribute("aria-pressed") == "true"
+    assert violations(page) == []
+    at(page, "#chart").send_keys(Keys.ESCAPE)
+    assert at(page, "[data-do=full]").get_attribute("aria-pressed") == "false"
+    assert complaints(page) == []
+
+
+def test_w_a_s_and_d_move_as_in_perfetto(page, capture_page):
+    open_page(page, capture_page)
+    whole, chart = width(page), at(page, "#chart")
+    chart.send_keys("ww")
+    assert width(page) == pytest.approx(whole / 4)
+    before = view(page)
+    chart.send_keys("d")
+    assert view(page)[0] > before[0]
+    chart.send_keys("a")
+    assert view(page)[0] == pytest.approx(before[0])
+    chart.send_keys("s")
+    assert width(page) == pytest.approx(whole / 2)
 
 
 def test_hostile_names_stay_text(page, tmp_path):
@@ -379,7 +434,7 @@ def test_a_range_lights_its_work_and_a_marked_stretch_is_summed(page, tmp_path):
     view(page)
     chart = at(page, "#chart")
     ActionChains(page).scroll_to_element(chart).perform()
-    down = int(6 + 10 - chart.size["height"] / 2)
+    down = int(6 + 40 + 10 - chart.size["height"] / 2)  # below the two lanes of the GPU
     ActionChains(page).move_to_element_with_offset(chart, 0, down).click().perform()
     assert "launched 2 kernels (200 ns)" in at(page, "#told").text
     chart.send_keys(Keys.ESCAPE)

@@ -114,7 +114,7 @@ def test_a_program_with_steps_is_drawn_by_one_of_them_below_the_whole_run(tmp_pa
     figure = draw_timeline(samples.analysis(tmp_path, made))
     overview, lanes = figure.axes
     assert lanes.get_xlim()[1] == pytest.approx(1e-6)
-    assert "a typical step (step#): number 1 of 10, 1.000 us" in lanes.get_title(loc="left")
+    assert "a typical step (step#): number 1 of 10, 1.00 us" in lanes.get_title(loc="left")
     assert overview.get_xlim()[1] > 9e-6
     assert {"step0", "forward"} <= set(texts(figure))
 

@@ -31,7 +31,7 @@ def test_the_numbers_are_those_of_the_trace(tmp_path):
     analysis = samples.analysis(tmp_path, builder)
     timeline, kernels = describe_timeline(analysis), describe_kernels(analysis)
     # 4 kernels of 50 ns, from 100 to 5150.
-    assert "busy for 200 ns of 5.050 us (4.0 %)" in timeline
+    assert "busy for 200 ns of 5.05 us (4.0 %)" in timeline
     assert "By kind: gemm 150 ns (75.0 %), softmax 50 ns (25.0 %)." in timeline
     assert kernels.startswith("4 kernels take 200 ns.")
     assert kernels.endswith("150 ns in 3 runs.")
@@ -62,9 +62,9 @@ def test_the_best_and_the_worst_of_a_bench_are_named():
         {"case": ["a", "b", "c"], "median_ns": [2e6, 1e6, None], "flops_per_s": [1e12, 2e12, None], "flops": [1e9] * 3}
     )
     told = describe_bench(table, "median_ns", "Median latency", "ns")
-    assert told == "Median latency of 2 cases, from the best to the worst: b 1.000 ms to a 2.000 ms."
-    assert "b 2.000 TFLOP/s to a 1.000 TFLOP/s" in describe_bench(table, "flops_per_s", "Rate", "FLOP/s")
-    assert "b 1.000 ms to a 2.000 ms" in describe_scaling(table)
+    assert told == "Median latency of 2 cases, from the best to the worst: b 1.00 ms to a 2.00 ms."
+    assert "b 2.00 TFLOP/s to a 1.00 TFLOP/s" in describe_bench(table, "flops_per_s", "Rate", "FLOP/s")
+    assert "b 1.00 ms to a 2.00 ms" in describe_scaling(table)
     assert describe_bench(table[:0], "median_ns", "Median latency", "ns") == "Median latency of 0 cases."
 
 
@@ -84,4 +84,4 @@ def test_the_ranges_that_changed_most_are_named(tmp_path):
         sides.append(read_input(builder.write(tmp_path / f"{name}.sqlite"), None, lambda _text: None))
     found = compare_inputs([sides[0]], [sides[1]], {}, (), Settings(3.0, None), force=False)
     told = describe_parts(found)
-    assert "step +5.000 us, most of it gaps +5.000 us" in told
+    assert "step +5.00 us, most of it gaps +5.00 us" in told

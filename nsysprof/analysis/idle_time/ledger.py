@@ -22,7 +22,7 @@ from nsysprof.analysis.parts.find_part import Part
 from nsysprof.notes import Note, make_note
 from nsysprof.results.column_registry.analysis_columns import CAUSES, IDLE_INSTANCES
 from nsysprof.results.column_registry.csv_table import empty_table
-from nsysprof.results.findings import IDLE_COLUMNS, DeviceIdle, Idle
+from nsysprof.results.findings import IDLE_COLUMNS, DeviceIdle, Idle, IdlePieces
 from nsysprof.trace.schema import Int64s, Tables
 
 _NO_CALLS = "no CUDA API calls were recorded"
@@ -34,6 +34,8 @@ _NOTABLE = 0.01
 # The most devices of which ranges are told, by name for each piece of work, and by instance for each of both: a process
 # that uses many devices has many kernels in each of its ranges.
 _MOST_BY_NAME, _MOST_BY_INSTANCE = 2, 8
+# The most pieces of idle time that are kept for a timeline, so that a large trace takes no more memory.
+_MOST_DRAWN = 500_000
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,7 @@ def keep_ledger(tables: Tables, ranges: pd.DataFrame, blamed: BlamedIdle) -> Led
         for span, each in zip(spans, pieces, strict=True)
     ]
     of_instances = pd.concat(instances, ignore_index=True) if instances else empty_table(IDLE_INSTANCES)
-    idle = Idle(joined, of_instances, tuple(span.whole for span in spans), blamed.reasons)
+    idle = Idle(joined, of_instances, tuple(span.whole for span in spans), blamed.reasons, _drawn(pieces))
     return Ledger(spans, pieces, blamed.classes, idle, tuple(_notes(idle)), blamed.doubt)
 
 
@@ -149,8 +151,15 @@ def keep_part(tables: Tables, ranges: pd.DataFrame, blamed: BlamedIdle, part: Pa
         unknown_ns += int(total[UNKNOWN])
     table = pd.concat([*parts, whole.table[(whole.table["range"] != "").to_numpy(dtype=bool)]], ignore_index=True)
     reasons = {" or ".join(blamed.reasons): unknown_ns} if unknown_ns else {}
-    idle = Idle(table.astype(whole.table.dtypes), whole.instances, tuple(devices), reasons)
+    idle = Idle(table.astype(whole.table.dtypes), whole.instances, tuple(devices), reasons, whole.pieces)
     return idle, tuple(_notes(idle))
+
+
+def _drawn(pieces: Sequence[Blamed]) -> tuple[IdlePieces, ...]:
+    """Return the pieces for a timeline; nothing where they are too many to be drawn one by one."""
+    if sum(len(each.start_ns) for each in pieces) > _MOST_DRAWN:
+        return ()
+    return tuple(IdlePieces(each.device_id, each.start_ns, each.duration_ns, each.cause) for each in pieces)
 
 
 def doubt_of(tables: Tables, doubt: str) -> str:

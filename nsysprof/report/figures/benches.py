@@ -26,6 +26,7 @@ _AXES = {
     "batch": "batch",
     "heads": "heads",
     "head_dim": "head dimension",
+    "head_dim_v": "head dimension of v",
 }
 _MOST_PANELS = 9
 

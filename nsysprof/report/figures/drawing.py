@@ -90,7 +90,7 @@ def legend_of_categories(figure: Figure, categories: set[str]) -> None:
     patches = [Patch(color=CATEGORY_COLORS[category], label=category) for category in shown]
     if patches:
         figure.legend(
-            handles=patches, loc="outside lower center", ncols=min(9, len(patches)), fontsize=9, frameon=False
+            handles=patches, loc="outside lower center", ncols=min(6, len(patches)), fontsize=9, frameon=False
         )
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nsysprof.report.document import Bars, Cell, Column, StackedBar, Unit
+from nsysprof.report.document import Bars, StackedBar, Unit
 from nsysprof.report.figures.drawing import CATEGORY_COLORS, IDLE_COLORS
-from nsysprof.report.formats.cell_text import cell_text
+from nsysprof.report.formats.cell_text import value_text
+from nsysprof.units import PROSE_DIGITS
 
 _UNKNOWN_COLOR = "#999999"
 # The share of a bar's width that each letter of an inside label needs (percent), on a wide page and on a phone.
@@ -25,6 +26,7 @@ class ShownSegment:
     x, width: percent of the whole.
     text: its label with the value.
     inside: what fits into it.
+    floor_width: how much of it the least possible value takes (percent of the whole); None where that is unknown.
     """
 
     x: float
@@ -36,6 +38,7 @@ class ShownSegment:
     text: str
     # Whether the inside label only fits where the page is wide.
     is_tight: bool = False
+    floor_width: float | None = None
 
 
 @dataclass(frozen=True)
@@ -71,9 +74,11 @@ def show_segments(bar: StackedBar) -> list[ShownSegment]:
         short = segment.color.replace("-", " ")
         inside = short if width > _LETTER_PCT * len(short) else ""
         text = f"{_value(segment.value, bar.unit)} ({_percent(width)})"
+        text += "" if segment.floor is None else f", least {_value(segment.floor, bar.unit)}"
+        floor_width = None if segment.floor is None else round(100 * segment.floor / total, 3)
         tight = width <= _LETTER_PCT_OF_PHONE * len(short)
         shape = (round(x, 3), round(width, 3), color, _ink_on(color))
-        segments.append(ShownSegment(*shape, inside, segment.label, text, tight))
+        segments.append(ShownSegment(*shape, inside, segment.label, text, tight, floor_width))
         x += width
     return segments
 
@@ -128,7 +133,7 @@ def _top(bars: Bars) -> float:
 
 
 def _value(value: float, unit: Unit) -> str:
-    return cell_text(Cell(value), Column("", unit))
+    return value_text(value, unit, PROSE_DIGITS)
 
 
 def _percent(share: float) -> str:

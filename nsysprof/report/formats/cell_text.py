@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import takewhile
 from typing import Any
 
-from nsysprof.report.document import Cell, Column, Unit, Value, ValueChange
+from nsysprof.report.document import Cell, Column, Item, Ranking, Unit, Value, ValueChange
 from nsysprof.report.formats.escape import clean
 from nsysprof.units import (
+    PROSE_DIGITS,
+    TABLE_DIGITS,
     UNKNOWN,
     format_bytes,
     format_count,
@@ -26,45 +28,51 @@ _LEAST_FACTOR_PCT = 900
 _LEAST_RATIO, _LEAST_P = 0.01, 0.001
 
 
-def cell_text(cell: Cell, column: Column) -> str:
+def amount_text(item: Item, ranking: Ranking) -> str:
+    """Return how much an item of a ranking has, in as few digits as a sentence."""
+    return cell_text(item.amount, Column(ranking.amount_title, ranking.amount_unit), PROSE_DIGITS)
+
+
+def cell_text(cell: Cell, column: Column, digits: int = TABLE_DIGITS) -> str:
     """Return the text of a cell. Trace text in it is not yet escaped."""
     unit = cell.unit or column.unit
     if cell.value is None and cell.before is None:
         return cell.reason or UNKNOWN
-    text = _number_text(cell, unit)
+    text = _number_text(cell, unit, digits)
     if cell.before is not None:
-        text = f"{value_text(cell.before, unit)} → {text}"
+        text = f"{value_text(cell.before, unit, digits)} → {text}"
     if cell.change is not None:
         remark = f" {cell.change.remark}" if cell.change.remark else ""
-        text += f" ({_change_text(cell.change)}{remark})"
+        text += f" ({_change_text(cell.change, digits)}{remark})"
     return f"{text} {cell.remark}" if cell.remark else text
 
 
-def _number_text(cell: Cell, unit: Unit) -> str:
+def _number_text(cell: Cell, unit: Unit, digits: int) -> str:
     if cell.is_signed:
-        return signed_text(cell.value, unit)
+        return signed_text(cell.value, unit, digits)
     if cell.low is not None and cell.high is not None and not isinstance(cell.value, str) and cell.value is not None:
         if unit is Unit.NS:
-            return format_interval_ns(cell.value, cell.low, cell.high)
-        return f"{value_text(cell.value, unit)} [{value_text(cell.low, unit)}, {value_text(cell.high, unit)}]"
-    text = value_text(cell.value, unit)
-    return text if cell.error is None else f"{text} ± {value_text(cell.error, unit)}"
+            return format_interval_ns(cell.value, cell.low, cell.high, digits)
+        value, low, high = (value_text(each, unit, digits) for each in (cell.value, cell.low, cell.high))
+        return f"{value} [{low}, {high}]"
+    text = value_text(cell.value, unit, digits)
+    return text if cell.error is None else f"{text} ± {value_text(cell.error, unit, digits)}"
 
 
-def _change_text(change: ValueChange) -> str:
+def _change_text(change: ValueChange, digits: int) -> str:
     """Return a change with its sign. A change of thousands of percent is shown as a factor."""
     if change.unit is Unit.CHANGE_PERCENT and change.value >= _LEAST_FACTOR_PCT:
         return format_factor(1 + change.value / 100)
-    return signed_text(change.value, change.unit)
+    return signed_text(change.value, change.unit, digits)
 
 
-def signed_text(value: Value, unit: Unit) -> str:
+def signed_text(value: Value, unit: Unit, digits: int = TABLE_DIGITS) -> str:
     """Return a number with its sign."""
     is_positive = isinstance(value, int | float) and value > 0
-    return ("+" if is_positive else "") + value_text(value, unit)
+    return ("+" if is_positive else "") + value_text(value, unit, digits)
 
 
-def value_text(value: Value, unit: Unit) -> str:
+def value_text(value: Value, unit: Unit, digits: int = TABLE_DIGITS) -> str:
     """Return only the value, as text."""
     if value is None:
         return UNKNOWN
@@ -72,6 +80,8 @@ def value_text(value: Value, unit: Unit) -> str:
         return "yes" if value else "no"
     if isinstance(value, str) or unit.is_text:
         return str(value)
+    if unit in _MEASURED:
+        return _MEASURED[unit](value, digits)
     return _FORMATS[unit](value)
 
 
@@ -94,8 +104,8 @@ def cell_json(cell: Cell) -> Any:
     return {"value": cell.value, **more} if more else cell.value
 
 
-def _ratio(value: float) -> str:
-    return f"<{_LEAST_RATIO}x" if value < _LEAST_RATIO else format_ratio(value)
+def _ratio(value: float, digits: int) -> str:
+    return f"<{_LEAST_RATIO}x" if value < _LEAST_RATIO else format_ratio(value, digits)
 
 
 def _change_percent(value: float) -> str:
@@ -106,25 +116,28 @@ def _probability(value: float) -> str:
     return f"< {_LEAST_P}" if value < _LEAST_P else f"{value:.3f}"
 
 
-_FORMATS: dict[Unit, Callable[[float], str]] = {
+# Units whose numbers get fewer digits in a sentence than in a table, and those that have one form.
+_MEASURED: dict[Unit, Callable[[float, int], str]] = {
     Unit.NS: format_ns,
-    Unit.EXACT_NS: lambda value: f"{value:,} ns",
     Unit.BYTES: format_bytes,
-    Unit.COUNT: format_count,
     Unit.PERCENT: format_percent,
+    Unit.RATIO: _ratio,
+    Unit.FLOPS: lambda value, digits: format_rate(value, "FLOP/s", digits),
+    Unit.BYTES_PER_S: lambda value, digits: format_rate(value, "B/s", digits),
+    Unit.TOKENS_PER_S: lambda value, digits: format_rate(value, "tokens/s", digits),
+    Unit.JOULES: lambda value, digits: format_rate(value, "J", digits),
+}
+_FORMATS: dict[Unit, Callable[[float], str]] = {
+    Unit.EXACT_NS: lambda value: f"{value:,} ns",
+    Unit.COUNT: format_count,
     Unit.CHANGE_PERCENT: _change_percent,
     Unit.SHARE: lambda value: f"{value:.1f} %",
     Unit.WHOLE_PERCENT: lambda value: f"{value:.0f} %",
-    Unit.RATIO: _ratio,
     Unit.FACTOR: format_factor,
     Unit.QUOTIENT: lambda value: f"{value:.3f}",
     Unit.NUMBER: lambda value: f"{value:.2f}",
     Unit.PRICE: lambda value: f"{value:.4f}",
     Unit.PROBABILITY: _probability,
-    Unit.FLOPS: lambda value: format_rate(value, "FLOP/s"),
-    Unit.BYTES_PER_S: lambda value: format_rate(value, "B/s"),
-    Unit.TOKENS_PER_S: lambda value: format_rate(value, "tokens/s"),
-    Unit.JOULES: lambda value: format_rate(value, "J"),
     Unit.WATTS: lambda value: f"{value:.0f} W",
     Unit.PER_S: lambda value: f"{format_count(round(value))}/s",
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,13 +12,14 @@ from rich.cells import cell_len
 
 from nsysprof.notes import Note, Severity
 from nsysprof.report.document import Code, Column, Gate, Lines, Notes, Paragraph, Part, Ranking, Report, Table, Unit
-from nsysprof.report.formats.cell_text import cell_text, shorten_names
+from nsysprof.report.formats.cell_text import amount_text, cell_text, shorten_names
 from nsysprof.report.formats.escape import clean
 from nsysprof.results.checks import GateResult, Outcome
 
 _LINE, _NOTE = 700, 500
 _MOST_FINDINGS = 20
 _LEAST_TEXT = 24
+_NUMBER_AND_UNIT = re.compile(r"(?<=[\d\]]) (?=(?:%|[num]?s|[KMG]?i?B|[kMGTP]?(?:B|FLOP)/s)(?:\W|$))")
 
 
 def render_console(report: Report, width: int) -> str:
@@ -75,15 +77,15 @@ def _ranking_lines(part: Ranking, width: int) -> list[str]:
     """Return a numbered list: what, where and how much on the first line, then the text and the next step."""
     lines = []
     for number, item in enumerate(part.items[: part.terminal_items], 1):
-        amount = cell_text(item.amount, Column(part.amount_title, part.amount_unit))
+        amount = amount_text(item, part)
         where = f" in {clean(item.where, 60)}" if item.where else ""
         head = f"{number}. {clean(item.code, 40)}{where}: {amount}"
         if number > part.whole_count:
-            lines += _wrap(f"{head}. {clean(item.gist, _LINE)}", width, "", "   ")
+            lines += wrap_text(f"{head}. {clean(item.gist, _LINE)}", width, "", "   ")
             continue
         lines.append(f"{head} {part.amount_title}")
         for text in (item.text, f"-> {item.next_step}" if item.next_step else ""):
-            lines += _wrap(clean(text, _LINE), width, "   ")
+            lines += wrap_text(clean(text, _LINE), width, "   ")
     more = len(part.items) - part.terminal_items
     if more > 0:
         lines.append(f"and {more} more")
@@ -109,7 +111,7 @@ def render_table(table: Table, width: int) -> str:
     cut = table.first_rows(table.terminal_rows)
     layout = lay_out(cut, width)
     body = _stacked(cut, layout, width) if layout.is_stacked else _grid(cut, layout)
-    return "\n".join(["", *_wrap(clean(table.title), width, ""), body, *_left_out(cut, layout, width)])
+    return "\n".join(["", *wrap_text(clean(table.title), width, ""), body, *_left_out(cut, layout, width)])
 
 
 def _grid(table: Table, layout: Layout) -> str:
@@ -172,12 +174,12 @@ def _stacked(table: Table, layout: Layout, width: int) -> str:
     label = max(map(cell_len, titles[1:]), default=0) + GAP
     lines = []
     for row in layout.cells:
-        lines += _wrap(row[0], width, "")
+        lines += wrap_text(row[0], width, "")
         for title, text in zip(titles[1:], row[1:], strict=True):
             if width - label - 2 < _LEAST_TEXT:
-                lines += _wrap(f"{title}: {text}", width, "  ")
+                lines += wrap_text(f"{title}: {text}", width, "  ")
             else:
-                first, *rest = _wrap(text, width - label - 2, "") or [""]
+                first, *rest = wrap_text(text, width - label - 2, "") or [""]
                 lines += [f"  {title:<{label}}{first}".rstrip(), *(" " * (label + 2) + line for line in rest)]
     return "\n".join(lines)
 
@@ -189,13 +191,20 @@ def _left_out(table: Table, layout: Layout, width: int) -> list[str]:
     missing += [f"no room for {', '.join(dropped)}"] if dropped else []
     if not missing:
         return []
-    return _wrap("; ".join(missing) + (f"; all are in {table.source}" if table.source else ""), width, "")
+    return wrap_text("; ".join(missing) + (f"; all are in {table.source}" if table.source else ""), width, "")
 
 
-def _wrap(text: str, width: int, indent: str, next_indent: str | None = None) -> list[str]:
-    """Return the lines of a text. next_indent: of all lines but the first, where it is another one."""
+def wrap_text(text: str, width: int, indent: str, next_indent: str | None = None) -> list[str]:
+    """Return the lines of a text, none of which parts a number from its unit.
+
+    next_indent: of all lines but the first, where it is another one.
+    """
     below = indent if next_indent is None else next_indent
-    return textwrap.wrap(text, max(width, 10), initial_indent=indent, subsequent_indent=below, break_on_hyphens=False)
+    joined = _NUMBER_AND_UNIT.sub("\N{NO-BREAK SPACE}", text)
+    lines = textwrap.wrap(
+        joined, max(width, 10), initial_indent=indent, subsequent_indent=below, break_on_hyphens=False
+    )
+    return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]
 
 
 GAP = 2

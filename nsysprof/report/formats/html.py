@@ -18,9 +18,9 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nsysprof.report.document import Cell, Chart, Column, Lines, Notes, Part, Report, Section, Table, Unit, list_parts
+from nsysprof.report.document import Cell, Chart, Lines, Notes, Part, Report, Section, Table, Unit, list_parts
 from nsysprof.report.formats.bars import describe_bars, describe_segments, show_bars, show_segments, usual_line
-from nsysprof.report.formats.cell_text import cell_text, shorten_names, sort_key
+from nsysprof.report.formats.cell_text import amount_text, cell_text, shorten_names, sort_key
 from nsysprof.report.formats.escape import clean
 from nsysprof.units import format_bytes, format_ns
 
@@ -58,7 +58,7 @@ def render_html(report: Report) -> str:
     engine.filters["script_json"] = json_for_script
     engine.filters["anchor"] = anchor_of
     engine.filters["cells"] = _cells
-    engine.filters["amount"] = lambda item, part: cell_text(item.amount, Column(part.amount_title, part.amount_unit))
+    engine.filters["amount"] = amount_text
     engine.filters["segments"] = show_segments
     engine.filters["describe_segments"] = describe_segments
     engine.filters["bars"] = show_bars
@@ -226,7 +226,7 @@ def render_fragment(report: Report) -> str:
     engine = _make_engine(_LONGEST_IN_NOTEBOOK)
     engine.filters["segments"] = show_segments
     engine.filters["describe_segments"] = describe_segments
-    engine.filters["amount"] = lambda item, part: cell_text(item.amount, Column(part.amount_title, part.amount_unit))
+    engine.filters["amount"] = amount_text
     engine.filters["cells"] = lambda table: [
         [cell_text(cell, column) for cell, column in zip(row, table.columns, strict=True)] for row in table.rows
     ]

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from nsysprof.notes import Note
 from nsysprof.report.document import (
     Code,
-    Column,
     Figure,
     Gate,
     Lines,
@@ -22,7 +21,7 @@ from nsysprof.report.document import (
     Unit,
 )
 from nsysprof.report.formats.bars import bar_lines
-from nsysprof.report.formats.cell_text import cell_text, shorten_names
+from nsysprof.report.formats.cell_text import amount_text, cell_text, shorten_names
 from nsysprof.report.formats.escape import clean, escape_markdown
 from nsysprof.results.checks import Outcome
 
@@ -110,7 +109,7 @@ def _note(note: Note) -> str:
 def _ranking_lines(part: Ranking, most: int) -> list[str]:
     lines = []
     for number, item in enumerate(part.items[:most], 1):
-        amount = cell_text(item.amount, Column(part.amount_title, part.amount_unit))
+        amount = amount_text(item, part)
         where = f" in {_escape(item.where, _NAME_WIDTH)}" if item.where else ""
         step = f" → {_escape(item.next_step, _NOTE)}" if item.next_step else ""
         head = f"**{_escape(item.code, _NAME_WIDTH)}**{where}: {amount} {part.amount_title}"

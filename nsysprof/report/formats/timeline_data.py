@@ -15,7 +15,7 @@ import pandas as pd
 
 from nsysprof.arrays import Int64s, merge_spans
 from nsysprof.attention.range_name import parse_range
-from nsysprof.report.figures.drawing import CATEGORY_COLORS
+from nsysprof.report.figures.drawing import CATEGORY_COLORS, IDLE_COLORS
 from nsysprof.report.formats.escape import clean
 from nsysprof.report.formats.timeline_lanes import BusyShares, Lane, list_lanes, pack_column
 from nsysprof.report.wording import words_for
@@ -28,6 +28,7 @@ MOST_CHOSEN_ROWS = 30_000
 # The number of slices of all lanes together, and the least and the most for one lane.
 _MOST_SLICES, _FEWEST_BINS, _MOST_BINS = 1 << 18, 1 << 12, 1 << 16
 _MAX_PLACES = 60
+COLORS = {**CATEGORY_COLORS, **IDLE_COLORS}
 _PID_OF_TID = ~0xFFFFFF
 _MAX_NAME = 400
 _MEMORY_POINTS = 3000
@@ -56,10 +57,10 @@ def timeline_data(analysis: Analysis) -> dict[str, Any] | None:
         "originNs": origin,
         "spanNs": span,
         "whole": whole,
-        "rows": sum(map(len, lanes)),
+        "rows": sum(len(lane) for lane in lanes if lane.kind != "idle"),
         "lanesLeftOut": left_out,
         "words": words_for(analysis.trace).works,
-        "colors": {**CATEGORY_COLORS},
+        "colors": COLORS,
         "bins": bins,
         "windows": [list(window) for window in windows],
         "lanes": lane_data,
@@ -206,6 +207,8 @@ def _pack(analysis: Analysis, lanes: list[Lane], chosen: list[Int64s], origin: i
     start: in ns since the origin, each as the difference from the one before in its lane.
     length: in ns (float64).
     name: the number of its name (uint32).
+    bytes, memory: of copies and fills, the size (float64), and of copies, the memory on the host's side: 1 pageable, 2
+        pinned (uint8); 0 for neither.
     call, cause: for work, the position of the call that launched it, and of the innermost range that adopted or
         captured it, plus 1; 0 for none. Each is the difference from the one before (int32).
     """
@@ -213,7 +216,11 @@ def _pack(analysis: Analysis, lanes: list[Lane], chosen: list[Int64s], origin: i
     timeline = analysis.timeline
     place = {"api": _row_numbers(len(timeline.calls)), "range": _row_numbers(len(timeline.nvtx))}
     first = 0
+    sizes, hosts = [], []
     for lane, rows in zip(lanes, chosen, strict=True):
+        size, host = _transfers(timeline.work, lane, rows)
+        sizes.append(size)
+        hosts.append(host)
         starts.append(np.diff(lane.start_ns[rows] - origin, prepend=0))
         lengths.append(lane.length_ns[rows])
         numbers.append(names.numbers(lane)[lane.name[rows]] if len(lane) else rows)
@@ -223,6 +230,8 @@ def _pack(analysis: Analysis, lanes: list[Lane], chosen: list[Int64s], origin: i
     columns = {"start": np.concatenate(starts), "length": np.concatenate(lengths)}
     packed = {name: pack_column(column, "<f8") for name, column in columns.items()}
     packed["name"] = pack_column(np.concatenate(numbers), "<u4")
+    packed["bytes"] = pack_column(np.concatenate(sizes), "<f8")
+    packed["memory"] = pack_column(np.concatenate(hosts), "<u1")
     for name, kind in (("call", "api"), ("cause", "range")):
         linked = [
             place[kind][_links(timeline.work, name, lane.row[rows])] if lane.kind == "work" else np.zeros(len(rows))
@@ -230,6 +239,14 @@ def _pack(analysis: Analysis, lanes: list[Lane], chosen: list[Int64s], origin: i
         ]
         packed[name] = pack_column(np.diff(np.concatenate(linked), prepend=0), "<i4")
     return packed
+
+
+def _transfers(work: WorkRows, lane: Lane, rows: Int64s) -> tuple[Int64s, Int64s]:
+    """Return the sizes of some rows of a lane, and the memory on the host's side, as _pack explains them."""
+    if lane.kind != "work":
+        return np.zeros(len(rows), dtype=np.int64), np.zeros(len(rows), dtype=np.int64)
+    numbers = work.numbers()[lane.row[rows]]
+    return work.bytes_of(numbers), 1 + work.host_of(numbers).astype(np.int64)
 
 
 def _row_numbers(rows: int) -> npt.NDArray[np.int32]:
@@ -247,7 +264,7 @@ def _links(work: WorkRows, name: str, rows: npt.NDArray[np.integer]) -> npt.NDAr
 
 def _slices(lane: Lane, origin: int, span: int, bins: int) -> dict[str, str]:
     """Return how busy each slice of the whole was (0 to 255) and its main category: one byte each, in base64."""
-    of_name = np.array([list(CATEGORY_COLORS).index(c) if c in CATEGORY_COLORS else 0 for c in lane.categories])
+    of_name = np.array([list(COLORS).index(c) if c in COLORS else 0 for c in lane.categories])
     present = np.unique(of_name)
     occupancy = [BusyShares(span, bins) for _ in present]
     for some, start_ns, end_ns in lane.pieces():

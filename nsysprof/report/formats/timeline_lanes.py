@@ -14,7 +14,9 @@ import pandas as pd
 
 from nsysprof.arrays import Floats, Int64s, rows_by_key
 from nsysprof.report.formats.escape import clean
+from nsysprof.report.wording import IDLE_WORDS
 from nsysprof.results.analysis import Analysis
+from nsysprof.results.column_registry.analysis_columns import CAUSES
 from nsysprof.results.event_rows import CallRows, WorkRows, pieces
 
 _Rows = npt.NDArray[np.integer]
@@ -32,7 +34,7 @@ class Lane:
     """Rows that are drawn in one lane."""
 
     label: str
-    # "range", "api" or "work".
+    # "range", "api", "work" or "idle".
     kind: str
     # How many lanes of the same label are above it.
     level: int
@@ -67,7 +69,26 @@ class Lane:
 
 def list_lanes(analysis: Analysis) -> tuple[list[Lane], int]:
     """Return the lanes from top to bottom, and how many more there are."""
-    lanes, left_out = [], 0
+    lanes, left_out = _chosen_lanes(analysis)
+    return [*(_idle_lanes(analysis) if lanes else ()), *lanes], left_out
+
+
+def _idle_lanes(analysis: Analysis) -> Iterator[Lane]:
+    """Yield one lane for each device with the causes of its idle time."""
+    pieces = () if analysis.idle is None else analysis.idle.pieces
+    for device in pieces:
+        if len(device.start_ns):
+            owner = f"GPU {device.device_id}" if len(pieces) > 1 else "GPU"
+            texts = [f"idle {IDLE_WORDS[cause]}" for cause in CAUSES]
+            yield Lane(
+                f"{owner} idle", "idle", 0, device.start_ns, device.duration_ns, 0, np.arange(len(device.start_ns)),
+                device.cause, texts, list(CAUSES), list(CAUSES),
+            )  # fmt: skip
+
+
+def _chosen_lanes(analysis: Analysis) -> tuple[list[Lane], int]:
+    lanes: list[Lane] = []
+    left_out = 0
     for tables in (_ranges, _calls, _streams):
         owners = tables(analysis)
         kept = _busiest(owners)

@@ -31,7 +31,7 @@ from nsysprof.report.document import (
     Unit,
     make_table,
 )
-from nsysprof.report.figures.step import list_parts
+from nsysprof.report.figures.step import BarPart, list_parts
 from nsysprof.report.pages.cases import (
     case_table,
     comparison_table,
@@ -54,6 +54,7 @@ from nsysprof.report.pages.trace_tables import (
     layer_table,
     memop_table,
     operator_table,
+    phase_table,
     range_api_table,
     range_table,
     stream_table,
@@ -62,7 +63,7 @@ from nsysprof.report.wording import IDLE_WORDS, KERNELS, OPERATORS, Words, count
 from nsysprof.results.analysis import OUTSIDE, Analysis, CaptureRecord, ReadPart, StepPart, StepTimes, StepWork
 from nsysprof.results.checks import MissingSource
 from nsysprof.results.findings import LEAST_SHARE, MEAN_STEP, TRACE, Finding, Findings, Idle
-from nsysprof.units import format_ns, format_percent, format_rate
+from nsysprof.units import format_apart, format_ns, format_percent, format_rate
 
 # How many reasons a terminal shows; the files have all of them.
 _MOST_LIMITS = 12
@@ -92,13 +93,13 @@ def analysis_report(
         sections = [*first, *findings_sections(analysis), *case_sections(record, words)]
     else:
         overview = [*overview_sections(analysis), *cpu_sections(analysis)]
-        sections = [*overview, *findings_sections(analysis), *step_sections(analysis)]
-    step = [figure for figure in figures if figure.file == STEP_FIGURE]
-    first_figures = [Section("", tuple(step), in_terminal=False)] if step else []
+        sections = [*overview, *findings_sections(analysis)]
+        sections += [Section("", (phase_table(analysis.phases),))] if analysis.phases is not None else []
     first = [*failure_sections(analysis.allocator), *_lost_sections(analysis)]
-    sections = [*first, *first_figures, *sections, *idle_sections(analysis)]
-    sections += figure_sections([figure for figure in figures if figure.file != STEP_FIGURE])
+    sections = [*first, *_bar_sections(analysis, figures), *sections]
     sections += [Section("Timeline", (Chart(timeline),), in_terminal=False)] if timeline is not None else []
+    sections += [*([] if is_grid else step_sections(analysis)), *idle_sections(analysis)]
+    sections += figure_sections([figure for figure in figures if figure.file != STEP_FIGURE])
     sections.append(_trace_section(analysis, tier))
     sections += [Section("Memory", tuple(memory_parts(analysis.allocator)))] if analysis.allocator is not None else []
     if analysis.recording_cost:
@@ -169,6 +170,14 @@ def case_sections(record: CaptureRecord, words: Words) -> Sequence[Section]:
     if limits:
         sections.append(Section("What limits each case", (Lines(limits, terminal_lines=_MOST_LIMITS),)))
     return sections
+
+
+def _bar_sections(analysis: Analysis, figures: Sequence[Figure]) -> list[Section]:
+    """Return the step as one bar for each device, before all else. A page draws it and needs no figure of it."""
+    times = _times_of_gpu(analysis) if analysis.part is None else None
+    bars = [] if times is None else _stacked_bars(analysis, times)
+    step = [replace(figure, in_page=not bars) for figure in figures if figure.file == STEP_FIGURE]
+    return [Section("", (*step, *bars), in_terminal=False)] if step or bars else []
 
 
 def figure_sections(figures: Sequence[Figure]) -> list[Section]:
@@ -390,9 +399,7 @@ def overview_sections(analysis: Analysis) -> list[Section]:
         lines += [*_work_lines(times, devices[0], analysis.work), *_floor_lines(analysis, devices[0])]
     if times.are_steps:
         lines += [_step_line(times), *_distortion_lines(analysis), *_slow_lines(times)]
-    # The findings follow, and should be seen without a scroll: the bars of several devices stand behind them.
-    bars = _stacked_bars(times) if len(devices) == 1 else []
-    return [Section("Overview", (Lines(tuple(lines), is_verdict=True), *bars))]
+    return [Section("Overview", (Lines(tuple(lines), is_verdict=True),))]
 
 
 def _part_line(part: ReadPart, times: StepTimes | None) -> str:
@@ -436,28 +443,25 @@ def _device_lines(analysis: Analysis) -> list[str]:
 
 
 def step_sections(analysis: Analysis) -> list[Section]:
-    """Return the time of each step, and the bars of several devices; nothing where neither is known."""
+    """Return the time of each step; nothing where it is unknown, or there is only one."""
     times = _times_of_gpu(analysis)
-    if times is None:
+    if times is None or not times.are_steps or len(times.steps) < 2:
         return []
-    parts: list[Part] = [*(_stacked_bars(times) if len(times.devices) > 1 else [])]
-    if times.are_steps and len(times.steps) > 1:
-        parts.append(_bars(times))
-    return [Section("Steps" if times.are_steps else "Devices", tuple(parts), in_terminal=False)] if parts else []
+    return [Section("Steps", (_bars(times),), in_terminal=False)]
 
 
 def _times_of_gpu(analysis: Analysis) -> StepTimes | None:
     return analysis.step_times if words_for(analysis.trace).device == "GPU" else None
 
 
-def _stacked_bars(times: StepTimes) -> list[StackedBar]:
+def _stacked_bars(analysis: Analysis, times: StepTimes) -> list[StackedBar]:
     devices = times.devices[:_MOST_DEVICES]
     of = "of the trace"
     if times.are_steps:
         of = f"of {step_label(times.per)}"
     names = [f", device {device}" if len(devices) > 1 else "" for device in devices]
     return [
-        StackedBar(f"Where the time {of} goes{name}", _segments(times, device))
+        StackedBar(f"Where the time {of} goes{name}", _segments(analysis, device))
         for name, device in zip(names, devices, strict=True)
     ]
 
@@ -591,7 +595,7 @@ def _step_line(times: StepTimes) -> str:
     kind = "steady " * (trend is None)
     text = f"A step takes {format_ns(times.step_ns)}: the mean of {usual:,} {kind}step{'s' * (usual != 1)}"
     if len(walls) > 2:
-        points = [format_ns(float(quantile)) for quantile in np.quantile(walls, (0.5, 0.25, 0.75, 0.0, 1.0))]
+        points = format_apart(format_ns, *np.quantile(walls, (0.5, 0.25, 0.75, 0.0, 1.0)).tolist())
         text += f" (median {points[0]}, half of them {points[1]} to {points[2]}, all {points[3]} to {points[4]})"
     if trend is not None:
         way = "shorter" if trend[1] < trend[0] else "longer"
@@ -662,23 +666,25 @@ def _excess(times: StepTimes, step: int) -> str:
     return f"{format_ns(part.mean_ns)} more idle {IDLE_WORDS[part.name].partition(' (')[0]}"
 
 
-def _segments(times: StepTimes, device: int) -> tuple[Segment, ...]:
+def _segments(analysis: Analysis, device: int) -> tuple[Segment, ...]:
     """Return the parts of a bar: work first, then idle time, each ordered by size."""
-    parts = sorted(times.parts_of(device), key=lambda part: (not part.is_busy, -part.mean_ns))
+    parts = list_parts(analysis, device)
     least = sum(part.mean_ns for part in parts) * _LEAST_PCT / 100
     segments: list[Segment] = []
     for is_busy, rest in ((True, "other kinds of work"), (False, "idle: other causes")):
         own = [part for part in parts if part.is_busy is is_busy]
         small = [part for part in own if part.mean_ns < least]
         small = small if len(small) > 1 else []
-        segments += [Segment(_label(part), round(part.mean_ns), part.name) for part in own if part not in small]
+        segments += [
+            Segment(_label(part), round(part.mean_ns), part.name, part.floor_ns) for part in own if part not in small
+        ]
         if small:
             color = "other" if is_busy else "unknown"
             segments.append(Segment(f"{rest} ({len(small)})", round(sum(part.mean_ns for part in small)), color))
     return tuple(segments)
 
 
-def _label(part: StepPart) -> str:
+def _label(part: BarPart) -> str:
     return part.name if part.is_busy else f"idle: {IDLE_WORDS[part.name].partition(' (')[0]}"
 
 

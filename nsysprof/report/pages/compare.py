@@ -48,7 +48,7 @@ from nsysprof.results.comparison import (
     VersionComparison,
 )
 from nsysprof.results.findings import STEP
-from nsysprof.units import format_bytes, format_factor, format_ns
+from nsysprof.units import format_apart, format_bytes, format_factor, format_ns
 
 OUTCOMES = {Outcome.PASS: "pass", Outcome.REGRESSION: "REGRESSION", Outcome.INCONCLUSIVE: "inconclusive"}
 _SIDE_NAMES = 3
@@ -375,7 +375,8 @@ def step_line(comparison: VersionComparison) -> str:
     size = abs(change.change_pct)
     amount = "less than 0.1 %" if size < _LEAST_STEP_PCT else f"{size:.1f} %"
     direction = f"{amount} {'longer' if change.change_pct > 0 else 'shorter'}" if size else "no difference"
-    text = f"A step takes {format_ns(change.candidate_ns)} instead of {format_ns(change.baseline_ns)}: {direction}"
+    old, new = format_apart(format_ns, change.baseline_ns, change.candidate_ns)
+    text = f"A step takes {new} instead of {old}: {direction}"
     verdict = change.verdict
     if verdict is None or verdict.verdict is None:
         text += "; there are too few steps for a verdict."
@@ -395,7 +396,8 @@ def wall_line(comparison: VersionComparison) -> str:
         return ""
     wall = change.metrics["wall"]
     where = "On the host, " if comparison.step is not None else ""
-    text = f"{where}{_label(change)} takes {format_ns(wall.candidate)} instead of {format_ns(wall.baseline)} on average"
+    old, new = format_apart(format_ns, wall.baseline, wall.candidate)
+    text = f"{where}{_label(change)} takes {new} instead of {old} on average"
     text += f" ({_change(wall.change_pct or 0.0)})"
     if change.wall_verdict is None or change.wall_verdict.verdict is None:
         return f"{text}; there are too few instances for a verdict."

@@ -26,7 +26,7 @@ from nsysprof.report.figure_files import figure_paths, write_figures, write_repo
 from nsysprof.report.figures.drawing import INK, NS_PER_S, SOFT, label_seconds, new_figure, quieten
 from nsysprof.report.formats.escape import clean, escape_mathtext
 from nsysprof.results.latency_history import CaseHistory, HistoryPoint, HistoryState
-from nsysprof.units import format_ns
+from nsysprof.units import format_apart, format_ns
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawn
@@ -90,7 +90,7 @@ def _newest_lines(cases: Sequence[CaseHistory]) -> tuple[str, ...]:
             changes.append((change, case.name, latest))
     lines = [
         f"{name} takes {abs(change):.1f} % {'longer' if change > 0 else 'less'} than in the run before: "
-        f"{format_ns(later.median_ns)} instead of {format_ns(earlier.median_ns)}."
+        f"{' instead of '.join(reversed(format_apart(format_ns, earlier.median_ns, later.median_ns)))}."
         for change, name, (earlier, later) in sorted(changes, key=lambda row: -abs(row[0]))[:_MOST_LINES]
     ]
     counts = (

@@ -42,7 +42,7 @@ from nsysprof.results.program_runs import (
     Sameness,
     ValueComparison,
 )
-from nsysprof.units import format_bytes, format_ns
+from nsysprof.units import format_apart, format_bytes, format_ns
 
 
 def program_report(comparison: ProgramComparison) -> Report:
@@ -89,10 +89,10 @@ def detail_lines(comparison: ProgramComparison) -> tuple[str, ...]:
         lines.append(f"{change.reason.capitalize()}.{f' {change.next_step}' if change.next_step else ''}")
     old, new = comparison.baseline.peak_bytes, comparison.candidate.peak_bytes
     if old and new is not None:
-        peaks = f"Peak memory: {format_bytes(old)} to {format_bytes(new)} ({100 * (new / old - 1):+.1f} %)"
+        peaks = f"Peak memory: {' to '.join(format_apart(format_bytes, old, new))} ({100 * (new / old - 1):+.1f} %)"
         reserved = comparison.baseline.reserved_bytes, comparison.candidate.reserved_bytes
         if reserved[0] is not None and reserved[1] is not None:
-            peaks += f"; reserved {format_bytes(reserved[0])} to {format_bytes(reserved[1])}"
+            peaks += f"; reserved {' to '.join(format_apart(format_bytes, reserved[0], reserved[1]))}"
         lines.append(f"{peaks}.")
     lines += [memory_line(memory) for memory in comparison.memory]
     if comparison.values is not None:
@@ -117,7 +117,7 @@ def memory_line(memory: MemoryChange) -> str:
 
 
 def _span(values: Sequence[int]) -> str:
-    least, most = format_bytes(min(values)), format_bytes(max(values))
+    least, most = format_apart(format_bytes, min(values), max(values))
     return least if least == most else f"{least} to {most}"
 
 
@@ -236,7 +236,9 @@ def _proven_line(proven: ProvenSet) -> str:
     """Return what a step takes now and with the proven set, with the interval and what is known of the values."""
     change, names = proven.comparison.change, " and ".join(proven.names)
     old, new = proven.comparison.baseline.step_ns, proven.comparison.candidate.step_ns
-    times = "" if old is None or new is None else f", {format_ns(round(new))} instead of {format_ns(round(old))}"
+    times = ""
+    if old is not None and new is not None:
+        times = f", {' instead of '.join(format_apart(format_ns, round(new), round(old)))}"
     low, high = _shorter(change.high), _shorter(change.low)
     if not proven.is_confirmed:
         return (
@@ -452,7 +454,8 @@ def _name_shape(shape: Shape) -> str:
     if shape.mask != "none":
         causal = f"mask {shape.mask}"
     length = f"{shape.seq}" if shape.kv_seq == shape.seq else f"{shape.seq}/{shape.kv_seq}"
-    return f"B{shape.batch} H{heads} S{length} D{shape.head_dim} {shape.dtype} {causal} {shape.pass_}"
+    words = [f"B{shape.batch}", f"H{heads}", f"S{length}", f"D{shape.head_dim}", shape.dtype, causal]
+    return " ".join([*words, *shape.served_words, shape.pass_])
 
 
 def _attempt_table(optimization: Optimization) -> Table:

@@ -5,24 +5,61 @@
   const element = document.getElementById("chart");
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const bytes = (text) => Uint8Array.from(atob(text), (char) => char.charCodeAt(0));
-  const LANE = 20, MEMORY = data.memory.length ? 84 : 0, LEAST_NS = 20;
+  const MEMORY = data.memory.length ? 84 : 0, LEAST_NS = 20;
+  const LEAST_LANE = 20, MOST_LANE = 64;
+  let laneHeight = LEAST_LANE;
   const span = data.spanNs;
   const categories = Object.keys(data.colors);
 
   const rows = await timelineRows(data);
   const { firstAfter } = rows;
   const lanes = rows.lanes;
+  for (const [number, lane] of lanes.entries()) lane.number = number;
   for (const lane of lanes) if (lane.busy) Object.assign(lane, { busy: bytes(lane.busy), leading: bytes(lane.leading) });
   document.documentElement.classList.add("timeline");
+
+  // Lanes: what several streams of a device do is also shown in one, below its idle time; each may be hidden, folded to
+  // its first level, or pinned above the others
+
+  const devices = new Map();
+  for (const lane of data.ofRanks ? [] : lanes) {
+    if (lane.kind !== "work") continue;
+    const device = lane.label.replace(/,? ?stream .*/, "");
+    if (!devices.has(device)) devices.set(device, []);
+    devices.get(device).push(lane.number);
+  }
+  for (const [device, of] of devices) {
+    if (of.length < 2 || !lanes[of[0]].label.includes("stream")) continue;
+    const none = new Float64Array(0);
+    const label = `${device || "GPU"} busy`;
+    lanes.push({ label, kind: "busy", level: 0, rows: 0, first: 0, start: none, end: none, name: none, of, number: lanes.length });
+  }
+  const groups = []; // the levels of a thread, a stream
+  for (const lane of lanes) {
+    const last = groups.at(-1);
+    if (last && last.label === lane.label && last.owner === lane.owner) last.lanes.push(lane.number);
+    else groups.push({ label: lane.label, owner: lane.owner, kind: lane.kind, lanes: [lane.number], hidden: false, folded: false, pinned: false });
+  }
+  const isDevice = (group) => group.kind === "idle" || group.kind === "busy";
+  groups.sort((one, other) => isDevice(other) - isDevice(one)); // sorting keeps the order of the others
+  let shown = []; // the numbers of the lanes that are drawn, from top to bottom
+  let placeOf = new Map();
+  function arrange() {
+    const order = [...groups].sort((one, other) => other.pinned - one.pinned).filter((group) => !group.hidden);
+    shown = order.flatMap((group) => (group.folded ? group.lanes.slice(0, 1) : group.lanes));
+    placeOf = new Map(shown.map((number, place) => [number, place]));
+  }
+  arrange();
 
   // Texts
 
   const UNITS = [[1e9, "s"], [1e6, "ms"], [1e3, "us"], [1, "ns"]];
   const unitOf = (ns) => UNITS.find(([size]) => ns >= size) ?? UNITS[3];
-  const duration = (ns) => {
+  const duration = (ns, digits = 4) => {
     const [size, unit] = unitOf(Math.abs(ns));
-    return `${size === 1 ? ns : (ns / size).toPrecision(4)} ${unit}`;
+    return `${size === 1 ? ns : (ns / size).toPrecision(digits)} ${unit}`;
   };
+  const about = (ns) => duration(Math.round(ns), ns >= 999.5e9 ? 4 : 3).replace("1.00e+3", "1000"); // in a sentence
   const memory = (size) => {
     const power = size >= 2 ** 30 ? 3 : size >= 2 ** 20 ? 2 : size >= 1024 ? 1 : 0;
     return `${+(size / 1024 ** power).toPrecision(4)} ${["B", "KiB", "MiB", "GiB"][power]}`;
@@ -90,6 +127,7 @@
 
   // Colours
 
+  const placeOfItem = (item) => placeOf.get(item.at ?? item.lane);
   function colorOf(item) {
     const lane = lanes[item.lane];
     if (lane.kind === "range") return css("--range");
@@ -103,18 +141,21 @@
 
   // Drawing
 
-  const chart = echarts.init(element, null, { height: lanes.length * LANE + MEMORY + 72 });
+  const heightNow = () => Math.max(1, shown.length) * laneHeight + MEMORY + 72;
+  const chart = echarts.init(element, null, { height: heightNow() });
   let palette = new Map();
 
   function draw(params, api) {
     const item = items[params.dataIndex];
-    const [left, middle] = api.coord([item.start, item.lane]), [right] = api.coord([item.end, item.lane]);
+    const place = placeOfItem(item), [left, middle] = api.coord([item.start, place]), [right] = api.coord([item.end, place]);
     const area = params.coordSys, x = Math.max(left, area.x);
     const width = Math.max(Math.min(right, area.x + area.width) - x, 1);
     if (x >= area.x + area.width || right < area.x) return null;
-    const height = (LANE - 4) * Math.max(item.share, 0.08), color = palette.get(item);
-    const shape = { x, y: middle + (LANE - 4) / 2 - height, width, height };
-    const faded = (matches && !(item.row >= 0 && matches[item.name])) || (lit && !item.isLit);
+    const height = (laneHeight - 4) * Math.max(item.share, 0.08), color = palette.get(item);
+    const shape = { x, y: middle + (laneHeight - 4) / 2 - height, width, height };
+    // What was searched for is bright, whatever is selected.
+    const isHit = matches && item.row >= 0 && item.rows === 1 && matches[item.name];
+    const faded = !isHit && (matches || (lit && !item.isLit));
     const drawn = { type: "rect", shape, style: { fill: color, opacity: faded ? 0.25 : 1 } };
     if (width > 3 && item.rows === 1) Object.assign(drawn.style, { stroke: css("--paper"), lineWidth: 0.5 });
     drawn.textContent = { style: { text: "" } }; // an element that is used again would keep its text
@@ -135,7 +176,7 @@
 
   function axes() {
     const line = { lineStyle: { color: css("--line") } }, text = { color: css("--ink"), fontSize: 11 };
-    const left = plotLeft(), top = 6, room = lanes.length * LANE;
+    const left = plotLeft(), top = 6, room = Math.max(1, shown.length) * laneHeight;
     const time = (gridIndex, shown) => ({
       type: "value", min: 0, max: span, gridIndex, axisLine: line, splitLine: line, minorTick: { show: false },
       splitNumber: isNarrow() ? 3 : 8,
@@ -149,7 +190,7 @@
     });
     const grids = [{ left, right: 24, top, height: room, outerBoundsMode: "none" }];
     const yAxis = [{
-      type: "category", inverse: true, data: lanes.map(labelOf), gridIndex: 0,
+      type: "category", inverse: true, data: shown.map((number) => labelOf(lanes[number])), gridIndex: 0, triggerEvent: true,
       axisLine: line, axisTick: { show: false }, splitLine: { show: true, ...line },
       axisLabel: { ...text, interval: 0, width: left - 10, overflow: "truncate" },
     }];
@@ -213,13 +254,16 @@
   function refresh() {
     const pixel = (view[1] - view[0]) / Math.max(100, element.clientWidth - plotLeft());
     // A lane without rows of its own is always drawn by how busy its slices were.
-    const pick = (lane, number) => held()
+    const pick = (lane, number) => lane.of
+      ? lane.of.flatMap((each) => pick(lanes[each], each)).map((item) => ({ ...item, at: number }))
+      : held()
       ? [...(lane.busy && data.whole ? slicesInView(lane, number, pixel) : []), ...rowsInView(lane, number, pixel)]
       : slicesInView(lane, number, pixel);
-    items = lanes.flatMap(pick);
+    items = shown.flatMap((number) => pick(lanes[number], number));
     palette = new Map(items.map((item) => [item, colorOf(item)]));
-    chart.setOption({ series: [{ id: "rows", data: items.map((item) => [item.lane, item.start, item.end]) }] });
+    chart.setOption({ series: [{ id: "rows", data: items.map((item) => [placeOfItem(item), item.start, item.end]) }] });
     element.dataset.items = items.length;
+    element.dataset.lanes = shown.map((number) => lanes[number].label).join("|");
     element.dataset.view = view.join(" ");
     const count = data.rows.toLocaleString("en");
     const left = data.lanesLeftOut ? ` ${data.lanesLeftOut} less busy lanes are left out.` : "";
@@ -261,19 +305,31 @@
   // Telling
 
   const whenOf = (item) => `at ${duration(Math.round(item.start))}, ${lanes[item.lane].label}`;
+  /** What else is known of a row of work: its size, how quick it was copied, and how long it waited after its call began. */
+  function factsOf(item) {
+    if (item.row < 0 || item.rows > 1 || lanes[item.lane].kind !== "work") return [];
+    const { bytes: size, memory: host, call } = rows.factsOf(rows.rowOf(item)), told = [];
+    const rate = size / (item.end - item.start);
+    if (size) told.push(`${memory(size)}${rate ? `, ${rate.toPrecision(3)} GB/s` : ""}${host ? `, ${host} memory` : ""}`);
+    if (call >= 0) {
+      const begun = rows.item(call);
+      told.push(`begins ${duration(Math.round(Math.max(0, item.start - begun.start)))} after its call, ${plainCall(data.names[begun.name])}, began`);
+    }
+    return told;
+  }
   function tell(item) {
     const lane = lanes[item.lane];
     if (item.row < 0 && data.ofRanks) {
       say("told", `${lane.label}: ${categories[item.leading]} ${Math.round(100 * item.share)} % of ` +
         `${duration(Math.round(item.end - item.start))} at ${duration(Math.round(item.start))}`);
     } else if (item.row < 0) {
-      const of = lane.kind === "work" ? `, most of it ${categories[item.leading]}` : "";
+      const of = lane.kind === "work" || lane.kind === "idle" ? `, most of it ${categories[item.leading]}` : "";
       say("told", `${Math.round(100 * item.share)} % busy for ${duration(Math.round(item.end - item.start))} ${whenOf(item)}${of}`);
     } else if (item.rows > 1) {
       say("told", `${item.rows} rows within ${duration(item.end - item.start)} ${whenOf(item)}; zoom in to tell them apart. ` +
         `The longest: ${data.names[item.name]}`);
     } else {
-      say("told", `${data.names[item.name]}: ${duration(item.end - item.start)} ${whenOf(item)}`);
+      say("told", `${data.names[item.name]}: ${duration(item.end - item.start)} ${[whenOf(item), ...factsOf(item)].join("; ")}`);
     }
     point(item.row < 0 || item.rows > 1 ? null : item);
     const place = item.row < 0 || item.rows > 1 ? null : tableRowOf(item);
@@ -285,8 +341,8 @@
     const row = item && rows.rowOf(item), isCall = item && lanes[item.lane].kind === "api";
     const arrows = (item ? rows.linked(row) : []).map((other) => {
       const [call, work] = isCall ? [item, rows.item(other)] : [rows.item(other), item];
-      return [call.start, call.lane, work.start, work.lane];
-    });
+      return [call.start, placeOf.get(call.lane), work.start, placeOf.get(work.lane)];
+    }).filter(([, from, , to]) => from !== undefined && to !== undefined);
     chart.setOption({ series: [{ id: "arrows", data: arrows }] });
     element.dataset.arrows = arrows.length;
   }
@@ -294,7 +350,7 @@
   function light(item) {
     const { marks, sums } = rows.workOfRange(rows.rowOf(item));
     lit = marks;
-    const part = ([count, ns], verb) => `${verb} ${count.toLocaleString("en")} ${data.words} (${duration(Math.round(ns))})`;
+    const part = ([count, ns], verb) => `${verb} ${count.toLocaleString("en")} ${data.words} (${about(ns)})`;
     const caused = sums.caused[0] ? `, ${part(sums.caused, "adopted or captured")}` : "";
     say("told", `${data.names[item.name]}: ${duration(item.end - item.start)} ${whenOf(item)}; ` +
       `${part(sums.launched, "launched")}${caused}. The rest is pale; Escape ends that.`);
@@ -316,8 +372,20 @@
   function unlight() {
     if (lit) { lit = null; refresh(); }
   }
+  // The same text at the pointer
+  const tip = document.getElementById("tip");
+  function showTip(at) {
+    const item = items[at.dataIndex], frame = tip.parentElement, { offsetX: x, offsetY: y } = at.event;
+    const name = item.row < 0 ? "" : item.rows > 1 ? `${item.rows} rows, the longest: ${data.names[item.name]}` : data.names[item.name];
+    const length = item.row < 0 ? `${Math.round(100 * item.share)} % busy` : duration(item.end - item.start);
+    tip.textContent = [name, `${length} ${whenOf(item)}`, ...factsOf(item)].filter(Boolean).join("\n");
+    tip.hidden = false;
+    tip.style.left = `${Math.max(0, Math.min(x + 14, frame.clientWidth - tip.offsetWidth - 4))}px`;
+    tip.style.top = `${y + 18}px`;
+  }
   chart.on("mouseover", { seriesId: "rows" }, (at) => tell(items[at.dataIndex]));
-  chart.on("mouseout", { seriesId: "rows" }, () => point(null));
+  chart.on("mousemove", { seriesId: "rows" }, showTip);
+  chart.on("mouseout", { seriesId: "rows" }, () => { point(null); tip.hidden = true; });
   chart.on("click", { seriesId: "rows" }, (at) => {
     const item = items[at.dataIndex];
     tell(item);
@@ -335,9 +403,9 @@
     summing = setTimeout(() => {
       if (!held()) { say("sums", ""); return; }
       const [low, high] = selected ?? view, { busy, byCategory } = rows.sums(low, high);
-      const share = busy === null || data.ofRanks ? "" : `, the GPU busy for ${(100 * busy / (high - low)).toPrecision(3)} % (${duration(Math.round(busy))})`;
-      const parts = byCategory.map(([category, [ns, count]]) => `${category} ${duration(Math.round(ns))} in ${count.toLocaleString("en")}`);
-      say("sums", `${selected ? "Marked" : "In view"}: ${duration(Math.round(high - low))}${share}${parts.length ? ": " : ""}${parts.join(", ")}.`);
+      const share = busy === null || data.ofRanks ? "" : `, the GPU busy for ${(100 * busy / (high - low)).toPrecision(3)} % (${about(busy)})`;
+      const parts = byCategory.map(([category, [ns, count]]) => `${category} ${about(ns)} in ${count.toLocaleString("en")}`);
+      say("sums", `${selected ? "Marked" : "In view"}: ${about(high - low)}${share}${parts.length ? ": " : ""}${parts.join(", ")}.`);
     }, 150);
   }
   function mark(stretch) {
@@ -426,6 +494,7 @@
 
   // Search: every row of the trace counts
 
+  const idleNames = new Set(lanes.filter((lane) => lane.kind === "idle").flatMap((lane) => [...new Set(lane.name)]));
   let hit = -1;
   function tellMatches() {
     const total = matches ? data.nameCounts.reduce((sum, count, name) => sum + (matches[name] ? count : 0), 0) : 0;
@@ -435,7 +504,9 @@
   function search(text) {
     const wanted = text.trim().toLowerCase();
     hit = -1;
-    matches = wanted ? Uint8Array.from(data.names, (name, at) => name.toLowerCase().includes(wanted) || data.shortNames[at].toLowerCase().includes(wanted)) : null;
+    // Idle time is found where it is asked for.
+    const counts = (at) => wanted.startsWith("idle") || !idleNames.has(at);
+    matches = wanted ? Uint8Array.from(data.names, (name, at) => counts(at) && (name.toLowerCase().includes(wanted) || data.shortNames[at].toLowerCase().includes(wanted))) : null;
     tellMatches();
     refresh();
   }
@@ -482,6 +553,7 @@
   const actions = {
     in: () => scale(0.5), out: () => scale(2), left: () => move(-0.3), right: () => move(0.3), all: () => show(0, span),
     next: () => go(1), previous: () => go(-1),
+    taller: () => grow(1.4), lower: () => grow(1 / 1.4), full: () => fill(!isFull()),
     later: () => showInstance(instance + 1), earlier: () => showInstance(instance - 1),
   };
   for (const button of document.querySelectorAll("[data-do]")) {
@@ -489,9 +561,10 @@
   }
   const keys = {
     "]": "later", "[": "earlier", "+": "in", "=": "in", "-": "out", ArrowLeft: "left", ArrowRight: "right", 0: "all", Home: "all",
+    w: "in", s: "out", a: "left", d: "right", f: "full",
   };
   element.addEventListener("keydown", (event) => {
-    if (event.key === "Escape") { unlight(); mark(null); return; }
+    if (event.key === "Escape") { unlight(); mark(null); fill(false); return; }
     if (!(event.key in keys) || event.ctrlKey || event.metaKey || event.altKey) return;
     event.preventDefault();
     actions[keys[event.key]]();
@@ -514,8 +587,61 @@
     });
   }
 
+  // Heights, the whole screen, and which lanes are shown
+
+  function lay() {
+    arrange();
+    chart.resize({ width: element.clientWidth, height: heightNow() });
+    chart.setOption(axes());
+    refresh();
+  }
+  function grow(factor) {
+    laneHeight = Math.round(Math.max(LEAST_LANE, Math.min(MOST_LANE, laneHeight * factor)));
+    lay();
+  }
+  const part = document.getElementById("timeline-part"), fullButton = document.querySelector('[data-do="full"]');
+  const isFull = () => part.classList.contains("whole");
+  function fill(whole) {
+    if (whole === isFull()) return;
+    part.classList.toggle("whole", whole);
+    fullButton.setAttribute("aria-pressed", whole);
+    const room = innerHeight - part.querySelectorAll(".controls")[0].offsetHeight - MEMORY - 260;
+    laneHeight = whole ? Math.max(LEAST_LANE, Math.min(MOST_LANE, Math.floor(room / shown.length))) : LEAST_LANE;
+    lay();
+    element.focus({ preventScroll: true });
+  }
+  part.addEventListener("keydown", (event) => { if (event.key === "Escape") fill(false); });
+  const list = document.getElementById("lanes");
+  for (const group of groups) {
+    const entry = document.createElement("li"), told = group.label;
+    const box = (word, isOn, change) => {
+      const label = document.createElement("label"), input = document.createElement("input");
+      input.type = "checkbox";
+      input.checked = isOn;
+      input.setAttribute("aria-label", `${word}: ${told}`);
+      input.addEventListener("change", () => { change(input.checked); lay(); });
+      label.append(input, ` ${word}`);
+      entry.append(label);
+      return input;
+    };
+    const title = document.createElement("span");
+    title.textContent = told;
+    entry.append(title);
+    box("show", true, (on) => { group.hidden = !on; });
+    box("pin", false, (on) => { group.pinned = on; });
+    if (group.lanes.length > 1) group.box = box("fold", false, (on) => { group.folded = on; });
+    list.append(entry);
+  }
+  chart.on("click", { componentType: "yAxis" }, (at) => {
+    const group = groups.find((each) => each.lanes.includes(shown[at.dataIndex]));
+    if (!group?.box) return;
+    group.folded = !group.folded;
+    group.box.checked = group.folded;
+    lay();
+  });
+
   const legend = document.getElementById("legend");
-  const seen = new Set(data.nameCategories);
+  const seen = new Set(data.nameCategories.filter((_, at) => data.nameCounts[at] || data.ofRanks));
   for (const category of categories.filter((name) => seen.has(name))) {
     const entry = document.createElement("li"), box = document.createElementNS("http://www.w3.org/2000/svg", "svg");
     const fill = document.createElementNS("http://www.w3.org/2000/svg", "rect");

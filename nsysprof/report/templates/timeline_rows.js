@@ -12,6 +12,8 @@ const timelineRows = async (data) => {
     unpack(columns.start, Float64Array), unpack(columns.length, Float64Array), unpack(columns.name, Uint32Array),
     unpack(columns.call, Int32Array).then(summed), unpack(columns.cause, Int32Array).then(summed),
   ]);
+  const sizes = columns.bytes ? await unpack(columns.bytes, Float64Array) : null;
+  const hosts = columns.memory ? await unpack(columns.memory, Uint8Array) : null;
   const laneOf = new Uint16Array(start.length);
   let first = 0;
   const lanes = data.lanes.map((lane, number) => {
@@ -36,6 +38,10 @@ const timelineRows = async (data) => {
   };
   const item = (row) => ({
     lane: laneOf[row], start: start[row], end: end[row], row: row - lanes[laneOf[row]].first, rows: 1, share: 1, name: name[row],
+  });
+  /** What is known of a row of work beside its times: its size, the memory on the host's side, and its call. */
+  const factsOf = (row) => ({
+    bytes: sizes ? sizes[row] : 0, memory: ["", "pageable", "pinned"][hosts ? hosts[row] : 0], call: call[row] ? call[row] - 1 : -1,
   });
   const rowOf = (each) => lanes[each.lane].first + each.row;
 
@@ -146,5 +152,5 @@ const timelineRows = async (data) => {
     return found.sort((one, other) => start[one] - start[other]);
   }
 
-  return { lanes, firstAfter, item, rowOf, linked, workOfRange, step, rankOf, nearest, sums, instances, start, end, name };
+  return { lanes, firstAfter, item, rowOf, factsOf, linked, workOfRange, step, rankOf, nearest, sums, instances, start, end, name };
 };

@@ -50,7 +50,7 @@ def test_compiling_in_each_step_is_a_finding_that_says_what_and_why(tmp_path):
     assert finding.saving_ns == pytest.approx(COMPILE_NS, rel=0.02)
     assert finding.location == "train.py:12"
     assert finding.location_share_pct is None
-    assert "torch.compile compiles block (train.py:12) once a step, for 4.000 ms each" in finding.text
+    assert "torch.compile compiles block (train.py:12) once a step, for 4.00 ms each" in finding.text
     assert "because tensor 'x' size mismatch at index 0. expected 8, actual 9." in finding.text
     assert "mark_dynamic" in finding.next_step
     assert "host-bound" not in findings(analysis)
@@ -121,7 +121,7 @@ def test_a_rare_compilation_that_makes_a_step_slow_is_a_finding_of_the_mean_of_a
     assert finding.per == "mean step"
     assert finding.location == "train.py:12"
     assert f"The host compiles in {len(steps)} of {steady} steps" in finding.text
-    assert f"torch.compile compiles block (train.py:12) {times}, for 2.000 s each" in finding.text
+    assert f"torch.compile compiles block (train.py:12) {times}, for 2.00 s each" in finding.text
     assert "because tensor 'x' size mismatch at index 0" in finding.text and "mark_dynamic" in finding.next_step
     (section, *_) = findings_sections(analysis)
     (first,) = section.parts[0].texts

@@ -38,7 +38,7 @@ def test_the_idle_time_of_collections_has_its_cause_and_its_finding(tmp_path):
     assert sum(causes(analysis).values()) == sum(device.idle_ns for device in analysis.idle.devices)
     (finding,) = (item for item in analysis.findings.items if item.code == "python-gc")
     assert finding.saving_ns == pytest.approx(PAUSE_NS, rel=0.02)
-    assert "4.000 ms" in finding.text and "gc.freeze()" in finding.next_step
+    assert "4.00 ms" in finding.text and "gc.freeze()" in finding.next_step
     assert not any(item.code == "host-bound" for item in analysis.findings.items), "it is explained already"
     assert list(analysis.ranges["range"]) == ["step"]
 

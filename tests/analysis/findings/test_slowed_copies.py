@@ -32,7 +32,7 @@ def test_a_pinned_copy_that_is_slowed_belongs_to_what_gave_memory_back(findings)
     assert item.saving_ns == pytest.approx(CALLS + SLOWED - UNSLOWED, rel=0.05)
     # The copies may be slow for another reason.
     assert item.saving_low_ns == pytest.approx(CALLS, rel=0.05)
-    assert "slows 1 copy of 256 MiB to 70.00 ms each, from 30.00 ms before." in item.text
+    assert "slows 1 copy of 256 MiB to 70.0 ms each, from 30.0 ms before." in item.text
 
 
 def test_each_of_two_remedies_would_save_the_whole_time_but_not_both(findings):
@@ -45,7 +45,7 @@ def test_each_of_two_remedies_would_save_the_whole_time_but_not_both(findings):
         assert item.saving_low_ns <= 1.05 * without
         # The rate of an unknown bus has a wide interval of its own.
         assert item.saving_high_ns == pytest.approx(plain[code].saving_high_ns + extra, rel=0.05)
-        assert item.text.endswith(f" Up to 40.00 ms of this would be saved by {other}, too.")
+        assert item.text.endswith(f" Up to 40.0 ms of this would be saved by {other}, too.")
     assert found.together_ns == pytest.approx(sum(item.saving_ns for item in found.items) - extra, rel=0.05)
 
 

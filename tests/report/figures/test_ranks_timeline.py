@@ -20,7 +20,7 @@ def test_collectives_end_together_on_one_clock_and_the_last_to_come_is_named():
     assert ends[0].tolist() == ends[1].tolist() == [MS * each for each in (50, 100, 150, 200)]
     assert column(data, "name", "<u4").tolist() == [1, 2, 3, 4] * 2
     assert data["nameCounts"] == [0, 2, 2, 2, 2]
-    assert data["places"][0] == ("AllReduce 0: rank 1 comes last, 14.00 ms after the first", [1])
+    assert data["places"][0] == ("AllReduce 0: rank 1 comes last, 14.0 ms after the first", [1])
     assert data["spanNs"] == 200 * MS
 
 

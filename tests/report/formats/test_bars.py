@@ -17,19 +17,17 @@ def test_parts_fill_the_bar_and_are_labelled_where_there_is_room():
     tight = show_segments(StackedBar("", (Segment("gemm", 92, "gemm"), Segment("copy", 8, "copy"))))[1]
     assert (tight.inside, tight.is_tight) == ("copy", True), "it fits, but not on a phone"
     assert shown[0].text == "750 ns (75.0 %)"
-    assert bar_lines(STEP) == ["Where a step goes (1.000 us): gemm 750 ns (75.0 %), idle: unknown 250 ns (25.0 %)."]
+    assert bar_lines(STEP) == ["Where a step goes (1.00 us): gemm 750 ns (75.0 %), idle: unknown 250 ns (25.0 %)."]
     assert show_segments(StackedBar("nothing", ())) == []
 
 
 def test_bars_are_as_high_as_their_values_and_very_long_ones_are_cut():
     warm, usual, slow, _ = show_bars(STEPS)
-    assert (warm.kind, warm.mark, warm.text) == ("faint", "↑", "step 0: 9.000 us (warm-up, cut)")
+    assert (warm.kind, warm.mark, warm.text) == ("faint", "↑", "step 0: 9.00 us (warm-up, cut)")
     assert slow.height == pytest.approx(1.5 * usual.height, abs=0.02)
-    assert (slow.kind, slow.mark, slow.text, slow.span) == ("slow", "▲", "step 2: 1.500 us (slow)", "10000 11500")
-    assert usual_line(STEPS) == (pytest.approx(96 - usual.height, abs=0.02), "1.000 us")
+    assert (slow.kind, slow.mark, slow.text, slow.span) == ("slow", "▲", "step 2: 1.50 us (slow)", "10000 11500")
+    assert usual_line(STEPS) == (pytest.approx(96 - usual.height, abs=0.02), "1.00 us")
 
 
 def test_what_is_drawn_is_said_too():
-    assert describe_bars(STEPS) == (
-        "Time of each step: 4 bars, usually 1.000 us, from 1.000 us to 1.500 us; slow: step 2"
-    )
+    assert describe_bars(STEPS) == ("Time of each step: 4 bars, usually 1.00 us, from 1.00 us to 1.50 us; slow: step 2")

@@ -14,14 +14,14 @@ def line(change):
 
 def test_the_headline_is_told_with_its_verdict():
     assert line(wall_change("step", 100 * MS, 50 * MS, verdict=LatencyVerdict.FASTER)) == (
-        "step takes 50.00 ms instead of 100.0 ms on average (-50.0 %): FASTER "
+        "step takes 50.0 ms instead of 100 ms on average (-50.0 %): FASTER "
         "(its median instance 0.500 [0.400, 0.600] times as long)."
     )
 
 
 def test_beside_the_time_of_a_step_it_says_whose_time_it_is():
     found = replace(compared(), step=StepChange("step#", 4 * MS, 2 * MS), headline=wall_change("load", MS, 30 * MS))
-    assert wall_line(found).startswith("On the host, load takes 30.00 ms instead of 1.000 ms on average (30x)")
+    assert wall_line(found).startswith("On the host, load takes 30.0 ms instead of 1.00 ms on average (30x)")
 
 
 def test_without_a_verdict_it_says_so():

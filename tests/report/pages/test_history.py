@@ -35,7 +35,7 @@ def test_a_change_within_the_intervals_is_said_to_be_one():
 
 def test_the_figure_is_told_in_numbers():
     told = describe_history(FLASH)
-    assert told.startswith("Median latency of flash S=512 over 3 runs: 1.500 us in the newest, 1.000 us in the oldest")
+    assert told.startswith("Median latency of flash S=512 over 3 runs: 1.50 us in the newest, 1.00 us in the oldest")
     assert "(+50.0 %)" in told
     assert "2 different conditions" in told
 

@@ -26,9 +26,9 @@ from nsysprof.results.comparison import (
     StepChange,
 )
 from nsysprof.results.findings import CODES, MEMORY_CODES
-from nsysprof.units import format_bytes, format_count, format_ns, format_percent
+from nsysprof.units import format_apart, format_bytes, format_count, format_ns, format_percent
 
-_FORMATS = {"count": format_count, "bytes": format_bytes, "ns": format_ns}
+_FORMATS = {"count": lambda value, _digits: format_count(value), "bytes": format_bytes, "ns": format_ns}
 # The tolerance for rounding in a division by the number of calls.
 _TINY = 1e-9
 # The level of the one-sided test against the limit, as a part of the level of two-sided tests: a half for one side, and
@@ -100,7 +100,7 @@ def _judge_step(rule: GateRule, step: StepChange | None, lost: Sequence[str]) ->
         text = "the time of a step is unknown, or the two sides have steps of different ranges"
         next_step = "Give traces of a program that repeats the same range, such as step, on both sides."
         return GateResult(rule.text, Outcome.INCONCLUSIVE, 0, (GateFinding("", Outcome.INCONCLUSIVE, text, next_step),))
-    times = f"{format_ns(step.baseline_ns)} to {format_ns(step.candidate_ns)}"
+    times = " to ".join(format_apart(format_ns, step.baseline_ns, step.candidate_ns))
     if step.verdict is None:
         text = f"{times}; there are too few steps for a verdict"
         finding = GateFinding(step.per, Outcome.INCONCLUSIVE, text, _MORE_STEPS)
@@ -170,7 +170,8 @@ def _judge_times(
         pairs.append((GateRule(rule.text, "slower", percent, True), judged))
     for number, (where, finding) in zip(by_number, _judge_corrected(pairs, ALPHA), strict=True):
         time = ranges[number].metrics[rule.metric]
-        text = f"{rule.metric} {format_ns(time.baseline or 0)} to {format_ns(time.candidate or 0)}; {finding.text}"
+        times = " to ".join(format_apart(format_ns, time.baseline or 0, time.candidate or 0))
+        text = f"{rule.metric} {times}; {finding.text}"
         yield where, _doubt(replace(finding, text=text), lost)
 
 
@@ -306,7 +307,7 @@ def _judge_metric(rule: GateRule, where: str, metric: MetricChange, unit: str) -
     new = min(value for value in metric.candidates if value is not None)
     percent = metric.change_pct
     percent_text = "" if percent is None or change == 0 else f", {'+' if change > 0 else ''}{format_percent(percent)}"
-    text = f"{rule.metric} {render(metric.baseline)} to {render(metric.candidate)}{percent_text}"
+    text = f"{rule.metric} {' to '.join(format_apart(render, metric.baseline, metric.candidate))}{percent_text}"
     if _reaches(rule, old, new - old - metric.error):
         return GateFinding(where, Outcome.REGRESSION, text)
     if _reaches(rule, metric.baseline, change + metric.error):

@@ -111,7 +111,7 @@ def test_the_time_of_a_step(rule, verdict, lost, wanted, says):
     assert (result.outcome, result.checked) == (wanted, 1)
     for found in result.findings:
         assert found.where == "train"
-        assert found.text.startswith("10.00 ms to 11.00 ms")
+        assert found.text.startswith("10.0 ms to 11.0 ms")
         assert says in found.text
 
 
