@@ -86,7 +86,7 @@ def main() -> int:
         return 2
     with tempfile.TemporaryDirectory(prefix="nsysprof-corpus-") as work:
         verdicts = analyze_all(arguments.folder, traces, Path(work), jobs=arguments.jobs, limit_s=arguments.limit)
-    print("\n".join(verdict.render(has_seconds=arguments.expect is None) for verdict in verdicts))
+    print("\n".join(verdict.render(has_seconds=True) for verdict in verdicts))
     if arguments.expect is None:
         return 0
     return judge([verdict.render(has_seconds=False) for verdict in verdicts], arguments.expect, write=arguments.write)

@@ -248,6 +248,9 @@ def assemble(tree: Path, built: Path) -> None:
         for side in sources:
             (built / side / "python/lib").mkdir(parents=True, exist_ok=True)
             shutil.copy(module, built / side / "python/lib")
+    # Two rules of `nsys analyze` import gpustats, which only one of the trees has.
+    for module in (built / "target-linux-x64/python/lib").glob("gpustats.py"):
+        shutil.copy(module, built / "host-linux-x64/python/lib")
     for copyright_file in (tree / "usr/share/doc").glob("*/copyright"):
         target = built / "LICENSES" / copyright_file.parent.name
         target.parent.mkdir(exist_ok=True)

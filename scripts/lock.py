@@ -3,9 +3,11 @@
 
     scripts/lock.py             ask pip for the newest versions that fit, and write requirements.lock
     scripts/lock.py --check     fail where a package that pyproject.toml needs is not in it, or is too old there
+    scripts/lock.py --lowest    print the lowest versions that the package allows, as constraints of pip
 
-The package itself keeps lower bounds. pip chooses for the Python and the platform that this runs on, and the first line
-of the file names both. Torch is left out: its builds for a processor and for each CUDA are different files.
+The package itself keeps lower bounds, and LOWEST=1 make test tests it with the lowest versions. pip chooses for the
+Python and the platform that this runs on, and the first line of the file names both. Torch is left out: its builds for
+a processor and for each CUDA are different files.
 """
 
 from __future__ import annotations
@@ -35,8 +37,13 @@ LINE = re.compile(r"([a-z0-9-]+)==(\S+)((?: \\\n    --hash=sha256:[0-9a-f]{64})+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="compare requirements.lock with pyproject.toml")
-    needed = list(read_needed((ROOT / "pyproject.toml").read_text(encoding="utf-8")))
-    if parser.parse_args().check:
+    parser.add_argument("--lowest", action="store_true", help="print the lowest versions that the package allows")
+    options, pyproject = parser.parse_args(), (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    if options.lowest:
+        print("\n".join(list_lowest(pyproject)))
+        return 0
+    needed = list(read_needed(pyproject))
+    if options.check:
         faults = list(find_faults(LOCK.read_text(encoding="utf-8"), needed))
         print("\n".join(faults) or f"{LOCK.name} has all {len(needed)} packages that pyproject.toml names.")
         return bool(faults)
@@ -61,6 +68,25 @@ def read_needed(pyproject: str) -> Iterator[Requirement]:
             waiting += [text for extra in sorted(requirement.extras) for text in extras[extra]]
         elif requirement.name != LEFT_OUT and (requirement.marker is None or requirement.marker.evaluate()):
             yield requirement
+
+
+def list_lowest(pyproject: str) -> list[str]:
+    """Return the lowest version of each package that users get with the package or one of its extras, but for torch.
+
+    Raises ValueError for a package without a lower bound.
+    """
+    project = tomllib.loads(pyproject)["project"]
+    texts = [*project["dependencies"], *(text for extra in project["optional-dependencies"].values() for text in extra)]
+    lowest = {}
+    for requirement in map(Requirement, texts):
+        if requirement.name in (project["name"], LEFT_OUT):
+            continue
+        bounds = [each.version for each in requirement.specifier if each.operator == ">="]
+        if len(bounds) != 1:
+            raise ValueError(f"{requirement.name} has no lower bound in pyproject.toml")
+        marker = f"; {requirement.marker}" if requirement.marker else ""
+        lowest[canonicalize_name(requirement.name)] = f"{requirement.name}=={bounds[0]}{marker}"
+    return [lowest[name] for name in sorted(lowest)]
 
 
 def resolve(needed: Sequence[Requirement]) -> dict[str, tuple[str, str]]:

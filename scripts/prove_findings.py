@@ -70,10 +70,13 @@ of the step with the fault the prediction misses the true cost, and whether that
 within the spread. *Line*: what `capture --stacks` named. The program has unfused elementwise kernels and a loss in fp32
 without any planted fault, too; [their study](../h200-busy/README.md) is another, and they do not count here.
 
-| fault | step, ms | true cost, ms | finding | place | predicted, ms | off, % of step | within | line |
-|---|--:|--:|---|--:|--:|--:|---|---|"""
+| fault | step, ms | true cost, ms | finding | place | predicted, ms | off, % of step | within | line | `nsys analyze` |
+|---|--:|--:|---|--:|--:|--:|---|---|---|"""
 TAIL = """
 A line is named where stacks were sampled, and for a stream where it was told to wait.
+
+*`nsys analyze`* is how many places its rules name in the same recording, at most 50 for a rule (scripts/nsys_rules.py).
+In the program without planted faults, they name {without}. They have no times of a step, no ranges and no savings.
 
 `none` is the program without planted faults. What is found there is a fault that nobody planted: transformers looks in
 each step whether sequences are packed, which waits for the GPU. `clean` does not look; one process measured both.
@@ -148,7 +151,7 @@ def study() -> str:
         counts += counts_among_all(found, left_out)
     first, *later = copies_ms("all")
     return "\n".join(lines) + "\n" + TAIL.format(
-        first=first, least=min(later), most=max(later), **counts
+        first=first, least=min(later), most=max(later), without=by_nsys("none"), **counts
     )  # fmt: skip
 
 
@@ -238,7 +241,8 @@ def row(fault: str, code: str, where: str, times: dict[str, list[list[float]]]) 
     cost = true_cost(times[fault], times[REMEDIES.get(fault, "none")])
     place = next((n for n, item in enumerate(found.items, start=1) if (item.code, item.range) == (code, where)), None)
     if place is None:
-        return f"| {fault} | {cost.step_ms:.1f} | {cost_text(cost)} | `{code}` in `{where}` | not found | | | no | |"
+        told = f"`{code}` in `{where}` | not found | | | no | | {by_nsys(fault)}"
+        return f"| {fault} | {cost.step_ms:.1f} | {cost_text(cost)} | {told} |"
     item = found.items[place - 1]
     bounds = (item.saving_low_ns / 1e6, item.saving_high_ns / 1e6)
     saving = f"{item.saving_ns / 1e6:.1f} [{bounds[0]:.1f}, {bounds[1]:.1f}]"
@@ -246,8 +250,14 @@ def row(fault: str, code: str, where: str, times: dict[str, list[list[float]]]) 
     line = f"`{line_of(fault, code, where)}`" if line_of(fault, code, where) else ""
     return (
         f"| {fault} | {cost.step_ms:.1f} | {cost_text(cost)} | `{code}` in `{where}` | {place} | {saving} | {judged} "
-        f"| {line} |"
+        f"| {line} | {by_nsys(fault)} |"
     )
+
+
+def by_nsys(name: str) -> str:
+    """Return what the rules of `nsys analyze` name in a trace."""
+    counts = json.loads((ROOT / "analysis/h200-busy/nsys_rules.json").read_text(encoding="utf-8"))
+    return ", ".join(f"{rule} {count}" for rule, count in counts[f"{TRACES.name}/{name}"].items()) or "nothing"
 
 
 def whole_row(name: str, times: dict[str, list[list[float]]]) -> str:
@@ -255,7 +265,7 @@ def whole_row(name: str, times: dict[str, list[list[float]]]) -> str:
     together = findings_of(name).together_ns / 1e6
     cost = true_cost(times[name], times["none"])
     told = f"{together:.1f} | {judge(together, cost)}"
-    return f"| {name} | {cost.step_ms:.1f} | {cost_text(cost)} | together | | {told} | |"
+    return f"| {name} | {cost.step_ms:.1f} | {cost_text(cost)} | together | | {told} | | {by_nsys(name)} |"
 
 
 def fsdp_row(times: dict[str, list[list[float]]]) -> str:
@@ -270,8 +280,8 @@ def fsdp_row(times: dict[str, list[list[float]]]) -> str:
         (found.replayed_ns - each) / 1e6 / steps for each in (answer.step_ns, answer.high_ns, answer.low_ns)
     )
     cost = true_cost(times["slow"], times["even"])
-    told = f"{saving:.1f} [{low:.1f}, {high:.1f}] | {judge(saving, cost)}"
-    return f"| FSDP, slow rank | {cost.step_ms:.1f} | {cost_text(cost)} | rank 0 | 1 | {told} | |"
+    told = f"{saving:.1f} [{low:.1f}, {high:.1f}] | {judge(saving, cost)} | | {by_nsys('fsdp_rank0')}"
+    return f"| FSDP, slow rank | {cost.step_ms:.1f} | {cost_text(cost)} | rank 0 | 1 | {told} |"
 
 
 def judged_share(job: Path) -> float:

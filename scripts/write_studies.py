@@ -3,7 +3,8 @@
 
     scripts/write_studies.py              write them
     scripts/write_studies.py --check      write nothing; exit code 1 where a page is not what its data say
-    scripts/write_studies.py --refresh    first evaluate the raw samples of the benches anew, then write the pages
+    scripts/write_studies.py --refresh    first evaluate the raw samples of the benches anew, and write the reports of
+                                          captures in traces/ as `analyze` writes them now; then write the pages
 
 Templates and the code that fills them are in scripts/studies. Do not edit a README of a study: edit its template. Two
 studies replay traces and have scripts of their own: scripts/prove_stragglers.py (h200-ddp) and
@@ -14,12 +15,14 @@ from __future__ import annotations
 
 import argparse
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from nsysprof.app.analyze import AnalyzeRequest, analyze  # noqa: E402
 from scripts.studies import (  # noqa: E402
     cpu_sdpa,
     h200_captures,
@@ -29,6 +32,7 @@ from scripts.studies import (  # noqa: E402
     h200_same_code,
     h200_sdpa,
     h200_self_check,
+    h200_serving,
     h200_tune,
 )
 
@@ -42,7 +46,16 @@ STUDIES: dict[str, Callable[[], dict[str, str]]] = {
     "h200-sdpa": h200_sdpa.facts,
     "h200-self-check": h200_self_check.facts,
     "h200-tune": h200_tune.facts,
-}
+} | ({"h200-serving": h200_serving.facts} if h200_serving.has_data() else {})
+# Studies with the report of a capture in traces/.
+REPORTED = ("h200-roofline", "h200-sdpa")
+
+
+def report(name: str) -> str:
+    """Return the report.md that `analyze` writes of a capture in traces/."""
+    with tempfile.TemporaryDirectory() as work:
+        analyze(AnalyzeRequest(inputs=(ROOT / "traces" / name,), out=Path(work) / name))
+        return (Path(work) / name / "report.md").read_text(encoding="utf-8")
 
 
 def render(name: str) -> str:
@@ -55,11 +68,13 @@ def main() -> int:
     """Write or check the pages and return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="write nothing, and fail where a page is out of date")
-    parser.add_argument("--refresh", action="store_true", help="first evaluate the samples of the benches anew")
+    parser.add_argument("--refresh", action="store_true", help="first evaluate samples and captures anew")
     options = parser.parse_args()
     if options.refresh:
         h200_tune.refresh()
         h200_same_code.refresh()
+        for name in REPORTED:
+            (ROOT / "analysis" / name / "report.md").write_text(report(name), encoding="utf-8")
     stale = []
     pages = {ROOT / "analysis" / name / "README.md": render(name) for name in STUDIES} | h200_optimize.pages()
     for page, text in pages.items():

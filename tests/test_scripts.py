@@ -25,6 +25,9 @@ import pytest
 from scipy import stats
 
 from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
+from nsysprof.report.document import Report
+from nsysprof.report.formats.markdown import render_markdown
+from nsysprof.report.pages.analysis import findings_sections
 from nsysprof.results.findings import Findings
 from nsysprof.units import format_ns
 from tests.conftest import REPOSITORY
@@ -261,7 +264,7 @@ def test_the_study_of_jobs_says_what_its_data_say() -> None:
 
 def test_every_planted_fault_is_found_first_and_predicted_within_the_promise() -> None:
     study = (REPOSITORY / "analysis/h200-faults/README.md").read_text(encoding="utf-8")
-    rows = [line for line in study.splitlines() if line.count("|") == 10][2:]
+    rows = [line for line in study.splitlines() if line.count("|") == 11][2:]
     assert len(rows) == 11  # eight faults alone, one of a library, all of them, and FSDP with a slow rank
     assert [row for row in rows if "| yes |" not in row] == []
     assert [row.split("|")[5].strip() for row in rows[:9]] == ["1"] * 9
@@ -344,6 +347,15 @@ def test_a_study_says_what_its_data_say(name: str) -> None:
     write_studies = load("write_studies")
     assert name in write_studies.STUDIES
     assert write_studies.render(name) == (REPOSITORY / "analysis" / name / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", ["h200-roofline", "h200-sdpa"])
+def test_the_report_of_a_study_has_the_findings_of_today(name: str, trace_path: Any) -> None:
+    """After a change of findings: scripts/write_studies.py --refresh."""
+    assert name in load("write_studies").REPORTED
+    section = findings_sections(analyze_trace(trace_path(f"{name}/nsys")))[0]
+    text = render_markdown(Report(name, (section,))).partition("## ")[2]
+    assert text in (REPOSITORY / "analysis" / name / "report.md").read_text(encoding="utf-8")
 
 
 def test_the_pages_of_optimize_are_as_it_writes_them_now() -> None:
@@ -688,6 +700,17 @@ def test_a_lock_that_is_too_old_or_not_only_hashes_is_a_fault() -> None:
         assert "lines that scripts/lock.py does not write" in fault
 
 
+def test_every_package_that_users_get_has_a_lowest_version_to_test_with() -> None:
+    lock = import_module("scripts.lock")
+    lowest = lock.list_lowest((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))
+    assert {"numpy==1.26", "pyarrow==15", 'backports.zstd==1; python_version < "3.14"'} <= set(lowest)
+    assert all(re.match(r"[\w.-]+==[\d.]+(;|$)", line) for line in lowest)
+    shown = call(sys.executable, str(SCRIPTS / "lock.py"), "--lowest").stdout
+    assert shown.splitlines() == lowest
+    with pytest.raises(ValueError, match="numpy has no lower bound"):
+        lock.list_lowest('[project]\nname = "a"\ndependencies = ["numpy"]\noptional-dependencies = {}\n')
+
+
 CORPUS = REPOSITORY / "tests" / "golden" / "corpus.txt"
 # Small traces: of a training, of memory, of streams, of graphs, and without ranges.
 SMALL = ("mem", "sdpa22", "graph_whole", "two_gpus", "managed", "pools")
@@ -722,9 +745,26 @@ def test_a_changed_sentence_of_a_corpus_is_a_difference(tmp_path):
     done = run_corpus(tmp_path, "--expect", tmp_path / "said.txt")
     assert done.returncode == 1
     assert "-    Something else was said." in done.stderr
+    head, *lines = done.stdout.splitlines()
+    assert re.fullmatch(r"mem\.sqlite\.xz  exit 0  \d+\.\d s", head)
+    assert lines[0].startswith("    The GPU is busy for "), "and what was found stands below"
 
 
 @pytest.mark.slow
 def test_what_is_said_of_every_trace_is_what_was_read():
     done = run_corpus(REPOSITORY / "traces", "--expect", CORPUS)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_shapes_of_the_serving_study_are_those_of_the_models() -> None:
+    study = load("measure_serving")
+    found = study.shapes(is_quick=False)
+    assert found["Llama 3.1 8B", "chunk"]["mask"] == "window:all:0"
+    assert found["Gemma 3 27B, local", "decode"]["mask"] == "window:1023:all"
+    assert found["Gemma 3 27B, local", "prefill"] == {
+        "heads": 32, "kv_heads": 16, "head_dim": 128, "batch": 1, "seq": 4096, "kv_seq": 4096,
+        "mask": "window:1023:0", "causal": False, "dtype": "bf16",
+    }  # fmt: skip
+    assert found["DeepSeek-V3", "decode"]["head_dim_v"] == 512
+    assert {fields["causal"] for key, fields in found.items() if key[1] == "prefill"} == {True, False}
+    assert len(found) == 11

@@ -75,6 +75,16 @@ def test_the_workflow_in_the_documentation_is_pinned_and_reads_only():
     assert "runs the code of the pull request" in page
 
 
+def test_ci_tests_the_lowest_and_the_newest_packages():
+    job = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text(encoding="utf-8"))["jobs"]["test"]
+    matrix, environment = job["strategy"]["matrix"], job["steps"][-1]["env"]
+    assert matrix["packages"] == ["newest"]
+    assert matrix["include"] == [{"python": "3.11", "packages": "lowest"}]
+    assert environment["LOWEST"] == "${{ matrix.packages == 'lowest' && '1' || '0' }}"
+    setup = (ROOT / "scripts/setup").read_text(encoding="utf-8")
+    assert setup.index("lock.py --lowest") < setup.index("--dev ]"), "for both of its steps"
+
+
 def test_workflows_may_only_read_and_run_on_machines_of_github():
     workflows = [path for path in FILES if path.parent.name == "workflows"]
     assert workflows

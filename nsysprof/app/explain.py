@@ -15,7 +15,7 @@ from nsysprof.attention.eligibility import (
     expand_calls,
 )
 from nsysprof.attention.mask import CAUSAL_WINDOW
-from nsysprof.attention.shape import parse_batch_specs
+from nsysprof.attention.shape import Served, parse_batch_specs
 from nsysprof.capture.eligibility import Answers, run_probe
 from nsysprof.errors import InterruptedCaptureError, NsysprofError, ToolFailedError, UsageError
 
@@ -65,6 +65,7 @@ def _expand(request: ExplainRequest, dtype: str) -> list[AttentionCall]:
             window=request.window,
             dropout=request.dropout,
             passes=request.passes,
+            served=Served(*(getattr(request, name) for name in Served._fields)),
         )
     ]
     return list(dict.fromkeys(calls))

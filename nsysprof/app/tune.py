@@ -17,8 +17,9 @@ from nsysprof.analysis.attention_tuning.program_gain import compute_gain
 from nsysprof.analysis.attention_tuning.winning_rules import fill_groups, settle_own_choices
 from nsysprof.analysis.sampling.bench import METHOD, BenchResults
 from nsysprof.analysis.sampling.replayed_calls import METHOD as REPLAYS
-from nsysprof.analysis.sampling.replayed_calls import replayed_shapes, say_replayed, use_replays
+from nsysprof.analysis.sampling.replayed_calls import leave_launching, replayed_shapes, say_replayed, use_replays
 from nsysprof.analysis.sampling.tune import (
+    LAUNCHING,
     OPEN,
     UNKNOWN,
     Choice,
@@ -40,7 +41,8 @@ from nsysprof.app.progress import SILENT, Progress
 from nsysprof.app.read_history import append_results, check_database
 from nsysprof.app.trace_analysis.analyze_trace import resolve
 from nsysprof.app.trace_analysis.assemble import assemble
-from nsysprof.attention.policy_file import AUTO, SDPA_BACKENDS, PolicyFile, PolicyRule, write_policy
+from nsysprof.attention.backend_limits import why_refused
+from nsysprof.attention.policy_file import AUTO, POLICY_BACKENDS, PolicyFile, PolicyRule, write_policy
 from nsysprof.attention.shape import Case, Shape, check_names, make_case
 from nsysprof.capture.folder import remove_work
 from nsysprof.capture.sampling.bench import prepare_bench_folder
@@ -81,10 +83,10 @@ def plan_tuning(request: TuneRequest) -> BenchPlan:
 def _plan(request: TuneRequest) -> tuple[BenchPlan, ProgramShapes | None]:
     _check_numbers(request)
     grid = request.grid
-    replace(grid, backends=grid.backends or ("math",)).expand()  # report wrong options before looking at the machine
+    replace(grid, backends=grid.backends or ("naive",)).expand()  # report wrong options before looking at the machine
     require_torch("tune")
     device = settle_device(request.device)
-    grid = replace(grid, backends=grid.backends or (_ON_GPU if device == "cuda" else _ON_CPU))
+    grid = replace(grid, backends=grid.backends or _default_backends(grid, device))
     shapes = None if request.source is None else read_program_shapes(request.source, device)
     settled: dict[str, Any] = {
         "cases": _cases(request, grid, device) if shapes is None else cases_of(shapes, grid.backends),
@@ -98,6 +100,13 @@ def _plan(request: TuneRequest) -> tuple[BenchPlan, ProgramShapes | None]:
     plan = BenchPlan(**{**shared_values(request, BenchPlan), **settled})
     check_plan(plan)
     return plan, shapes
+
+
+def _default_backends(grid: Grid, device: str) -> tuple[str, ...]:
+    """Return the backends that a tuning tries unless it is told: torch's own where one takes the shapes, else ours."""
+    shapes = [case.shape for case in replace(grid, backends=("naive",)).expand()]
+    names = _ON_GPU if device == "cuda" else _ON_CPU
+    return names if any(not why_refused(AUTO, shape) for shape in shapes) else ("naive", "flex")
 
 
 def _cases(request: TuneRequest, grid: Grid, device: str) -> tuple[Case, ...]:
@@ -212,7 +221,8 @@ def _search(
 
     def choose(current: BenchRun) -> list[int]:
         check_machine(current)
-        cells = cells_to_measure(current.plan.cells, use_replays(current.plan.cells, current.blocks), request.blocks)
+        plan = current.plan
+        cells = cells_to_measure(plan.cells, use_replays(plan.cells, current.blocks), request.blocks, plan.allow_error)
         return cells if shapes is None else cells_by_share(shapes.chosen, current.plan.cells, cells, current.blocks)
 
     try:
@@ -387,9 +397,9 @@ def write_tuning(
     again: the shapes whose best backends were measured again.
     """
     winners = find_winners(results.table, again)
-    choices = choose_backends(winners)
+    choices, launching = leave_launching(choose_backends(winners), run.plan.cells, run.blocks, flush=run.plan.flush)
     replayed = replayed_shapes(run.plan.cells, run.blocks)
-    lines = [*say_replayed(replayed), *insights(results.table, winners, results.floor_pct)]
+    lines = [*say_replayed(replayed), *launching, *insights(results.table, winners, results.floor_pct)]
     gain = None
     if shapes is not None:
         choices = settle_own_choices(shapes.captured, choices, winners)
@@ -398,7 +408,14 @@ def write_tuning(
         undecided += int((winners["verdict"] == UNKNOWN).sum()) - len(failed)
         backends = {choice.shape: choice.backend for choice in choices}
         gain = compute_gain(
-            shapes.captured, shapes.chosen, backends, results.table, undecided, failed, search_ended=run.complete
+            shapes.captured,
+            shapes.chosen,
+            backends,
+            results.table,
+            undecided,
+            failed,
+            search_ended=run.complete,
+            launching=sum(choice.why == LAUNCHING for choice in choices),
         )
         choices = fill_groups(shapes.chosen, choices)
         lines = [gain.text, *lines, *gain.refused]
@@ -472,13 +489,14 @@ class Tuning:
 
 
 def _policy_of(run: BenchRun, choices: Sequence[Choice]) -> PolicyFile:
-    """Return the policy, without the shapes whose best backend is not part of torch, because a policy imports nothing.
+    """Return the policy, without the shapes whose best backend a policy cannot name.
 
-    Shapes with a window are left out too: calls of torch have no window, but a mask whose content nobody reads.
+    Shapes with a window, a cap, sinks, pages or an fp8 cache are left out too: a call of torch has none of them. A
+    window is a mask there, whose content nobody reads.
     """
     rules = []
     for choice in choices:
-        if choice.backend in (*SDPA_BACKENDS, AUTO) and choice.shape.window is None:
+        if choice.backend in POLICY_BACKENDS and choice.shape.window is None and not choice.shape.is_beyond_torch:
             rules.append(
                 PolicyRule(
                     choice.backend,

@@ -19,10 +19,12 @@ from msgspec.structs import replace
 
 from nsysprof.attention.mask import BACKENDS, DTYPES, MASKS, Window, mask_of_window
 from nsysprof.attention.shape import (
-    DTYPE_BYTES,
+    PLAIN,
+    Served,
     Shape,
     Size,
     check_names,
+    check_served,
     check_sizes,
     has_learned_mask,
     known_backends,
@@ -48,8 +50,7 @@ class AttentionCall(Shape, frozen=True, order=True, kw_only=True):
     @property
     def tensor_bytes(self) -> int:
         """Return the bytes of q, k, v and the output."""
-        elements = 2 * self.heads * self.seq + 2 * self.kv_heads * self.kv_seq
-        return self.batch * elements * self.head_dim * DTYPE_BYTES[self.dtype]
+        return self.input_bytes + self.output_bytes
 
 
 def expand_calls(
@@ -66,6 +67,7 @@ def expand_calls(
     dropout: float,
     passes: Sequence[str],
     window: Window | None = None,
+    served: Served = PLAIN,
 ) -> list[AttentionCall]:
     """Return every combination, in the order given and without repeats.
 
@@ -105,6 +107,7 @@ def expand_calls(
             mask=m,
             dropout=dropout,
             pass_=p,
+            **served._asdict(),
         )
         for b, h, kh, d, t, p, s, ks in cells
         for m, c in [(mask, settled) if window is None else mask_of_window(window, s, ks or s)]
@@ -115,6 +118,7 @@ def expand_calls(
                 f"--heads {call.heads} cannot be shared among --kv-heads {call.kv_heads}.",
                 "The heads of k and v must divide the heads of q.",
             )
+        check_served(call)
     return list(dict.fromkeys(calls))
 
 
@@ -395,7 +399,8 @@ def explain_refusal(call: AttentionCall, check: Check) -> Explanation:
 def changes(call: AttentionCall, other: AttentionCall) -> dict[str, dict[str, Any]]:
     """Return the fields in which two calls differ, as {"head_dim": {"from": 8192, "to": 256}}."""
     old, new = json_value(call), json_value(other)
-    return {name: {"from": old[name], "to": new[name]} for name in old if old[name] != new[name]}
+    same = {"head_dim_v"} if call.own_head_dim_v is other.own_head_dim_v is None else set()
+    return {name: {"from": old[name], "to": new[name]} for name in old if old[name] != new[name] and name not in same}
 
 
 def _ways(verdict: CallVerdict) -> list[str]:
@@ -457,6 +462,8 @@ def _with_size(call: AttentionCall, name: str, size: int) -> AttentionCall:
     if name in ("heads", "kv_heads") and call.heads == call.kv_heads:
         return replace(call, heads=size, kv_heads=size)
     changed: dict[str, Any] = {name: size}
+    if name == "head_dim" and call.own_head_dim_v is None:
+        changed["head_dim_v"] = size
     return replace(call, **changed)
 
 

@@ -32,6 +32,22 @@ def kernel_family(names: Iterable[str]) -> str | None:
     return "math" if is_math else "other"
 
 
+# Torch's own backends, of which the first counts where kernels of several belong to one call.
+_TORCH = ("flash", "efficient", "cudnn", "flex")
+
+
+def backends_by_name(names: Iterable[str]) -> tuple[tuple[str, ...], list[int]]:
+    """Return all backends that these kernels belong to, torch's first and math last, and the place of each kernel's.
+
+    The place is -1 for a kernel that does not tell its backend.
+    """
+    families = [kernel_family([name]) or "" for name in names]
+    others = sorted({*families} - {*_TORCH, "math", "other", ""})
+    backends = (*_TORCH, *others, "math")
+    places = {backend: place for place, backend in enumerate(backends)}
+    return backends, [places.get(family, -1) for family in families]
+
+
 def dispatched_operator(names: Iterable[str]) -> str | None:
     """Return the operator of one call that scaled_dot_product_attention dispatched to."""
     return next((name for name in names if name in _OPERATORS), None)

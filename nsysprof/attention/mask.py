@@ -17,7 +17,11 @@ from nsysprof.errors import UsageError
 BACKENDS = ("math", "flash", "efficient", "cudnn", "auto", "naive")
 # What this package registers as an entry point, as any other may.
 PLUGINS = ("flex", "flash_attn", "xformers")
+# Backends of other libraries, and newer ones of torch, that this package adapts.
+SERVED = ("varlen", "flash3", "flash4", "flashinfer", "sage", "te")
 DTYPES = ("fp16", "bf16", "fp32")
+# How k and v are stored: as q is, or in eight bits (e4m3).
+KV_DTYPES = ("same", "fp8")
 PASSES = ("fwd", "bwd", "fwdbwd")
 
 # The kind of a mask of numbers that needs a gradient, such as a learned bias. Flash and cuDNN do not take it.

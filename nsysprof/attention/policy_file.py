@@ -5,7 +5,11 @@
      "rules": [{"batch": 1, "heads": 8, "kv_heads": 8, "seq": 512, "head_dim": 64, "dtype": "fp16", "causal": true,
                 "pass": "fwd", "backend": "cudnn", "why": "winner", "median_ns": 10200.0, "over_auto": 1.08}, ...]}
 
-A backend is one of torch's own, or `auto`, which leaves the choice to torch. No name in a policy is ever imported.
+A backend is one of torch's own, `auto`, which leaves the choice to torch, or one of a fixed list of libraries whose
+adapters nsysprof has. A policy may come from others, so no other name in it is ever imported: neither a function of
+your own nor a kernel of a hub. A lossy backend is none of them, because every backend is compared with torch's choice.
+
+`seq_to` and `kv_seq_to` make a rule hold for all lengths from `seq` and `kv_seq` up to them.
 """
 
 from __future__ import annotations
@@ -25,25 +29,37 @@ from nsysprof.plain_text import plain_line
 FORMAT_VERSION = 1
 SDPA_BACKENDS = ("math", "flash", "efficient", "cudnn")
 AUTO = "auto"
+LIBRARY_BACKENDS = ("flex", "varlen", "flash3", "flash4", "flash_attn", "xformers", "flashinfer", "te")
+POLICY_BACKENDS = (*SDPA_BACKENDS, *LIBRARY_BACKENDS, AUTO)
 _LARGEST_BYTES = 64 << 20
 _Text = Annotated[str, Meta(max_length=1000)]
 
 
 class PolicyRule(Case, frozen=True, order=True, kw_only=True):
-    """A shape, and the backend that was found best for it. Queries and keys both have the length `seq`."""
+    """A shape, and the backend that was found best for it."""
 
     # "winner", "tie" or "alone".
     why: _Text = ""
     median_ns: float | None = None
     # The latency of torch's own choice divided by the latency of this backend.
     over_auto: float | None = None
+    # The longest queries and keys for which it holds; 0 for those of the shape alone.
+    seq_to: Annotated[int, Meta(ge=0, le=10**12)] = 0
+    kv_seq_to: Annotated[int, Meta(ge=0, le=10**12)] = 0
+
+    @property
+    def is_range(self) -> bool:
+        """Return whether the rule holds for several lengths."""
+        return bool(self.seq_to or self.kv_seq_to)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.heads % self.kv_heads:
             raise ValueError("kv_heads does not divide heads")
-        if self.backend not in (*SDPA_BACKENDS, AUTO):
-            raise ValueError(f"backend is not one of {', '.join((*SDPA_BACKENDS, AUTO))}")
+        if self.backend not in POLICY_BACKENDS:
+            raise ValueError(f"backend is not one of {', '.join(POLICY_BACKENDS)}")
+        if (self.seq_to and self.seq_to < self.seq) or (self.kv_seq_to and self.kv_seq_to < self.kv_seq):
+            raise ValueError("seq_to or kv_seq_to is less than the length from which it counts")
 
 
 @dataclass(frozen=True)

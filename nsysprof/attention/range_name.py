@@ -1,7 +1,8 @@
 """Format and parse names of NVTX ranges by strict grammars. Trace content is untrusted, so nothing is evaluated.
 
 A case of a grid, where each key appears at most once, and only where the grid varies that dimension (the keys are B, H,
-KV, D, dtype, causal, pass, K, mask and layout; K also where any keys are longer or shorter than their queries):
+KV, D, dtype, causal, pass, K, mask, layout, DV, cap, sinks, cache and page; K and DV also where any keys are longer or
+shorter than their queries, and where any heads of v have another size):
 
     RUN::<backend>::S<seq>[::<key>=<value>]...
 
@@ -20,7 +21,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from nsysprof.attention.mask import DTYPES, PASSES
+from nsysprof.attention.mask import DTYPES, KV_DTYPES, PASSES
 from nsysprof.attention.shape import BACKEND_PATTERN, Case
 
 _BACKEND = re.compile(BACKEND_PATTERN)
@@ -36,7 +37,17 @@ _KEYS: dict[str, str] = {
     "K": "own_kv_seq",
     "mask": "mask",
     "layout": "layout",
+    "DV": "own_head_dim_v",
+    "cap": "softcap",
+    "sinks": "sinks",
+    "cache": "kv_dtype",
+    "page": "page_size",
 }
+# The fields whose keys have None where they are like another field, and which are then named in no case or in all.
+_OWN = {"KV": "kv_heads", "K": "kv_seq", "DV": "head_dim_v"}
+_FLAGS = ("causal", "sinks")
+_CHOICES = {"dtype": DTYPES, "pass": PASSES, "cache": KV_DTYPES}
+_NUMBER = re.compile(r"[0-9]{1,7}(\.[0-9]{1,6})?")
 _WORDS = {"mask": re.compile(r"[a-z0-9:]{1,34}"), "layout": re.compile(r"[bhsd+,]{1,20}")}
 _MAX_LENGTH = 512
 # One of the keys, in a file.
@@ -68,15 +79,16 @@ def varied_keys(cases: Iterable[Case]) -> tuple[str, ...]:
     """Return the keys of the dimensions, other than backend and seq, that take more than one value over the grid."""
     cells = list(cases)
     values = {key: {getattr(cell, field) for cell in cells} for key, field in _KEYS.items()}
-    return tuple(key for key, of_key in values.items() if len(of_key) > 1 or (key == "K" and of_key - {None}))
+    return tuple(key for key, of_key in values.items() if len(of_key) > 1 or (key in ("K", "DV") and of_key - {None}))
 
 
 def format_range(case: Case, keys: Iterable[str] = ()) -> str:
     """Return the NVTX name of a case, with the dimensions in `keys`."""
     parts = ["RUN", case.backend, f"S{case.seq}"]
     for key in keys:
-        value = getattr(case, {"KV": "kv_heads", "K": "kv_seq"}.get(key, _KEYS[key]))
-        parts.append(f"{key}={int(value) if isinstance(value, bool) else value}")
+        value = getattr(case, _OWN.get(key, _KEYS[key]))
+        value = int(value) if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else value
+        parts.append(f"{key}={value}")
     return "::".join(parts)
 
 
@@ -97,14 +109,14 @@ def parse_range(name: str) -> ParsedRange | None:
 
 
 def _is_value(key: str, value: str) -> bool:
-    if key == "dtype":
-        return value in DTYPES
-    if key == "pass":
-        return value in PASSES
+    if key in _CHOICES:
+        return value in _CHOICES[key]
     if key in _WORDS:
         return _WORDS[key].fullmatch(value) is not None
-    if key == "causal":
+    if key in _FLAGS:
         return value in ("0", "1")
+    if key in ("cap", "page"):
+        return _NUMBER.fullmatch(value) is not None
     return _SIZE.fullmatch(value) is not None
 
 

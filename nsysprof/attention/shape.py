@@ -6,9 +6,12 @@ scores that it leaves, other masks all of them, because their content is not kno
 forward pass, because it computes the scores again and forms four products (Dao, FlashAttention-2, 2023, section 4.1).
 Softmax is not counted. With grouped heads, the heads of q count.
 
+Values may have heads of another size than keys: the second product counts that size. Capped scores and sinks count
+nothing, as softmax does not.
+
 Bytes: what must cross the memory bus once if nothing is cached before and no intermediate is written. Forward reads q
 and the mask, and the keys and values that any query sees, and writes the output. Backward reads the same, the output
-and its gradient, and writes three gradients.
+and its gradient, and writes three gradients. An fp8 cache counts one byte a number, and a page table is read too.
 
 A batch is written in the grammar of vLLM's attention benchmarks, with the queries and the context of each sequence:
 
@@ -45,9 +48,11 @@ from msgspec.structs import asdict, fields, force_setattr, replace
 from nsysprof.attention.mask import (
     BACKENDS,
     DTYPES,
+    KV_DTYPES,
     LEARNED,
     MASK_PATTERN,
     PASSES,
+    SERVED,
     Window,
     check_masks,
     hidden_before,
@@ -62,20 +67,28 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 
-DTYPE_BYTES = {"fp16": 2, "bf16": 2, "fp32": 4}
+DTYPE_BYTES = {"fp16": 2, "bf16": 2, "fp32": 4, "fp8": 1}
+_PAGE_NUMBER_BYTES = 4
+# A petabyte: what no machine holds.
+_MOST_BYTES = 2**50
 
 Size = Annotated[int, Meta(ge=1, le=10**12)]
 Dtype = Annotated[str, Meta(pattern=f"^({'|'.join(DTYPES)})$")]
 Pass = Annotated[str, Meta(pattern=f"^({'|'.join(PASSES)})$")]
 Mask = Annotated[str, Meta(pattern=MASK_PATTERN)]
 _ORDER = "(?=[bhs]*b)(?=[bhs]*h)(?=[bhs]*s)[bhs]{3}d"
+KvDtype = Annotated[str, Meta(pattern=f"^({'|'.join(KV_DTYPES)})$")]
 Layout = Annotated[str, Meta(pattern=rf"^{_ORDER}\+?(,{_ORDER}\+?,{_ORDER}\+?)?$")]
+
+
+# Fields that are the same as another one where nothing else is said.
+LIKE = {"kv_heads": "heads", "kv_seq": "seq", "head_dim_v": "head_dim"}
 
 
 class Shape(Struct, frozen=True, order=True, kw_only=True, rename={"pass_": "pass"}):
     """The sizes of q, k and v, and what is computed from them. Cases are compared only when their shapes are equal.
 
-    q is (batch, heads, seq, head_dim); k and v are (batch, kv_heads, kv_seq, head_dim).
+    q is (batch, heads, seq, head_dim), k (batch, kv_heads, kv_seq, head_dim), v (batch, kv_heads, kv_seq, head_dim_v).
     """
 
     seq: Size
@@ -93,12 +106,21 @@ class Shape(Struct, frozen=True, order=True, kw_only=True, rename={"pass_": "pas
     mask: Mask = "none"
     # The memory layout: the order of the axes, of all or of q, k and v; + where other memory lies between them.
     layout: Layout = "bhsd"
+    # 0 when not given, which means as large as the heads of q and k.
+    head_dim_v: Annotated[int, Meta(ge=0, le=10**12)] = 0
+    # Scores x become softcap * tanh(x / softcap); 0 leaves them as they are.
+    softcap: Annotated[float, Meta(ge=0, le=1e6)] = 0.0
+    # Whether each head of q has a number beside its scores, which takes part in the softmax and has no value.
+    sinks: bool = False
+    # The data type in which k and v are stored: "same" as q, or "fp8" (e4m3, scale 1).
+    kv_dtype: KvDtype = "same"
+    # Keys in a page of a paged cache, whose pages lie in any order; 0 for keys that follow each other in memory.
+    page_size: Annotated[int, Meta(ge=0, le=10**9)] = 0
 
     def __post_init__(self) -> None:
-        if not self.kv_heads:
-            force_setattr(self, "kv_heads", self.heads)
-        if not self.kv_seq:
-            force_setattr(self, "kv_seq", self.seq)
+        for name, like in LIKE.items():
+            if not getattr(self, name):
+                force_setattr(self, name, getattr(self, like))
 
     @property
     def shape(self) -> Shape:
@@ -125,10 +147,39 @@ class Shape(Struct, frozen=True, order=True, kw_only=True, rename={"pass_": "pas
         return None if self.kv_seq == self.seq else self.kv_seq
 
     @property
+    def own_head_dim_v(self) -> int | None:
+        """Return head_dim_v where it differs from head_dim, else None, so that a grid of many sizes has one value."""
+        return None if self.head_dim_v == self.head_dim else self.head_dim_v
+
+    @property
+    def query_bytes(self) -> int:
+        """Return the bytes of q."""
+        return self.batch * self.heads * self.seq * self.head_dim * DTYPE_BYTES[self.dtype]
+
+    @property
+    def kv_bytes(self) -> int:
+        """Return the bytes of k and v as they are stored."""
+        size = DTYPE_BYTES[self.dtype if self.kv_dtype == "same" else self.kv_dtype]
+        return self.batch * self.kv_heads * self.kv_seq * (self.head_dim + self.head_dim_v) * size
+
+    @property
     def input_bytes(self) -> int:
         """Return the bytes of q, k and v together."""
-        keys = self.batch * self.kv_heads * self.kv_seq * self.head_dim * DTYPE_BYTES[self.dtype]
-        return self.output_bytes + 2 * keys
+        return self.query_bytes + self.kv_bytes
+
+    @property
+    def served_words(self) -> list[str]:
+        """Return what of a served model a shape has, as `DV=128`, `cap=50`, `sinks`, `cache=fp8` and `page=16`."""
+        words = [f"DV={self.head_dim_v}"] if self.own_head_dim_v is not None else []
+        words += [f"cap={self.softcap:g}"] if self.softcap else []
+        words += ["sinks"] if self.sinks else []
+        words += [f"cache={self.kv_dtype}"] if self.kv_dtype != "same" else []
+        return words + ([f"page={self.page_size}"] if self.page_size else [])
+
+    @property
+    def is_beyond_torch(self) -> bool:
+        """Return whether no call of torch's scaled_dot_product_attention has this shape."""
+        return bool(self.softcap or self.sinks or self.page_size or self.kv_dtype != "same")
 
     @property
     def mask_sizes(self) -> tuple[int, ...] | None:
@@ -155,8 +206,8 @@ class Shape(Struct, frozen=True, order=True, kw_only=True, rename={"pass_": "pas
 
     @property
     def output_bytes(self) -> int:
-        """Return the bytes of the result, which has the size of q."""
-        return self.batch * self.heads * self.seq * self.head_dim * DTYPE_BYTES[self.dtype]
+        """Return the bytes of the result, which has the lengths of q and the head size of v."""
+        return self.batch * self.heads * self.seq * self.head_dim_v * DTYPE_BYTES[self.dtype]
 
 
 def has_learned_mask(shape: Shape) -> bool:
@@ -170,13 +221,11 @@ SHAPE_COLUMNS = tuple(field.encode_name for field in fields(Shape))
 
 def varied_columns(table: Any) -> list[str]:
     """Return the columns of SHAPE_COLUMNS that a table needs: those in which a case differs from the usual value."""
-    plain = {"kv_heads": "heads", "kv_seq": "seq"}
-    fixed = {"mask": "none", "layout": "bhsd"}
     chosen = []
     for column in SHAPE_COLUMNS:
         if column not in table:
             continue
-        usual = table[plain[column]] if column in plain and plain[column] in table else fixed.get(column)
+        usual = table[LIKE[column]] if column in LIKE and LIKE[column] in table else USUAL.get(column)
         if usual is None or bool((table[column] != usual).any()):
             chosen.append(column)
     return chosen
@@ -188,8 +237,11 @@ def named_columns(table: Any) -> list[str]:
     return [name for name in columns if name in ("seq", "kv_seq") or table[name].nunique(dropna=False) > 1]
 
 
-# Columns that older files do not have, with the function that makes their value from a cell.
-_LATER: dict[str, type] = {"kv_seq": int, "mask": str, "layout": str}
+# Columns that older files do not have, and what cells without a value mean.
+USUAL: dict[str, Any] = {
+    "mask": "none", "layout": "bhsd", "softcap": 0.0, "sinks": False, "kv_dtype": "same", "page_size": 0,
+}  # fmt: skip
+_LATER = ("kv_seq", "head_dim_v", *USUAL)
 
 
 def shape_of_row(row: Mapping[Any, Any]) -> Shape:
@@ -203,8 +255,14 @@ def shape_of_row(row: Mapping[Any, Any]) -> Shape:
         dtype=str(row["dtype"]),
         causal=bool(row["causal"]),
         pass_=str(row["pass"]),
-        **{name: kind(row[name]) for name, kind in _LATER.items() if name in row},
+        **{name: type(USUAL.get(name, 0))(row[name]) for name in _LATER if name in row},
     )
+
+
+def with_later_columns(table: Any) -> Any:
+    """Return a table of texts with the columns that older versions did not write: shapes had their usual values."""
+    missing = {name: table[LIKE[name]] for name in LIKE if name not in table and LIKE[name] in table}
+    return table.assign(**missing, **{name: str(usual) for name, usual in USUAL.items() if name not in table})
 
 
 CONVENTION = (
@@ -223,8 +281,8 @@ def forward_flops(batch: int, heads: int, seq: int, kv_seq: int, head_dim: int, 
 def attention_flops(shape: Shape) -> float:
     """Return the floating-point operations of one call."""
     share = _seen_share(shape)
-    size = shape.head_dim
-    forward = forward_flops(shape.batch, shape.heads, shape.seq, shape.kv_seq, size, size) * share
+    sizes = shape.head_dim, shape.head_dim_v
+    forward = forward_flops(shape.batch, shape.heads, shape.seq, shape.kv_seq, *sizes) * share
     factor = {"fwd": 1.0, "bwd": BACKWARD_FLOPS, "fwdbwd": 1 + BACKWARD_FLOPS}[shape.pass_]
     return forward * factor
 
@@ -251,10 +309,11 @@ def seen_keys(shape: Shape) -> int:
 
 def least_bytes(shape: Shape) -> int:
     """Return the least bytes that one call moves to and from memory."""
-    query = shape.output_bytes
-    read = query + (shape.input_bytes - query) * seen_keys(shape) // shape.kv_seq + shape.mask_bytes
-    forward = read + query
-    backward = read + 2 * query + shape.input_bytes  # read q, k, v, out and its gradient; write three gradients
+    read = shape.query_bytes + shape.kv_bytes * seen_keys(shape) // shape.kv_seq + shape.mask_bytes
+    if shape.page_size:
+        read += shape.batch * -(-seen_keys(shape) // shape.page_size) * _PAGE_NUMBER_BYTES
+    forward = read + shape.output_bytes
+    backward = read + 2 * shape.output_bytes + shape.input_bytes  # out and its gradient; write three gradients
     if has_learned_mask(shape):
         backward += shape.mask_bytes
     return {"fwd": forward, "bwd": backward, "fwdbwd": forward + backward}[shape.pass_]
@@ -322,8 +381,9 @@ def _nearest(spec: str) -> str:
     return text if all(_GROUP.fullmatch(part) for part in text.split("_")) else ""
 
 
-# One of our names, a plug-in's name, or the user's own `module:function`, as far as a range name can contain it.
-BACKEND_PATTERN = r"^[A-Za-z_][\w.]*(:[A-Za-z_]\w*)?$"
+# One of our names, a plug-in's name, the user's own `module:function`, or `hub:OWNER/NAME`, as far as a range name can
+# contain it.
+BACKEND_PATTERN = r"^([A-Za-z_][\w.]*(:[A-Za-z_]\w*)?|hub:[\w.-]{1,96}/[\w.-]{1,96})$"
 
 
 class Case(Shape, frozen=True, order=True):
@@ -344,9 +404,9 @@ def row_of_case(case: Case) -> dict[str, Any]:
 
 def check_case_row(row: Mapping[Any, Any]) -> None:
     """Raise ValueError, which names the column, when a row of a file does not describe a case."""
-    causal = {"True": True, "False": False}.get(str(row["causal"]))
+    flags = {name: {"True": True, "False": False}.get(str(row[name])) for name in ("causal", "sinks")}
     try:
-        msgspec.convert({**row, "causal": causal}, Case)
+        msgspec.convert({**row, **flags}, Case)
     except msgspec.ValidationError as failed:
         raise ValueError(explain_decoding(failed)) from failed
 
@@ -354,6 +414,47 @@ def check_case_row(row: Mapping[Any, Any]) -> None:
 def make_case(backend: str, shape: Shape) -> Case:
     """Return the case of a backend on a shape."""
     return Case(backend, **asdict(shape))
+
+
+class Served(NamedTuple):
+    """What the attention of a served model has beside plain sizes: the fields of Shape by these names."""
+
+    # 0 for as large as the heads of q.
+    head_dim_v: int = 0
+    softcap: float = 0.0
+    sinks: bool = False
+    kv_dtype: str = "same"
+    page_size: int = 0
+
+
+PLAIN = Served()
+
+
+def check_served(shape: Shape) -> None:
+    """Raise UsageError for a shape that contradicts itself or that no memory holds."""
+    if not math.isfinite(shape.softcap) or shape.softcap < 0:
+        raise UsageError(f"--softcap {shape.softcap:g} is not a bound of scores.", "Give a number above 0, such as 50.")
+    if shape.page_size < 0 or (shape.page_size and shape.kv_seq % shape.page_size):
+        size = abs(shape.page_size)
+        near = [size // math.gcd(size, shape.kv_seq), -(-shape.kv_seq // size) * size]
+        divisor = max(page for page in range(1, size + 1) if shape.kv_seq % page == 0) if size < 1 << 20 else near[0]
+        raise UsageError(
+            f"--page-size {shape.page_size} does not divide the {shape.kv_seq:,} keys of a sequence.",
+            f"Give --page-size {divisor}, or --kv-seq {near[1]}: pages are measured when they are full.",
+        )
+    inference = [("--kv-dtype fp8", shape.kv_dtype != "same"), ("--page-size", bool(shape.page_size))]
+    for option, given in inference:
+        if given and shape.pass_ != "fwd":
+            raise UsageError(
+                f"{option} is for a cache, which has no gradients, and --pass is {shape.pass_}.",
+                f"Give --pass fwd, or leave {option.split(maxsplit=1)[0]} out.",
+            )
+    if shape.input_bytes > _MOST_BYTES:
+        raise UsageError(
+            f"q, k and v of --seq {shape.seq}, --kv-seq {shape.kv_seq} and --batch {shape.batch} have "
+            f"{shape.input_bytes:.3g} bytes, more than any memory holds.",
+            f"Give lengths and batches {shape.input_bytes / _MOST_BYTES:.2g} times smaller, or less.",
+        )
 
 
 def expand_grid(
@@ -369,10 +470,12 @@ def expand_grid(
     kv_seqs: Sequence[int] = (),
     masks: Sequence[str] = ("none",),
     window: Window | None = None,
+    served: Served = PLAIN,
 ) -> list[Case]:
     """Return every combination, in the order given and without repeats. The backend changes slowest.
 
-    Raises UsageError for an empty list, an unknown name, a size below one, or heads that kv_heads does not divide.
+    Raises UsageError for an empty list, an unknown name, a size below one, heads that kv_heads does not divide, or a
+    shape that none of the backends takes.
 
     causals: empty for a causal mask where there is no other.
     kv_heads, kv_seqs: empty for as many as heads and as long as seq.
@@ -387,12 +490,18 @@ def expand_grid(
     head_pairs = [(h, kv) for h in heads for kv in _key_heads(h, kv_heads)]
     settled = _settle_masks(causals, masks, window)
     cells = itertools.product(backends, batches, head_pairs, head_dims, dtypes, settled, passes, seqs, kv_seqs or [0])
+    extra = served._asdict()
     cases = (
-        Case(b, seq=s, batch=n, heads=h, kv_heads=kv, head_dim=d, dtype=t, pass_=p, kv_seq=ks, mask=m, causal=c)
+        Case(
+            b, seq=s, batch=n, heads=h, kv_heads=kv, head_dim=d, dtype=t, pass_=p, kv_seq=ks, mask=m, causal=c, **extra
+        )
         for b, n, (h, kv), d, t, mask, p, s, ks in cells
         for m, c in [mask if window is None else mask_of_window(window, s, ks or s)]
     )
-    return list(dict.fromkeys(cases))
+    unique = list(dict.fromkeys(cases))
+    for shape in dict.fromkeys(case.shape for case in unique):
+        check_served(shape)
+    return unique
 
 
 def _settle_masks(causals: Sequence[bool], masks: Sequence[str], window: Window | None) -> list[tuple[str, bool]]:
@@ -429,8 +538,9 @@ def _key_heads(heads: int, kv_heads: Sequence[int]) -> Sequence[int]:
 
 
 def known_backends() -> tuple[str, ...]:
-    """Return torch's backends and ours, then those that installed packages register under other names."""
-    return (*BACKENDS, *(name for name in registered_backends() if name not in BACKENDS))
+    """Return torch's backends and those adapted here, then those that installed packages register under other names."""
+    own = (*BACKENDS, *SERVED)
+    return (*own, *(name for name in registered_backends() if name not in own))
 
 
 _CALLABLE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
@@ -441,15 +551,25 @@ def is_callable_backend(name: str) -> bool:
     return _CALLABLE.fullmatch(name) is not None
 
 
+_HUB = re.compile(r"hub:[\w.-]{1,96}/[\w.-]{1,96}")
+
+
+def is_hub_backend(name: str) -> bool:
+    """Return whether a backend's name is `hub:OWNER/NAME`, a kernel of a hub that the package kernels loads."""
+    return _HUB.fullmatch(name) is not None
+
+
 def check_names(what: str, names: Sequence[str], known: Sequence[str]) -> None:
     """Raise UsageError when there is no name, or an unknown one. The error suggests a known name that is close."""
     if not names:
         raise UsageError(f"--{what} is empty.", f"Give one or more of {', '.join(known)}.")
     for name in names:
-        if name not in known and not (what == "backend" and is_callable_backend(name)):
+        if what == "backend" and name.startswith("hub:") and not is_hub_backend(name):
+            raise UsageError(f"{name} is not a kernel of a hub.", "Give hub:OWNER/NAME.")
+        if name not in known and not (what == "backend" and (is_callable_backend(name) or is_hub_backend(name))):
             close = difflib.get_close_matches(name, known, 1)
             hint = f" Did you mean '{close[0]}'?" if close else ""
-            more = ", or module:function of your own" if what == "backend" else ""
+            more = ", hub:OWNER/NAME, or module:function of your own" if what == "backend" else ""
             raise UsageError(f"Unknown {what} '{name}'.{hint}", f"Known: {', '.join(known)}{more}.")
 
 

@@ -15,7 +15,7 @@ from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
-from nsysprof.attention.mask import BACKENDS
+from nsysprof.attention.mask import BACKENDS, SERVED
 from nsysprof.attention.range_name import parse_range
 from nsysprof.attention.shape import registered_backends
 from nsysprof.torchprof.operator_facts import EVALUATED, MARK, read_layer
@@ -182,9 +182,9 @@ _LONGEST = 20_000  # characters; template instances reach some thousands
 
 @cache
 def public_backends() -> frozenset[str]:
-    """Return torch's backends and those that nsysprof registers. A backend of another package counts as the user's."""
+    """Return torch's backends and those that nsysprof adapts. A backend of another package or a hub is the user's."""
     own = (name for name, point in registered_backends().items() if point.dist and point.dist.name == "nsysprof")
-    return frozenset((*BACKENDS, *own))
+    return frozenset((*BACKENDS, *SERVED, *own))
 
 
 def is_public_kernel(name: str) -> bool:

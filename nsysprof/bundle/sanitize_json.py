@@ -82,6 +82,7 @@ _ENVIRONMENT_KEYS_WORDS = (
 ENVIRONMENT_KEYS = frozenset(_ENVIRONMENT_KEYS_WORDS.split())
 _FIELDS = (
     "backend seq kv_seq batch heads kv_heads head_dim dtype causal pass mask layout "
+    "head_dim_v softcap sinks kv_dtype page_size approximate allow_error "
     "format_version created_utc complete profiler method traced_calls range_keys cases environment steps notes missing "
     "name argv exit_code program duration_ns code severity text next_step kind "
     "before during after samples sm_clock_mhz sm_clock_mhz_min sm_clock_mhz_max memory_clock_mhz temperature_c "

@@ -429,6 +429,7 @@ def _finding(
         count=1 if like is None else like.count, idle_ns=0 if like is None else like.idle_ns, saving_ns=best,
         saving_low_ns=min(low, best), saving_high_ns=max(high, best), per=per, text=text, next_step=next_step,
         ranks=some(ranks), layer="" if like is None else like.layer,
+        other_ranges=0 if like is None else like.other_ranges,
     )  # fmt: skip
 
 

@@ -129,7 +129,7 @@ def _analyze() -> Schema:
         "required": list(required),
     }
     unknown = ("idle.csv", "idle_instances.csv", "steps.csv", "attention.csv", "memory.csv", "recording_cost.csv",
-               "operators.csv", "os_calls.csv")  # fmt: skip
+               "operators.csv", "os_calls.csv", "phases.csv")  # fmt: skip
     tables = {
         file.name.removesuffix(".csv"): _nullable_table(file, is_nullable=file.name in unknown)
         for file in (*analysis_columns.FILES, case_columns.CAPTURE_RESULTS)

@@ -9,7 +9,10 @@ from nsysprof.results.analysis import TraceInfo
 from nsysprof.units import format_factor, format_interval_ns, format_ns
 
 # How a label writes the columns of a shape.
-_SHAPE_KEYS = {"seq": "S", "batch": "B", "heads": "H", "kv_heads": "KV", "head_dim": "D", "kv_seq": "K", "mask": "mask"}
+_SHAPE_KEYS = {
+    "seq": "S", "batch": "B", "heads": "H", "kv_heads": "KV", "head_dim": "D", "kv_seq": "K", "mask": "mask",
+    "head_dim_v": "DV", "softcap": "cap", "kv_dtype": "cache", "page_size": "page",
+}  # fmt: skip
 # The most values that a text names; the tables beside it have all of them.
 MOST_NAMED = 4
 # The ends of an interval that is shown differ by this factor at most.
@@ -53,7 +56,8 @@ def shape_label(names: Sequence[str], values: Sequence[object]) -> str:
     words = []
     for name, value in zip(names, values, strict=True):
         key = _SHAPE_KEYS.get(name, "")
-        words.append(("causal" if value else "full") if name == "causal" else f"{key}={value}" if key else str(value))
+        flags = {"causal": ("full", "causal"), "sinks": ("no sinks", "sinks")}
+        words.append(flags[name][bool(value)] if name in flags else f"{key}={value}" if key else str(value))
     return " ".join(words)
 
 

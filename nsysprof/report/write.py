@@ -39,6 +39,7 @@ from nsysprof.results.column_registry.analysis_columns import (
     MEMORY,
     OPERATORS,
     OS_CALLS,
+    PHASES,
     RANGE_API,
     RANGE_INSTANCES,
     RANGE_KERNELS,
@@ -158,6 +159,7 @@ def analysis_json(analysis: Analysis, record: CaptureRecord | None) -> dict[str,
         "steps": analysis.step_times is None,
         "attention": analysis.attention is None,
         "memory": analysis.memory_owners is None,
+        "phases": analysis.phases is None,
         "recording_cost": analysis.recording_cost is None,
     }
     return {
@@ -195,6 +197,7 @@ def analysis_tables(analysis: Analysis, record: CaptureRecord | None) -> list[tu
         (STEPS, empty_table(STEPS) if analysis.step_times is None else analysis.step_times.table),
         (ATTENTION, empty_table(ATTENTION) if analysis.attention is None else analysis.attention),
         (MEMORY, empty_table(MEMORY) if analysis.memory_owners is None else analysis.memory_owners),
+        (PHASES, empty_table(PHASES) if analysis.phases is None else analysis.phases),
         (RECORDING_COST, cost_table(analysis.recording_cost or ())),
         (FINDINGS, empty_table(FINDINGS) if analysis.findings is None else analysis.findings.table()),
     ]

@@ -263,6 +263,8 @@ class Analysis:
     lost_kernels: bool = False
     attention: pd.DataFrame | None = None
     memory_owners: pd.DataFrame | None = None
+    # The rows of phases.csv; None where no step can be told to be one of inference.
+    phases: pd.DataFrame | None = None
     allocator: AllocatorMemory | None = None
     recording_cost: tuple[RangeCost, ...] | None = None
     part: ReadPart | None = None

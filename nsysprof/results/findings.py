@@ -69,6 +69,13 @@ class Idle:
         }
 
 
+def place_of(name: str, others: int) -> str:
+    """Return where a finding is: its range, with how many others have a part of it."""
+    if not others:
+        return name
+    return f"{name} and {others} other ranges" if name else f"{others} ranges and outside of them"
+
+
 # A saving below this share of a step does not count as a finding.
 LEAST_SHARE = 0.01
 # What numbers refer to where they do not refer to a step range.
@@ -101,6 +108,13 @@ class Finding:
     location_share_pct: float | None = None
     # The layer in which more than half of its time lies, where layers were recorded: `layers.[0-31].mlp`; else "".
     layer: str = ""
+    # In how many other ranges it is, too, where these are several and `range` alone does not have nearly all of it.
+    other_ranges: int = 0
+
+    @property
+    def place(self) -> str:
+        """Return the range with how many others have a part of it; "" outside every range."""
+        return place_of(self.range, self.other_ranges)
 
 
 @dataclass(frozen=True)

@@ -97,6 +97,8 @@ def student_t_975(freedom: float) -> float:
 
 # The statuses of a block that was measured. Every other status (see workload/worker.py) has a reason.
 OK = "ok"
+# The verdict on a case whose error is larger than rounding explains, and not allowed.
+APPROXIMATE = "approximate"
 # With fewer blocks, halves of a cell mean nothing, and a tuning has barely begun to measure it.
 LEAST_BLOCKS = 4
 # The definition of "warm", which the measured process applies and every report states.
@@ -155,6 +157,8 @@ class Block(Struct, frozen=True, omit_defaults=True):
     peak_beyond_inputs_bytes: int | None = None
     # The error relative to the float64 reference by tensor, where this process measured it.
     errors: dict[str, float] = {}
+    # Whether the results are farther from the reference than rounding explains, as those of a lossy backend may be.
+    approximate: bool = False
 
 
 # The first sample of a block sees cold caches and a low clock. It is left out where there are enough others.

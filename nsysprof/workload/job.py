@@ -57,6 +57,8 @@ class Job:
     graph: str = "auto"
     # Whether each backend's results are first compared with the reference.
     check: bool = True
+    # The error against the reference up to which a result that rounding does not explain is approximate, not wrong.
+    allow_error: float = 0.0
     # The dtypes whose ceilings are measured first.
     ceilings: tuple[str, ...] = ()
 

@@ -17,6 +17,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+from nsysprof.attention.backend_limits import is_lossy
 from nsysprof.attention.range_name import format_range
 from nsysprof.attention.shape import Case
 from nsysprof.workload.job import TIMED, TRACED, Job, append_event
@@ -130,10 +131,12 @@ def _run_case(job: Job, case: Case, recorder: _Recorder, checks: dict[Case, Any]
     from nsysprof.workload.measuring.prepared_call import check_case
 
     if job.check and case not in checks:
-        checks[case] = check_case(case, job.device)
+        checks[case] = check_case(case, job.device, job.allow_error)
     errors = checks[case]["errors"] if case in checks else {}
     finite = {name: error for name, error in errors.items() if math.isfinite(error)}  # infinite relative to zero
-    return {"measured": {**measure_block(case, job, first=first), "errors": finite}}
+    is_approximate = is_lossy(case.backend) or (case in checks and checks[case]["approximate"])
+    measured = measure_block(case, job, first=first)
+    return {"measured": {**measured, "errors": finite, "approximate": is_approximate}}
 
 
 def _judge(error: Exception) -> dict[str, Any]:

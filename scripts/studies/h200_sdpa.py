@@ -88,7 +88,7 @@ def _compared(table: pd.DataFrame, old: pd.DataFrame) -> str:
 
 def _parts(calls: int) -> str:
     """Return what one call of math at S=4096 spends in which kind of kernel."""
-    kernels = pd.read_csv(FOLDER / "range_kernels.csv")
+    kernels = pd.read_csv(FOLDER / "range_kernels.csv.xz")
     own = kernels[(kernels["range"] == "RUN::math::S4096") & (kernels["style"] == "StartEnd")]
     times = own.groupby("category")["total_ns"].sum().sort_values(ascending=False) / calls / 1e6
     return ", ".join(f"{_CATEGORIES[str(name)]} {value:.3f} ms" for name, value in times.items())

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nsysprof.attention.kernel_family import dispatched_operator, kernel_family, operator_family
+from nsysprof.attention.kernel_family import backends_by_name, dispatched_operator, kernel_family, operator_family
 
 FLASH = (
     "void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128, 128, 4, false, false, cutlass::half_t> >"
@@ -50,3 +50,25 @@ def test_a_convolution_of_cudnn_is_not_attention():
         "void cutlass__5x_cudnn::Kernel<cutlass_tensorop_bf16_s16816fprop_optimized_bf16_128x128_32x5_nhwc_align8>(P)"
     )
     assert kernel_family([name]) == "other"
+
+
+def test_every_backend_of_a_trace_has_its_place():
+    names = [
+        "void flashinfer::BatchDecodeWithPagedKVCacheKernel<1>(T1)",
+        "flashinfer::BatchPrefillWithRaggedKVCacheKernel<1>",
+        "void pytorch_flash::flash_fwd_kernel<x>",
+        "kernel_unified_attention_2d",
+        "fmhaSm100aKernel_QkvBfloat16",
+        "qk_int_sv_f16_accum_f32_attn_kernel",
+        "void vllm::paged_attention_v1_kernel<x>",
+        "Sm100FmhaMlaKernelTmaWarpspecialized",
+        "flash::FlashAttnFwdSm90",
+        "some_other_kernel",
+    ]
+    backends, places = backends_by_name(names)
+    assert backends[:4] == ("flash", "efficient", "cudnn", "flex")
+    assert backends[-1] == "math"
+    assert [backends[place] if place >= 0 else None for place in places] == [
+        "flashinfer-decode", "flashinfer-prefill", "flash", "vllm-unified", "trtllm-gen", "sage", "vllm-paged",
+        "cutlass-mla", "flash3", None,
+    ]  # fmt: skip

@@ -35,6 +35,27 @@ def test_decode_reads_the_whole_cache_and_little_else():
     assert attention_flops(decode) == 4 * 8 * 32 * 4096 * 128
 
 
+def test_a_cache_in_eight_bits_and_pages_moves_half_the_bytes_and_its_table():
+    plain = {"seq": 1, "kv_seq": 4096, "batch": 8, "heads": 32, "kv_heads": 8, "head_dim": 128, "causal": False}
+    query, keys = 8 * 32 * 128 * 2, 2 * 8 * 8 * 4096 * 128
+    eight = Case("naive", **plain, kv_dtype="fp8")
+    assert least_bytes(eight) == keys + 2 * query
+    assert least_bytes(Case("naive", **plain, kv_dtype="fp8", page_size=16)) == keys + 2 * query + 8 * 256 * 4
+    seen = Case("naive", **plain, page_size=16, mask="window:1023:all")
+    assert least_bytes(seen) == 2 * keys // 4 + 2 * query + 8 * 64 * 4
+    assert attention_flops(eight) == attention_flops(Case("naive", **plain, softcap=50.0, sinks=True))
+
+
+def test_values_of_another_size_count_in_their_own_product():
+    latent = {"seq": 1, "kv_seq": 8192, "batch": 4, "heads": 128, "kv_heads": 1, "head_dim": 576, "causal": False}
+    case = Case("naive", **latent, head_dim_v=512)
+    assert attention_flops(case) == 2 * 4 * 128 * 8192 * (576 + 512)
+    assert least_bytes(case) == 2 * 4 * (8192 * (576 + 512) + 128 * (576 + 512))
+    both = Case("naive", seq=64, heads=2, head_dim=24, head_dim_v=16, causal=False, pass_="bwd")
+    q, k, v, out = (2 * 64 * size * 2 for size in (24, 24, 16, 16))
+    assert least_bytes(both) == (q + k + v) + 2 * out + (q + k + v)
+
+
 def test_a_causal_mask_of_unequal_lengths_is_from_the_top_left_as_torch_has_it():
     decode = Case("flash", seq=4, kv_seq=16, heads=1, head_dim=8)
     seen = torch.ones(4, 16, dtype=torch.bool).tril()

@@ -2,14 +2,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsysprof.attention.mask import BACKENDS, DTYPES, PASSES
+from nsysprof.attention.mask import BACKENDS, DTYPES, KV_DTYPES, PASSES
 from nsysprof.attention.shape import SHAPE_COLUMNS, Case, Shape, case_of_row, expand_grid, make_case
 from nsysprof.errors import UsageError
 from nsysprof.files.plain_file import decode_json, encode_json, json_value
 
 CASES = st.builds(
     Case,
-    backend=st.sampled_from([*BACKENDS, "pkg.mod:function"]),
+    backend=st.sampled_from([*BACKENDS, "pkg.mod:function", "hub:owner/a-kernel"]),
     seq=st.integers(1, 10**6),
     batch=st.integers(1, 512),
     heads=st.integers(1, 128),
@@ -18,6 +18,11 @@ CASES = st.builds(
     causal=st.booleans(),
     pass_=st.sampled_from(PASSES),
     kv_heads=st.integers(0, 64),
+    head_dim_v=st.integers(0, 512),
+    softcap=st.sampled_from([0.0, 50.0, 12.5]),
+    sinks=st.booleans(),
+    kv_dtype=st.sampled_from(KV_DTYPES),
+    page_size=st.sampled_from([0, 16, 256]),
 )
 
 

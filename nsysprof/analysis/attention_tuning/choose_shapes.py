@@ -124,6 +124,7 @@ def shape_of_use(row: dict[str, Any], pass_: str) -> Shape:
     }
     others = {"dtype": row["dtype"], "causal": bool(row["causal"]), "pass": pass_}
     optional = {"mask": row["mask"] or "none", "layout": row["layout"] or "bhsd"}
+    optional["head_dim_v"] = int(row.get("head_dim_v") or 0)
     return msgspec.convert(sizes | others | optional, Shape)
 
 
@@ -183,7 +184,15 @@ def _group_lengths(uses: list[ShapeUse]) -> list[ShapeUse]:
     families: dict[Any, list[ShapeUse]] = {}
     for use in uses:
         shape = use.shape
-        sizes = (shape.batch, shape.heads, shape.kv_heads, shape.head_dim, shape.dtype, shape.seq == 1)
+        sizes = (
+            shape.batch,
+            shape.heads,
+            shape.kv_heads,
+            shape.head_dim,
+            shape.head_dim_v,
+            shape.dtype,
+            shape.seq == 1,
+        )
         families.setdefault((*sizes, shape.pass_, shape.mask, shape.causal), []).append(use)
     grouped = []
     for members in families.values():

@@ -41,12 +41,14 @@ def compute_gain(
     failed: Mapping[Shape, str] = MappingProxyType({}),
     *,
     search_ended: bool = False,
+    launching: int = 0,
 ) -> ProgramGain:
     """Return the expected saving.
 
     choices: the backend of each tuned shape.
     table: the table of summarize_bench, with the medians of all cases.
     undecided: how many shapes need more measurements for a decision.
+    launching: how many shapes are left to torch because the CPU is the bottleneck of their calls.
     search_ended: whether every shape has all samples that a search takes, so that a larger budget decides nothing.
     """
     rows: dict[tuple[Shape, str], dict[Any, Any]] = {
@@ -85,7 +87,7 @@ def compute_gain(
         saved_pct=pct,
         faster_shapes=faster,
         shapes=len(chosen.chosen),
-        text=_say(faster, measured, open_shapes, figures, per, pct, captured.share_pct),
+        text=_say(faster, measured, open_shapes, figures, per, pct, captured.share_pct, launching),
         refused=(
             *(f"{refusal.calls:,} calls are not tuned: {refusal.reason}." for refusal in chosen.refused),
             *(
@@ -125,10 +127,17 @@ def _say(
     per: str,
     pct: float | None,
     share: float | None,
+    launching: int,
 ) -> str:
     has = "" if share is None else f" Attention takes {share:.1f} % of the time of all kernels."
     if not shapes:
         return f"None of the program's attention could be measured.{has}"
+    if not faster and launching and not open_shapes:
+        which = "1 shape" if launching == 1 else f"{launching} shapes"
+        return (
+            f"Another backend has less work on the GPU for {which} of the program, but the CPU is the bottleneck of "
+            f"these calls, so they are left to torch.{has}"
+        )
     if not faster and open_shapes:
         return f"No backend was shown to be faster; {open_shapes}.{has}"
     if not faster:

@@ -20,12 +20,28 @@ from nsysprof.trace.schema import PID_MASK, Bools, Calls, Int64s, Ints, Rows
 # a few dozen deep. Every pair takes time, and a file that nests all its ranges has a number of pairs that grows with
 # the square of its size.
 MOST_AROUND, FREE_PAIRS = 1024, 1 << 22
+# A table about pairs, such as of ranges and GPUs, may always have this many rows.
+_FREE_ROWS = 1 << 18
 _PAIRS_AT_ONCE = 1 << 22
 _BLOCK = 1 << 20
 # Up to this many threads, picking the work of each one is faster than sorting by thread.
 _FEW_OWNERS = 8
 # Push/pop ranges belong to the thread that made the call, start/end ranges to its process.
 SCOPES = {"PushPop": "thread", "StartEnd": "process"}
+
+
+def refuse_many_pairs(pairs: int, rows: int, each: int) -> None:
+    """Raise TraceForeignError for a trace that was made so that a table about it is many times its own size.
+
+    rows: how many rows of the trace the pairs come from.
+    each: how many pairs each of these rows may have in any real program.
+    """
+    if pairs > each * rows + _FREE_ROWS:
+        raise TraceForeignError(
+            f"A table about this trace would have {pairs:,} rows, many times as many as the trace itself; no program "
+            "does that.",
+            "Export the report again, or record fewer ranges.",
+        )
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nsysprof.analysis.attribution.attribute import merge
+from nsysprof.analysis.attribution.attribute import merge, refuse_many_pairs
 from nsysprof.analysis.attribution.attributed_ranges import Attributed
 from nsysprof.analysis.attribution.caused_work import CausedWork
 from nsysprof.analysis.attribution.work_stretches import running_sum
@@ -27,6 +27,8 @@ _FLOORS = ("flops", "least_bytes", "floor_ns")
 _ALL_SUMS = (*_SUMS, *_FLOORS, *(f"{column}_of_ns" for column in _FLOORS))
 # Sums are known where this share of the kernels' time is.
 _LEAST_KNOWN = 0.9
+# The most rows of work.csv for each piece of work.
+_MOST_ROWS = 8
 # The kinds of work that are no kernels.
 _OTHER_KINDS = ((COPY, "copy", "memory"), (FILL, "fill", "memory"), (GRAPH, "graph", "other"))
 
@@ -198,6 +200,7 @@ class _Cells:
             values += self._floors(rows, is_kernel)
             sums = [running_sum(value)[last[chosen]] - running_sum(value)[first[chosen]] for value in values]
             tables.append(self._table(group[chosen], key, sums))
+            refuse_many_pairs(sum(map(len, tables)), len(cell), _MOST_ROWS)
         if tables:
             return pd.concat(tables, ignore_index=True)
         return self._table(group[:0], (0, "", ""), [group[:0]] * len(self.sums))

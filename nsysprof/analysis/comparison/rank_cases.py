@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from nsysprof.analysis.traffic.roofline import is_launch_bound
+from nsysprof.attention.backend_limits import is_lossy
 from nsysprof.attention.shape import SHAPE_COLUMNS, named_columns
 from nsysprof.results.analysis import LEAST_DIFFERENCE_PCT, Analysis, CaseRanking, RankedCase
 from nsysprof.results.roof import known
@@ -19,13 +20,16 @@ SAME_WORK = SHAPE_COLUMNS
 def rank_cases(results: pd.DataFrame, *, on_gpu: bool) -> tuple[CaseRanking, ...]:
     """Return one ranking for each shape with a case that ran, in the order of the grid.
 
+    Lossy backends are ranked among themselves: they compute less than the others.
+
     results: the columns of results.csv, filled with what the trace says about each case.
     on_gpu: whether the cases ran on a GPU. On a CPU no case is limited by launches.
     """
     done = results.assign(position=range(len(results)))[(results["status"] == "ok").to_numpy(dtype=bool)]
     varied = named_columns(done)
     rankings = []
-    for _, cases in done.groupby(list(SAME_WORK), sort=False, dropna=False):
+    is_approximate = done["backend"].map(is_lossy).rename("approximate")
+    for _, cases in done.groupby([*SAME_WORK, is_approximate], sort=False, dropna=False):
         rows = cases.to_dict("records")
         shape = {column: rows[0][column] for column in varied}
         timed = _timed(rows, on_gpu)

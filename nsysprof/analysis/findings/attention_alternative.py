@@ -309,7 +309,7 @@ def _call_of_our_range(name: str) -> CallInTrace | None:
     """Return the call of RUN::BACKEND::S4096::B=1::H=8::D=64::..., where all of that stands in the name."""
     parsed = parse_range(name)
     extra = dict(parsed.extra) if parsed is not None else {}
-    if parsed is None or not {"B", "H", "D"} <= set(extra):
+    if parsed is None or not {"B", "H", "D"} <= set(extra) or {"DV", "cap", "sinks", "cache", "page"} & set(extra):
         return None
     shape = Shape(
         seq=parsed.seq,

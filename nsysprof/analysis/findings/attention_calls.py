@@ -14,8 +14,9 @@ from nsysprof.analysis.findings.unfused_attention import BETWEEN, GEMM, NameKind
 from nsysprof.analysis.kernel_names.variant_names import Names, kernel_names
 from nsysprof.analysis.ranges.open_range import InnermostSums
 from nsysprof.arrays import find_rows
-from nsysprof.attention.kernel_family import kernel_family
+from nsysprof.attention.kernel_family import backends_by_name
 from nsysprof.attention.range_name import parse_range
+from nsysprof.kernels.names import MEMORY, kind_of
 from nsysprof.results.column_registry.analysis_columns import ATTENTION
 from nsysprof.results.column_registry.column import Dtype
 from nsysprof.trace.schema import Bools, Int64s, Rows, Tables, Work
@@ -23,8 +24,6 @@ from nsysprof.trace.schema import Bools, Int64s, Rows, Tables, Work
 _BACKWARD = re.compile(r"bwd|backward|bprop|dgrad|dot_do_o|convert_dq|reduce_head", re.IGNORECASE)
 # Kernels that only prepare or finish the work of another kernel of the same call.
 _HELPER = re.compile(r"dot_do_o|convert_dq|combine|preprocess|postprocess|clear_dkv|reduce_head", re.IGNORECASE)
-_BACKENDS = ("flash", "efficient", "cudnn", "flex", "math")
-_FAMILIES = {"flash": 0, "efficient": 1, "cudnn": 2, "flex": 3}
 _PASSES = ("fwd", "bwd")
 _DTYPES = (("bf16", re.compile(r"bf16|bfloat16")), ("fp16", re.compile(r"half|cutlass[FB]_f16")))
 _DTYPE_NAMES = ("", "bf16", "fp16")
@@ -60,22 +59,24 @@ def _list_by_kernels(tables: Tables, ranges: pd.DataFrame, known: Bools) -> pd.D
     names = kernel_names(tables)
     texts, kinds = [str(text) for text in names.texts], kinds_of(names)
     in_backend = np.array([_pass_and_dtype(text) for text in texts], dtype=np.int64)
-    family = np.array([_FAMILIES.get(kernel_family([text]) or "", -1) for text in texts], dtype=np.int64)
+    backends, places = backends_by_name(texts)
+    family = np.array(places, dtype=np.int64)
     of_fused = np.where(family >= 0, family * _IN_BACKEND + in_backend, -1)
-    of_softmax = np.where(kinds.is_softmax[:-1], _BACKENDS.index("math") * _IN_BACKEND + in_backend, -1)
+    of_softmax = np.where(kinds.is_softmax[:-1], backends.index("math") * _IN_BACKEND + in_backend, -1)
     used, columns = np.unique(np.concatenate((of_fused, of_softmax, [-1])), return_inverse=True)
     column = (columns.reshape(-1) - 1).astype(np.int16)
     of_fused, of_softmax = column[: len(texts)][names.of_variant], column[len(texts) : -1][names.of_variant]
     sums = InnermostSums(tables, ranges, known, len(used) - 1)
-    is_call = np.array([_HELPER.search(text) is None for text in texts], dtype=bool)[names.of_variant]
+    is_helper = [_HELPER.search(text) is not None or kind_of(text).unit == MEMORY for text in texts]
+    is_call = ~np.array(is_helper, dtype=bool)[names.of_variant]
     sums.add_variants(of_fused, is_call)
     rows, softmax = _unfused(tables, names, kinds, of_softmax >= 0)
     # The matrix products beside a backward softmax have no special name. They belong to the softmax between them.
     sums.add(rows, of_softmax[tables.work.variant[softmax]], softmax == rows)
-    return _tabulate(tables, sums, used[1:])
+    return _tabulate(tables, sums, used[1:], backends)
 
 
-def _tabulate(tables: Tables, sums: InnermostSums, kinds: Int64s) -> pd.DataFrame:
+def _tabulate(tables: Tables, sums: InnermostSums, kinds: Int64s, backends: tuple[str, ...]) -> pd.DataFrame:
     """Return the sums as a table. Among rows of equal time, the one whose kernels were added first is the first.
 
     kinds: of each column of the sums, its backend, pass and data type as one number.
@@ -88,7 +89,7 @@ def _tabulate(tables: Tables, sums: InnermostSums, kinds: Int64s) -> pd.DataFram
     backend, in_backend = np.divmod(kinds[column], _IN_BACKEND)
     table = pd.DataFrame({"range": sums.names[place]}, dtype=object)
     for name, labels, code in (
-        ("backend_ran", _BACKENDS, backend),
+        ("backend_ran", backends, backend),
         ("pass", _PASSES, in_backend // len(_DTYPE_NAMES)),
         ("dtype", _DTYPE_NAMES, in_backend % len(_DTYPE_NAMES)),
     ):

@@ -232,8 +232,10 @@ def _elementwise_runs(situation: Situation) -> _Runs:
     has another, smaller tensor.
     """
     multi = _matching(situation, lambda name: "multi_tensor_apply" in name)
-    copies = _matching(situation, lambda name: bool(_CAST.search(name) or _CONCATENATION.search(name)))
-    member = (np.isin(situation.category, _ELEMENTWISE) | ((situation.category == "copy") & copies)) & ~multi
+    casts = _matching(situation, lambda name: _CAST.search(name) is not None)
+    # By names alone, what fusing concatenations saves was overrated by 10 % of a step.
+    casts |= _matching(situation, lambda name: _CONCATENATION.search(name) is not None) & situation.operators.has_facts
+    member = (np.isin(situation.category, _ELEMENTWISE) | ((situation.category == "copy") & casts)) & ~multi
     duration, stream = situation.graph.duration_ns, situation.graph.stream
     members, longest = [], []
     for number in np.unique(stream).tolist():

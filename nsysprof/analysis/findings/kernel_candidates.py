@@ -185,7 +185,7 @@ def _collectives(situation: Situation) -> Candidate | None:
     count = int(collective.sum())
     return Candidate(
         "collective-wait", change, base, most, calls, count, text, step, least_share=_LEAST_COLLECTIVE,
-        spent_ns=waited,
+        spent_ns=waited, most_range=situation.range_of_most(collective, graph.duration_ns - least),
     )  # fmt: skip
 
 
@@ -283,8 +283,9 @@ def attention_candidate(situation: Situation) -> Candidate | None:
     first = np.isin(attention.softmax, np.flatnonzero(forward if forward.any() else softmax))
     # Each call's products and softmax take the longer, the longer its sequence.
     pieces = attention.between | attention.gemms
-    place = situation.range_of_most(pieces & first)
-    text += situation.elsewhere(pieces)
+    elsewhere = situation.elsewhere(pieces)
+    place = situation.range_of_most(pieces if elsewhere else pieces & first)
+    text += elsewhere
     # What is around the softmax is also done elsewhere.
     named_by = situation.calls_of(softmax)
     return Candidate(

@@ -434,6 +434,7 @@ def _findings(scale: _Scale, ledger: Ledger, per: str, saved: list[_Saved], unch
             code=saving.candidate.code,
             range=_range_of(situation, saving.candidate),
             location="",
+            other_ranges=_other_ranges(situation, saving.candidate),
             count=math.ceil(saving.candidate.count / share),
             idle_ns=int(_idle_of(situation, ledger, saving.candidate) / share),
             saving_ns=int(saving.saving_ns / periods),
@@ -477,6 +478,13 @@ def _text_of_spent(saved: _Saved, periods: float) -> str:
 
 def _range_of(situation: Situation, candidate: Candidate) -> str:
     return situation.range_most(candidate.calls) if candidate.most_range is None else candidate.most_range
+
+
+def _other_ranges(situation: Situation, candidate: Candidate) -> int:
+    """Return how many ranges beside its own a candidate is in. Host work has a candidate for each range."""
+    if candidate.gaps is not None:
+        return 0
+    return situation.other_ranges(candidate.calls, _range_of(situation, candidate))
 
 
 def _idle_of(situation: Situation, ledger: Ledger, candidate: Candidate) -> int:

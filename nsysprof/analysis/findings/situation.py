@@ -165,9 +165,19 @@ class Situation:
         count_by_range = Counter(self.range_of[calls].tolist())
         return str(count_by_range.most_common(1)[0][0]) if count_by_range else ""
 
-    def range_of_most(self, work: Bools) -> str:
-        """Return the range whose calls issued most of the work, by its time."""
-        return next((name for name, _ in self._time_by_range(work).most_common(1)), "")
+    def range_of_most(self, work: Bools, spent_ns: Int64s | None = None) -> str:
+        """Return the range whose calls issued most of the work, by its time or that part of it that is given (ns)."""
+        return next((name for name, _ in self._time_by_range(work, spent_ns).most_common(1)), "")
+
+    def other_ranges(self, calls: Bools, place: str) -> int:
+        """Return how many other ranges hold a part of what some calls did; 0 where it is nearly all in one or two.
+
+        The parts are of the time of the calls' work, or of their number where they have none.
+        """
+        work = self.work_of(calls)
+        parts = self._time_by_range(work) if work.any() else Counter(map(str, self.range_of[calls].tolist()))
+        others = len(parts.keys() - {place})
+        return others if others > 1 and 100 * parts[place] < _NEARLY_ALL_PCT * sum(parts.values()) else 0
 
     def elsewhere(self, work: Bools) -> str:
         """Return a sentence on how much of the work range_of_most holds.
@@ -185,9 +195,9 @@ class Situation:
         where = f"in {place}" if place else "outside of ranges"
         return f" {share:.0f} % of it is {where}, the rest in {others} other ranges."
 
-    def _time_by_range(self, work: Bools) -> Counter[str]:
+    def _time_by_range(self, work: Bools, spent_ns: Int64s | None = None) -> Counter[str]:
         time_by_range: Counter[str] = Counter()
-        duration = self.graph.duration_ns[work].tolist()
+        duration = (self.graph.duration_ns if spent_ns is None else spent_ns)[work].tolist()
         for name, spent in zip(self.range_of[self.call[work]].tolist(), duration, strict=True):
             time_by_range[str(name)] += spent
         return time_by_range

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
+from nsysprof.analysis.attribution.attribute import refuse_many_pairs
 from nsysprof.analysis.idle_time.blame import UNKNOWN, Blamed, blame_gaps, follow_threads
 from nsysprof.analysis.idle_time.call_classes import CallClasses, call_texts, classify_calls
 from nsysprof.analysis.idle_time.gaps import DeviceSpan, Gaps, find_gaps
@@ -30,6 +31,9 @@ _LOST = "work that was launched meanwhile is not in the trace"
 _NO_NAMES = "the names of CUDA API calls are missing"
 # If this part of the calls has no name, nothing tells what held up the others.
 _NOTABLE = 0.01
+# The most devices of which ranges are told, by name for each piece of work, and by instance for each of both: a process
+# that uses many devices has many kernels in each of its ranges.
+_MOST_BY_NAME, _MOST_BY_INSTANCE = 2, 8
 # The most pieces of idle time that are kept for a timeline, so that a large trace takes no more memory.
 _MOST_DRAWN = 500_000
 
@@ -102,6 +106,7 @@ def keep_ledger(tables: Tables, ranges: pd.DataFrame, blamed: BlamedIdle) -> Led
     ranges: instances with name, start_ns, end_ns and global_pid.
     """
     spans, pieces = blamed.spans, blamed.pieces
+    _refuse_many_pairs(tables, ranges, pieces)
     parts = [table for each in pieces for table in (_of_trace(each), _of_ranges(each, ranges, _pids(tables, each)))]
     joined = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=list(IDLE_COLUMNS))
     joined = joined.astype({"device_id": "int64", "idle_ns": "int64", "count": "int64"})
@@ -112,6 +117,17 @@ def keep_ledger(tables: Tables, ranges: pd.DataFrame, blamed: BlamedIdle) -> Led
     of_instances = pd.concat(instances, ignore_index=True) if instances else empty_table(IDLE_INSTANCES)
     idle = Idle(joined, of_instances, tuple(span.whole for span in spans), blamed.reasons, _drawn(pieces))
     return Ledger(spans, pieces, blamed.classes, idle, tuple(_notes(idle)), blamed.doubt)
+
+
+def _refuse_many_pairs(tables: Tables, ranges: pd.DataFrame, pieces: Sequence[Blamed]) -> None:
+    """Raise TraceForeignError where far too many ranges are told of far too many devices."""
+    if len(pieces) < 2 or not len(ranges):
+        return
+    names = ranges.groupby("global_pid")["name"].agg(["nunique", "size"])
+    of_devices = [names.reindex(_pids(tables, each), fill_value=0).sum() for each in pieces]
+    of_names, of_instances = sum(of_devices)
+    refuse_many_pairs(int(of_names), len(tables.work), _MOST_BY_NAME)
+    refuse_many_pairs(int(of_instances), len(tables.work) + len(ranges), _MOST_BY_INSTANCE)
 
 
 def keep_part(tables: Tables, ranges: pd.DataFrame, blamed: BlamedIdle, part: Part) -> tuple[Idle, tuple[Note, ...]]:

@@ -50,6 +50,7 @@ from nsysprof.analysis.ranges.range_evidence import RangeEvidence
 from nsysprof.analysis.ranges.summarize_ranges import MeasuredRanges, RangeSummary, measure_ranges, tabulate_ranges
 from nsysprof.analysis.replay.execution_graph import ExecutionGraph, build_graph
 from nsysprof.analysis.steps.find_steps import Steps, find_steps
+from nsysprof.analysis.steps.inference_phases import list_phases
 from nsysprof.analysis.steps.settle_steps import settle_steps
 from nsysprof.analysis.steps.step_times import explain_pace, time_idle, time_steps
 from nsysprof.analysis.traffic.collectives import tabulate_collectives
@@ -175,6 +176,7 @@ def _cut_to_part(whole: Mapping[str, Any], options: SummaryOptions) -> dict[str,
         "caused": None if caused is None else caused.of_part(part.ranges, part.work),
         "memory": whole["memory"],
         "memory_owners": None,
+        "phases": None,
         "sampled": whole["sampled"],
         "judged": whole["judged"],
         "explained": explained,
@@ -315,6 +317,7 @@ def _conclude(
     timeline: Timeline,
     attention: pd.DataFrame,
     memory_owners: pd.DataFrame | None,
+    phases: pd.DataFrame | None,
     explained: Explained,
     findings: Findings | None,
     counted_work: pd.DataFrame | None,
@@ -357,6 +360,7 @@ def _conclude(
         lost_kernels=whole.is_lost,
         attention=attention,
         memory_owners=memory_owners,
+        phases=phases,
     )
 
 
@@ -431,7 +435,7 @@ def _explain(tables: Tables, issued: Issued, judged: Judged, steps: Steps | None
     if ledger is None:
         return Explained(no_findings=_no_work_to_explain(tables, is_lost=judged.loss.is_lost))
     unknown = ledger.doubt or _lacks_for_findings(tables, issued.launches, judged.loss.launches_without_work)
-    times = time_steps(tables, steps, time_idle(steps, ledger))
+    times = time_steps(tables, steps, time_idle(tables, steps, ledger))
     return Explained(ledger.idle, ledger.notes, times, unknown or explain_pace(steps, times, ledger))
 
 
@@ -627,6 +631,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("attribution", _settle, ("tables", "launched", "steps")),
     Stage("totals", count_totals, ("tables", "attribution"), beside=True),
     Stage("attention", list_attention, ("tables", "ranges"), beside=True),
+    Stage("phases", list_phases, ("tables", "ranges", "steps"), beside=True),
     Stage("judged", judge, ("tables", "attribution")),
     Stage("caused", _find_caused, ("tables", "attribution", "options")),
     Stage("part", _find_part, ("tables", "attribution", "caused", "steps", "options")),
@@ -662,7 +667,7 @@ STAGES: tuple[Stage, ...] = (
         _conclude,
         (
             "whole", "coverage", "kernels", "api", "streams", "memops", "range_summary", "collectives", "timeline",
-            "attention", "memory_owners", "explained", "findings", "counted_work", "operators", "layers",
+            "attention", "memory_owners", "phases", "explained", "findings", "counted_work", "operators", "layers",
             "os_calls", "peak",
         ),
     ),

@@ -21,10 +21,12 @@ from nsysprof.analysis.sampling.significance import (
     smallest_difference,
 )
 from nsysprof.arrays import Floats
+from nsysprof.attention.backend_limits import is_lossy
 from nsysprof.attention.shape import SHAPE_COLUMNS, Case, attention_flops, least_bytes, row_of_case, seen_keys
 from nsysprof.notes import Note, make_note
+from nsysprof.results.column_registry.case_columns import BENCH_RESULTS
 from nsysprof.results.roof import MOST_PCT, Peak, find_peak
-from nsysprof.results.samples import LEAST_BLOCKS, OK, Block, dropped_samples, named_times, steady_samples
+from nsysprof.results.samples import APPROXIMATE, LEAST_BLOCKS, OK, Block, dropped_samples, named_times, steady_samples
 
 _TOP_STATUS = ("wrong", "ineligible", "out_of_memory", "timeout", "crashed", "error")
 # A noise floor from fewer pairs than this is told to be a rough one.
@@ -77,11 +79,13 @@ def summarize_bench(
     *,
     copies: int = 1,
     flush: bool = True,
+    allow_error: float = 0.0,
 ) -> BenchResults:
     """Return the statistics and the verdict of every cell.
 
     copies: how many consecutive cells are the same case (`bench --self-check`). Copies are not ranked.
     flush: whether the caches were emptied before each sample.
+    allow_error: the largest error with which an approximate case has a rank.
     """
     by_cell: list[list[Block]] = [[] for _ in cells]
     for block in blocks:
@@ -95,16 +99,16 @@ def summarize_bench(
         for case, name, own in zip(cells, names, by_cell, strict=True)
     ]
     if copies == 1:
-        floor, pairs = _rank(rows, turns, medians)
+        floor, pairs = _rank(rows, turns, medians, allow_error)
         _refuse_stalls(rows, by_cell)
         _set_goals(rows, floor)
     else:
         alike = same_code(medians, copies)
         floor, pairs = noise_floor(alike), len(alike)
-    notes = [*hidden_keys(cells), *_notes(rows, by_cell, floor, environment)]
+    notes = [*hidden_keys(cells), *_approximate_notes(rows, allow_error), *_notes(rows, by_cell, floor, environment)]
     if copies > 1 and floor is not None and pairs < _FEW_PAIRS:
         notes.append(make_note("floor-uncertain", floor_pct=floor, pairs=pairs))
-    return BenchResults(pd.DataFrame(rows), floor, pairs, tuple(notes))
+    return BenchResults(pd.DataFrame(rows, columns=list(BENCH_RESULTS.names)), floor, pairs, tuple(notes))
 
 
 def same_code(medians: Sequence[Floats], copies: int) -> list[tuple[Floats, Floats]]:
@@ -144,8 +148,6 @@ def _row(
     case: Case, name: str, blocks: Sequence[Block], ceilings: Mapping[str, Any], peak: Peak | None, prior: Prior
 ) -> dict[str, Any]:
     shape = row_of_case(case)
-    for later in ("kv_heads", "kv_seq", "mask", "layout"):  # these columns are the last ones of results.csv
-        shape[later] = shape.pop(later)
     status, reason = _status(blocks)
     latency = summarize_latency(blocks, prior)
     replayed = summarize_latency(blocks, prior, graph=True)
@@ -162,12 +164,12 @@ def _row(
         "launch_share": shares[len(shares) // 2] if shares else None,
         "throttled_samples": sum(_throttled(block) for block in good),
         "unstable_blocks": sum(not block.stable for block in good),
-        "largest_error": max((error for block in good for error in block.errors.values()), default=None),
+        "largest_error": _largest_error(blocks),
         "peak_bytes": max((block.peak_bytes for block in good if block.peak_bytes is not None), default=None),
     }
     return row | _reached(case, row["median_ns"], ceilings, peak) | {
         "rank": None, "verdict": "", "against_best": None, "against_best_low": None, "against_best_high": None,
-        "to_beat_ns": None,
+        "to_beat_ns": None, "approximate": is_approximate(case, good),
     }  # fmt: skip
 
 
@@ -223,14 +225,20 @@ def _percent(rate: float | None, whole: float | None) -> float | None:
     return None if rate is None or not whole else 100 * rate / whole
 
 
-def _rank(rows: list[dict[str, Any]], turns: Sequence[Turns], medians: Sequence[Floats]) -> tuple[float | None, int]:
+def _rank(
+    rows: list[dict[str, Any]], turns: Sequence[Turns], medians: Sequence[Floats], allow_error: float
+) -> tuple[float | None, int]:
     """Write each cell's rank among cells with equal work, and its verdict against the fastest.
 
-    Failed cells get neither. Return the smallest difference that could be told (percent), and from how many pairs.
+    Failed cells get neither, and approximate ones only where their error is allowed.
+
+    Return the smallest difference that could be told (percent), and from how many pairs.
     """
     groups: dict[tuple[Any, ...], list[int]] = {}
     for index, row in enumerate(rows):
-        if row["status"] == OK:
+        if row["status"] == OK and row["approximate"] and not _has_error(row["largest_error"], allow_error):
+            row["verdict"] = APPROXIMATE
+        elif row["status"] == OK:
             groups.setdefault(_shape_key(row), []).append(index)
     shapes = [{str(index): turns[index] for index in members} for members in groups.values()]
     prior = fit_differences(shapes)
@@ -250,7 +258,42 @@ def _rank(rows: list[dict[str, Any]], turns: Sequence[Turns], medians: Sequence[
                 }
             verdict = _verdict(difference, medians[best], medians[index])
             rows[index]["verdict"] = _doubted(verdict, rows[best], rows[index])
+    bests = {_shape_key(row): row["median_ns"] for row in rows if row["rank"] == 1}
+    for row in rows:
+        best_ns = bests.get(_shape_key(row))
+        if row["verdict"] == APPROXIMATE and best_ns:
+            row["against_best"] = row["median_ns"] / best_ns
     return smallest_difference(shapes, prior)
+
+
+def is_approximate(case: Case, blocks: Sequence[Block]) -> bool:
+    """Return whether a cell computes with a larger error than rounding explains, as far as its blocks show."""
+    return is_lossy(case.backend) or any(block.approximate for block in blocks)
+
+
+def is_allowed(blocks: Sequence[Block], allow_error: float) -> bool:
+    """Return whether the error of an approximate cell was measured, and is allowed."""
+    return _has_error(_largest_error(blocks), allow_error)
+
+
+def _has_error(error: float | None, allowed: float) -> bool:
+    return error is not None and error <= allowed
+
+
+def _largest_error(blocks: Sequence[Block]) -> float | None:
+    return max((error for block in _good(blocks) for error in block.errors.values()), default=None)
+
+
+def _approximate_notes(rows: Sequence[Mapping[str, Any]], allow_error: float) -> list[Note]:
+    """Return a note on approximate cells without a rank, and one on those that have one."""
+    own = [row for row in rows if row["approximate"] and row["status"] == OK]
+    apart, ranked = ([row for row in own if bool(row["rank"]) is has_rank] for has_rank in (False, True))
+    notes = [make_note("approximate-cases", **_facts(apart))] if apart else []
+    return notes + ([make_note("approximate-ranked", **_facts(ranked), allowed=allow_error)] if ranked else [])
+
+
+def _facts(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    return {"cases": _some([row["case"] for row in rows]), "error": max(row["largest_error"] or 0.0 for row in rows)}
 
 
 def stalls(blocks: Sequence[Block]) -> bool:
@@ -302,7 +345,7 @@ def _verdict(difference: PairDifference | None, best: Floats, other: Floats) -> 
 
 def hidden_keys(cases: Sequence[Case]) -> list[Note]:
     """Return a note where a causal mask hides keys from every query, which few people who give --kv-seq expect."""
-    hidden = [case for case in cases if seen_keys(case) < case.kv_seq]
+    hidden = [case for case in cases if case.causal and seen_keys(case) < case.kv_seq]
     if not hidden:
         return []
     worst = min(hidden, key=lambda case: case.seq / case.kv_seq)

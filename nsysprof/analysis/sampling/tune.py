@@ -8,32 +8,39 @@ from typing import Any
 
 import pandas as pd
 
-from nsysprof.analysis.sampling.bench import unsettled
+from nsysprof.analysis.sampling.bench import is_allowed, is_approximate, unsettled
 from nsysprof.analysis.sampling.latency import block_medians
 from nsysprof.analysis.sampling.process_model import Turns, turns_of
 from nsysprof.analysis.sampling.significance import INTERIM_ALPHA, POWER, CaseVerdict, compare_shape, fit_differences
 from nsysprof.attention.shape import SHAPE_COLUMNS, Case, Shape, named_columns, shape_of_row, varied_columns
+from nsysprof.results.column_registry.case_columns import WINNERS
 from nsysprof.results.samples import OK, Block
 
 # With fewer processes, a pair that was measured again could not be tested.
 LEAST_AGAIN = 2
 WINNER, TIE, OPEN, ALONE, UNKNOWN = "winner", "tie", "inconclusive", "alone", "unknown"
 AUTO = "auto"
+# Why a shape is left to torch although another backend has less work on the GPU.
+LAUNCHING = "launching"
 # The status of a case that the search did not come to.
 NOT_RUN = "not_run"
 
 
-def cells_to_measure(cells: Sequence[Case], blocks: Sequence[Block], most: int) -> list[int]:
-    """Return the cells that need more blocks. Cells that ever failed are not measured again."""
+def cells_to_measure(cells: Sequence[Case], blocks: Sequence[Block], most: int, allow_error: float = 0.0) -> list[int]:
+    """Return the cells that need more blocks. Cells that ever failed are not measured again.
+
+    Approximate cells whose error is not allowed compete with none.
+    """
     own: list[list[Block]] = [[] for _ in cells]
     for block in blocks:
         own[block.cell].append(block)
     medians = [block_medians(cell_blocks) for cell_blocks in own]
     failed = {block.cell for block in blocks if block.status != OK}
-    groups: dict[Shape, dict[str, int]] = {}
+    groups: dict[tuple[Shape, str], dict[str, int]] = {}
     for cell, case in enumerate(cells):
         if cell not in failed:
-            groups.setdefault(case.shape, {})[case.backend] = cell
+            apart = is_approximate(case, own[cell]) and not is_allowed(own[cell], allow_error)
+            groups.setdefault((case.shape, case.backend if apart else ""), {})[case.backend] = cell
     turns: list[dict[str, Turns]] = [
         {name: turns_of(own[cell]) for name, cell in group.items()} for group in groups.values()
     ]
@@ -126,7 +133,8 @@ def find_winners(table: pd.DataFrame, again: Collection[Shape] = ()) -> pd.DataF
         shape = dict(zip(columns, key, strict=True))
         ranked = members[members["rank"].notna()].sort_values("rank")
         rows.append({**shape, **_winner(ranked), "measured_again": shape_of_row(shape) in again})
-    return pd.DataFrame(rows)
+    found = pd.DataFrame(rows)
+    return found[[name for name in WINNERS.names if name in found]]
 
 
 def _winner(ranked: pd.DataFrame) -> dict[str, Any]:
@@ -193,7 +201,7 @@ class Choice:
     shape: Shape
     # `auto` leaves the shape to torch.
     backend: str
-    # "winner", "tie", "inconclusive", "alone" or "between".
+    # "winner", "tie", "inconclusive", "alone", "between" or "launching".
     why: str
     median_ns: float | None
     over_auto: float | None

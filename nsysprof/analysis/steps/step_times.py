@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from nsysprof.analysis.attribution.attribute import refuse_many_pairs
 from nsysprof.analysis.idle_time.blame import HOST, Blamed
 from nsysprof.analysis.idle_time.gaps import DeviceSpan
 from nsysprof.analysis.idle_time.intervals_within import measure, measure_by_code
@@ -22,6 +23,8 @@ from nsysprof.trace.schema import COPY, FILL, GRAPH, MIGRATION, Bools, Int64s, R
 from nsysprof.units import format_ns
 
 _BLOCK = 1 << 20
+# The most rows of steps.csv for each piece of work: a step has several kernels on each device.
+_MOST_ROWS = 2
 # Something sets the pace of a loop where at least this many steps of at least this time begin at equal distances (nine
 # of ten of them within this share of the median), the GPU works for less than this share of the time, and a single
 # wait of the host outside CUDA is longer than this share of nearly every step. Work of a host varies by more.
@@ -37,10 +40,14 @@ class IdleSteps:
     parts_ns: dict[str, Int64s]
 
 
-def time_idle(steps: Steps | None, ledger: Ledger) -> list[IdleSteps]:
-    """Return how each device of the ledger was idle in each step; nothing without steps."""
+def time_idle(tables: Tables, steps: Steps | None, ledger: Ledger) -> list[IdleSteps]:
+    """Return how each device of the ledger was idle in each step; nothing without steps.
+
+    Raises TraceForeignError for a trace that was made to have far too many devices in far too many steps.
+    """
     if steps is None:
         return []
+    refuse_many_pairs(len(ledger.spans) * (steps.warmup + steps.count), len(tables.work), _MOST_ROWS)
     return [
         IdleSteps(span.device_id, _idle(span, pieces, *_bounds(steps)))
         for span, pieces in zip(ledger.spans, ledger.pieces, strict=True)

@@ -20,10 +20,15 @@ from nsysprof.app.inputs.grid import (
     Dtypes,
     Grid,
     HeadDims,
+    HeadDimV,
     Heads,
+    KvDtype,
     KvHeads,
     KvSeqs,
+    PageSize,
     Seqs,
+    Sinks,
+    Softcap,
     WindowSize,
 )
 from nsysprof.app.inputs.options import GRID, LEAST_TUNING_BLOCKS, NAMES, CaseTimeout, Device, Option, TypedForm
@@ -76,6 +81,7 @@ class BenchRequest:
         ),
     ] = "auto"
     check: options.Check = True
+    allow_error: options.AllowError = 0.0
     device: options.Device = "auto"
     case_timeout_s: options.CaseTimeout = 300.0
     self_check: Annotated[
@@ -199,6 +205,7 @@ class TuneRequest:
     seed: options.Seed = None
     flush: options.Flush = True
     check: options.Check = True
+    allow_error: options.AllowError = 0.0
     device: options.Device = "auto"
     case_timeout_s: options.CaseTimeout = 120.0
     out: Annotated[Path | None, options.out_option("Folder. Default: traces/tune-DATE-TIME.")] = None
@@ -239,6 +246,11 @@ class ExplainRequest:
     ] = "none"
     window: WindowSize = None
     batch_specs: BatchSpecs = ()
+    head_dim_v: HeadDimV = 0
+    softcap: Softcap = 0.0
+    sinks: Sinks = False
+    kv_dtype: KvDtype = "same"
+    page_size: PageSize = 0
     dropout: Annotated[float, Option("Dropout probability, less than 1.", panel=GRID, min=0, max=1)] = 0.0
     passes: Annotated[tuple[str, ...], Option("Passes: fwd, bwd.", ("--pass",), GRID, form=NAMES)] = ("fwd",)
     device: Device = "auto"

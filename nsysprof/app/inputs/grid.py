@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import Annotated, Literal
 
 from nsysprof.app.inputs.options import CAUSAL, GRID, NAMES, SIZES, WINDOW, Option
-from nsysprof.attention.mask import BACKENDS, CAUSAL_WINDOW, DTYPES, PASSES, PLUGINS
-from nsysprof.attention.shape import Case, expand_grid, parse_batch_specs
+from nsysprof.attention.backend_limits import refuse_hopeless
+from nsysprof.attention.mask import BACKENDS, CAUSAL_WINDOW, DTYPES, PASSES, PLUGINS, SERVED
+from nsysprof.attention.shape import Case, Served, expand_grid, parse_batch_specs
 
 # Lists are separated by commas.
 Backends = Annotated[
     tuple[str, ...],
     Option(
-        f"Backends: {', '.join((*BACKENDS, *PLUGINS))}, a registered one, or your own module:function.",
+        f"Backends: {', '.join((*BACKENDS, *PLUGINS, *SERVED))}, hub:OWNER/NAME, a registered one, or your own "
+        "module:function.",
         panel=GRID,
         form=NAMES,
     ),
@@ -46,6 +48,22 @@ BatchSpecs = Annotated[
         excludes=("--seq", "--kv-seq", "--batch", "--causal", "--mask"),
     ),
 ]
+HeadDimV = Annotated[
+    int, Option("Head dimension of v, where it is another one, as in MLA.", panel=GRID, min=0, shows_default=False)
+]
+Softcap = Annotated[
+    float,
+    Option("Bound of the scores: softcap * tanh(x / softcap), as in Gemma 2.", panel=GRID, min=0, shows_default=False),
+]
+Sinks = Annotated[
+    bool, Option("Give each head a sink, which takes part in its softmax, as in gpt-oss.", ("--sinks",), GRID)
+]
+KvDtype = Annotated[
+    Literal["same", "fp8"], Option("How k and v are stored: as q, or in fp8 (e4m3).", ("--kv-dtype",), GRID)
+]
+PageSize = Annotated[
+    int, Option("Keys in a page of a paged cache. 0: no pages.", panel=GRID, min=0, shows_default=False)
+]
 WindowSize = Annotated[
     tuple[int | None, int | None] | None,
     Option(
@@ -67,6 +85,7 @@ class Grid:
     causals: empty for a causal mask, unless there is another mask.
     batch_specs: batches whose groups replace seqs, kv_seqs and batches; each group is a case.
     window: the keys before and after its place that a query sees, each None for all; None for no window.
+    head_dim_v, softcap, sinks, kv_dtype, page_size: as in Shape.
     """
 
     backends: Backends = ("math", "flash")
@@ -92,14 +111,27 @@ class Grid:
     ] = ("none",)
     window: WindowSize = None
     batch_specs: BatchSpecs = ()
+    head_dim_v: HeadDimV = 0
+    softcap: Softcap = 0.0
+    sinks: Sinks = False
+    kv_dtype: KvDtype = "same"
+    page_size: PageSize = 0
+
+    @property
+    def served(self) -> Served:
+        """Return what the attention of a served model has beside plain sizes."""
+        return Served(*(getattr(self, name) for name in Served._fields))
 
     def expand(self, default_dtype: str = "fp16") -> list[Case]:
         """Return every case of the grid. Raises UsageError for impossible combinations.
 
         default_dtype: the dtype where the grid names none.
         """
-        if self.batch_specs:
-            return self._expand_batches(default_dtype)
+        cases = self._expand_batches(default_dtype) if self.batch_specs else self._expand_sizes(default_dtype)
+        refuse_hopeless(self.backends, list(dict.fromkeys(case.shape for case in cases)))
+        return cases
+
+    def _expand_sizes(self, default_dtype: str) -> list[Case]:
         return expand_grid(
             backends=self.backends,
             seqs=self.seqs,
@@ -113,6 +145,7 @@ class Grid:
             kv_seqs=self.kv_seqs,
             masks=self.masks,
             window=self.window,
+            served=self.served,
         )
 
     def _expand_batches(self, default_dtype: str) -> list[Case]:
@@ -128,5 +161,5 @@ class Grid:
             )
             for group in parse_batch_specs(self.batch_specs)
         ]
-        cases = dict.fromkeys(case for grid in grids for case in grid.expand(default_dtype))
+        cases = dict.fromkeys(case for grid in grids for case in grid._expand_sizes(default_dtype))
         return sorted(cases, key=lambda case: self.backends.index(case.backend))

@@ -235,6 +235,15 @@ Seed = Annotated[
 ]
 Flush = Annotated[bool, Option("Empty the caches before each sample.", ("--flush/--warm-l2",), MEASUREMENT)]
 Check = Annotated[bool, Option("Compare results with a float64 reference before timing.", panel=MEASUREMENT)]
+AllowError = Annotated[
+    float,
+    Option(
+        "Error against the float64 reference with which a backend that is approximate may still win, such as 1e-2.",
+        panel=MEASUREMENT,
+        min=0,
+        max=1,
+    ),
+]
 CaseTimeout = Annotated[
     float, Option("Seconds after which a case is stopped.", ("--case-timeout",), MEASUREMENT, min=LEAST_SECONDS)
 ]

@@ -93,7 +93,14 @@ def summarize(run: BenchRun) -> BenchResults:
     plan = run.plan
     names = [plan.name_of(cell) for cell in range(len(plan.cells))]
     return summarize_bench(
-        plan.cells, names, run.blocks, run.ceilings, run.environment, copies=plan.copies, flush=plan.flush
+        plan.cells,
+        names,
+        run.blocks,
+        run.ceilings,
+        run.environment,
+        copies=plan.copies,
+        flush=plan.flush,
+        allow_error=plan.allow_error,
     )
 
 

@@ -31,7 +31,7 @@ from nsysprof.app.trace_analysis.analyze_snapshot import join_memory, session_st
 from nsysprof.app.trace_analysis.join_attention import join_attention
 from nsysprof.app.trace_analysis.join_recording_cost import join_recording_cost
 from nsysprof.attention.policy_file import PolicyFile
-from nsysprof.attention.shape import SHAPE_COLUMNS, check_case_row
+from nsysprof.attention.shape import SHAPE_COLUMNS, check_case_row, with_later_columns
 from nsysprof.errors import MissingToolError, TraceError
 from nsysprof.files.memory_reuse import reuse_in_pyarrow
 from nsysprof.files.plain_file import FileHeader, read_json
@@ -363,10 +363,7 @@ def read_results(folder: Path) -> pd.DataFrame:
             table = pd.read_csv(path, dtype="string", keep_default_na=False, na_values=[""])
     except (OSError, ValueError) as error:
         raise TraceError(f"{path} cannot be read: {error}.", "Capture again, or give the trace alone.") from error
-    if "kv_heads" not in table and "heads" in table:  # a capture by version 0.1.0
-        table["kv_heads"] = table["heads"]
-    if "kv_seq" not in table and "seq" in table:
-        table = table.assign(kv_seq=table["seq"], mask="none", layout="bhsd")
+    table = with_later_columns(table)
     missing = [column for column in FIRST_CAPTURE_RESULTS if column not in table]
     if missing:
         raise TraceError(f"{path} lacks the columns {', '.join(missing)}.", "It was not written by nsysprof capture.")

@@ -12,6 +12,7 @@ import pandas as pd
 from msgspec import Meta
 
 from nsysprof.files.plain_file import FileHeader, read_json
+from nsysprof.notes import Note, make_note
 from nsysprof.results.analysis import Analysis
 from nsysprof.results.column_registry.analysis_columns import ATTENTION
 from nsysprof.results.column_registry.csv_table import set_dtypes
@@ -40,7 +41,8 @@ def join_attention(analysis: Analysis, source: Path) -> Analysis:
     the strides of their masks, which ranges do not have. Raises TraceError for a damaged file.
     """
     if analysis.attention is not None and analysis.attention["function"].notna().any():
-        return replace(analysis, attention=_with_strides(analysis.attention, source))
+        notes = (*analysis.notes, *_unseen(analysis.attention))
+        return replace(analysis, attention=_with_strides(analysis.attention, source), notes=notes)
     rows = recorded_rows(source)
     if not rows:
         return analysis
@@ -53,6 +55,15 @@ def join_attention(analysis: Analysis, source: Path) -> Analysis:
     if analysis.attention is not None and len(analysis.attention):
         table = pd.concat([table, analysis.attention], ignore_index=True)
     return replace(analysis, attention=table)
+
+
+def _unseen(table: pd.DataFrame) -> list[Note]:
+    """Return a note on kernels of attention backends that ran outside of every recorded call."""
+    outside = table[table["function"].isna() & table["backend_ran"].notna() & (table["backend_ran"] != "math")]
+    if len(outside) == 0:
+        return []
+    families, kernels = sorted({*outside["backend_ran"]}), int(outside["kernel_count"].sum())
+    return [make_note("attention-unseen", "kernels", families=", ".join(families), kernels=kernels)]
 
 
 def _with_strides(table: pd.DataFrame, source: Path) -> pd.DataFrame:
@@ -98,6 +109,8 @@ def recorded_rows(source: Path) -> list[dict[str, Any]]:
     for found in _recorded(source):
         for call in found.calls:
             facts = {name: call.get(name) for name in _COLUMNS} | {"range": call.get("site") or None}
+            own = call.get("head_dim_v")
+            facts["head_dim_v"] = None if own == call.get("head_dim") else own
             facts["mask_stride"] = call.get("mask_stride") if call.get("device") == "cuda" else None
             counts = {"fwd": call.get("forward"), "bwd": call.get("backward")}
             rows += [{**facts, "pass": which, "calls": count} for which, count in counts.items() if count]

@@ -35,6 +35,7 @@ from nsysprof.report.formats import html
 from nsysprof.report.formats.escape import clean
 from nsysprof.report.formats.html import ViewFinding, ViewRow
 from nsysprof.report.pages.history import write_history
+from nsysprof.results.findings import place_of
 
 _REPORT = "report.html"
 _LARGEST_REPORT = 1 << 28
@@ -447,6 +448,7 @@ class ListedFinding(msgspec.Struct):
     saving_ns: int
     per: str
     text: str
+    other_ranges: int = 0
 
 
 class FindingsFile(msgspec.Struct):
@@ -499,7 +501,10 @@ def read_overview(folder: Path | None) -> FolderOverview:
         found = _read(folder / "findings.json", FindingsFile).findings or []
     except NsysprofError:
         return FolderOverview()
-    first = tuple(ViewFinding(each.code, each.range, each.saving_ns, each.per, each.text) for each in found)
+    first = tuple(
+        ViewFinding(each.code, place_of(each.range, each.other_ranges), each.saving_ns, each.per, each.text)
+        for each in found
+    )
     return FolderOverview(_busy_pct(summary), summary.totals.kernel_count, first[:_FIRST_FINDINGS])
 
 

@@ -231,6 +231,7 @@ def _write_job(run: BenchRun, folder: Path, process: int, order: list[int]) -> t
         sustained=plan.sustained,
         flush=plan.flush,
         graph=plan.graph,
+        allow_error=plan.allow_error,
         check=plan.check and not any(block.process < process for block in run.blocks),
         ceilings=tuple(dict.fromkeys(case.dtype for case in plan.cases)) if plan.ceilings and not run.ceilings else (),
     )

@@ -198,6 +198,8 @@ class BenchPlan:
     warmup_calls: Annotated[int, Meta(ge=0, le=10**9)] | None = None
     # Whether the ceilings of the device are measured first.
     ceilings: bool = True
+    # The largest error against the reference with which an approximate backend may have a rank.
+    allow_error: Annotated[float, Meta(ge=0, le=1)] = 0.0
 
     @property
     def cells(self) -> tuple[Case, ...]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from msgspec.structs import asdict
 
-from nsysprof.attention.shape import Case
+from nsysprof.attention.shape import LIKE, Case
 from nsysprof.capture.measured_process import WORK
 from nsysprof.capture.sampling.bench import OnBlock, hopeless_cells, run_bench_process
 from nsysprof.capture.sampling.bench_run import BenchRun, order_blocks
@@ -34,7 +34,8 @@ def axes_grid(cases: Sequence[Case], backends: Sequence[str]) -> list[Case]:
 
 def _dimensions(case: Case) -> list[object]:
     """Return the values that a sweep varies one at a time. Sizes of k that equal those of q do not vary separately."""
-    shape = asdict(case.shape) | {"kv_heads": case.own_kv_heads, "kv_seq": case.own_kv_seq}
+    own = {name: getattr(case, f"own_{name}") for name in LIKE}
+    shape = asdict(case.shape) | own
     return list(shape.values())
 
 

@@ -108,7 +108,7 @@ def _print_plan(request: CaptureRequest, as_json: bool) -> None:
     for case, name in zip(plan.cases, ranges, strict=True):
         typer.echo(
             f"  {name}  B={case.batch} H={case.heads}{_key_heads(case)} S={case.seq}{_key_length(case)} "
-            f"D={case.head_dim} {case.dtype} {_mask(case)} {case.pass_}"
+            f"D={case.head_dim} {case.dtype} {' '.join([_mask(case), *case.served_words, case.pass_])}"
         )
 
 

@@ -27,6 +27,7 @@ _AXES = {
     "batch": "batch",
     "heads": "heads",
     "head_dim": "head dimension",
+    "head_dim_v": "head dimension of v",
 }
 _MOST_PANELS = 9
 # The longest part of an interval that is drawn below a median, as a share of the median.

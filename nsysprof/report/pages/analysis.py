@@ -54,6 +54,7 @@ from nsysprof.report.pages.trace_tables import (
     layer_table,
     memop_table,
     operator_table,
+    phase_table,
     range_api_table,
     range_table,
     stream_table,
@@ -93,6 +94,7 @@ def analysis_report(
     else:
         overview = [*overview_sections(analysis), *cpu_sections(analysis)]
         sections = [*overview, *findings_sections(analysis)]
+        sections += [Section("", (phase_table(analysis.phases),))] if analysis.phases is not None else []
     first = [*failure_sections(analysis.allocator), *_lost_sections(analysis)]
     sections = [*first, *_bar_sections(analysis, figures), *sections]
     sections += [Section("Timeline", (Chart(timeline),), in_terminal=False)] if timeline is not None else []
@@ -339,7 +341,7 @@ def finding_item(finding: Finding) -> Item:
     amount = Cell(finding.saving_ns, low=finding.saving_low_ns, high=finding.saving_high_ns)
     share = finding.location_share_pct
     line = finding.location if share is None else f"{finding.location} ({share:.0f} % of its samples)"
-    where = " at ".join(part for part in (finding.range, line) if part)
+    where = " at ".join(part for part in (finding.place, line) if part)
     if finding.layer:
         where = f"{where} in {finding.layer}" if where else finding.layer
     return Item(finding.code, where, amount, finding.text, finding.next_step)

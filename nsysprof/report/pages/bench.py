@@ -45,6 +45,7 @@ from nsysprof.results.column_registry.case_columns import BENCH_RESULTS
 from nsysprof.results.column_registry.column import Dtype
 from nsysprof.results.column_registry.csv_table import render_csv
 from nsysprof.results.roof import MOST_PCT, known
+from nsysprof.results.samples import APPROXIMATE
 from nsysprof.units import format_rate
 
 _FACTS = (
@@ -314,6 +315,8 @@ def _sentence(rows: Sequence[Row]) -> str:
     tied = [row["backend"] for row in rest if row["verdict"] == "tie"]
     unknown = [row["backend"] for row in rest if row["verdict"] in ("inconclusive", "too few processes")]
     slower = [row for row in rest if row["verdict"] in _SLOWER]
+    if best.get("approximate"):
+        best = {**best, "backend": f"{best['backend']} (approximate, error {best['largest_error']:.2g})"}
     text = f"{best['backend']} takes {latency_text(best['median_ns'], known(best['low_ns']), known(best['high_ns']))}"
     if tied:
         text += f", a tie with {join_names(tied)}"
@@ -327,6 +330,9 @@ def _sentence(rows: Sequence[Row]) -> str:
 def _verdict(row: Row) -> Cell:
     if row["status"] != "ok":
         return Cell(str(row["status"]))
+    if row["verdict"] == APPROXIMATE:
+        error = known(row["largest_error"])
+        return Cell("approximate" if error is None else f"approximate, error {error:.2g}")
     if row["verdict"] in _SLOWER:
         return Cell(known(row["against_best"]), Unit.FACTOR, remark="as long")
     return Cell(str(row["verdict"]))

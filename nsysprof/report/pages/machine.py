@@ -85,7 +85,7 @@ def describe_call(call: AttentionCall) -> str:
     parts += [f"D={call.head_dim}", call.dtype, "causal" if call.causal else "full"]
     parts += [f"mask={call.mask}"] if call.mask != "none" else []
     parts += [f"dropout={call.dropout:g}"] if call.dropout else []
-    return " ".join([*parts, call.pass_])
+    return " ".join([*parts, *call.served_words, call.pass_])
 
 
 def _row(answer: EligibilityAnswer) -> tuple[Any, ...]:
@@ -122,7 +122,8 @@ def _lines(call: AttentionCall, answer: EligibilityAnswer) -> list[str]:
     name, ran, lines = answer.backend, answer.ran, []
     lines += [f"{name}: torch says: {constraint.text}" for constraint in answer.constraints]
     lines += [f"{name}: passes with {_describe_changes(call, nearest)}" for nearest in answer.nearest]
-    if answer.eligible is False and not answer.nearest:
+    # Without a constraint, no other shape was tried: the reason says all.
+    if answer.eligible is False and answer.constraints and not answer.nearest:
         lines.append(f"{name}: no change of the shape was found that passes")
     if answer.eligible is None:
         lines.append(f"{name}: unknown: {answer.reason}")

@@ -454,7 +454,8 @@ def _name_shape(shape: Shape) -> str:
     if shape.mask != "none":
         causal = f"mask {shape.mask}"
     length = f"{shape.seq}" if shape.kv_seq == shape.seq else f"{shape.seq}/{shape.kv_seq}"
-    return f"B{shape.batch} H{heads} S{length} D{shape.head_dim} {shape.dtype} {causal} {shape.pass_}"
+    words = [f"B{shape.batch}", f"H{heads}", f"S{length}", f"D{shape.head_dim}", shape.dtype, causal]
+    return " ".join([*words, *shape.served_words, shape.pass_])
 
 
 def _attempt_table(optimization: Optimization) -> Table:

@@ -231,7 +231,7 @@ def _findings(job: RanksAnalysis) -> list[Section]:
 def _place(finding: JobFinding) -> str:
     """Return which ranks have a finding, and where."""
     of_ranks = f"rank{'s' * (',' in finding.ranks)} {finding.ranks}"
-    return " at ".join(filter(None, (of_ranks, finding.range, finding.location)))
+    return " at ".join(filter(None, (of_ranks, finding.place, finding.location)))
 
 
 def communication_table(job: RanksAnalysis) -> Table | None:

@@ -124,6 +124,23 @@ def kernel_table(analysis: Analysis) -> Table:
     )
 
 
+def phase_table(phases: pd.DataFrame) -> Table:
+    """Return the phases of inference, with their steps and times."""
+    columns = (
+        Column("phase"),
+        Column("steps", Unit.COUNT),
+        Column("sequences", Unit.COUNT),
+        Column("tokens", Unit.COUNT),
+        Column("to the next step", Unit.NS),
+        Column("on the host", Unit.NS, drop=2),
+        Column("kernels", Unit.COUNT, drop=3),
+        Column("of all kernels", Unit.PERCENT),
+    )
+    names = ("phase", "steps", "sequences", "tokens", "interval_med_ns", "host_med_ns", "kernel_count", "share_pct")
+    rows = [tuple(known(row[name]) for name in names) for row in phases.to_dict("records")]
+    return make_table("Phases of inference, medians of a step", columns, rows, source="phases.csv")
+
+
 def operator_table(analysis: Analysis) -> Table | None:
     """Return the operators with the most kernel time of a step; None where none were recorded."""
     if analysis.operators is None or not len(analysis.operators):

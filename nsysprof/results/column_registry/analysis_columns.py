@@ -375,7 +375,9 @@ STEPS = TableFile("analysis", "steps.csv", "One row per step and device of its p
 FINDINGS = TableFile("analysis", "findings.csv", "One row per finding, the largest saving first.", (
     integer("rank", "", "Place in the order of findings, from 1."),
     text("code", "Stable code of the finding, such as `pageable-copy`."),
-    text("range", "Range in which it was found.", nullable=True),
+    text("range", "Range in which it was found, or that has most of it.", nullable=True),
+    integer("other_ranges", "", "In how many other ranges a part of it is, where these are two or more and `range` has "
+            "less than 90 % of it. The saving is that of all of them."),
     text("location", "Python file and line, or else the native function, where stacks were recorded; the line of what "
          "is compiled also without.", nullable=True),
     number("location_share_pct", "%", "How sure the location is: the share of the stack samples of this finding that "
@@ -419,6 +421,20 @@ ATTENTION = TableFile("analysis", "attention.csv", "One row per attention call s
          "between.", nullable=True),
     integer("mask_stride", "", "Distance of the mask's keys in memory, in elements; empty where it is not known, or "
             "does not matter because the call ran on a CPU.", nullable=True),
+    integer("head_dim_v", "", "Size of a head of v, where a recorded call has another one than q.", nullable=True),
+))  # fmt: skip
+PHASES = TableFile("analysis", "phases.csv", "One row per phase of inference that steps belong to.", (
+    text("phase", "`prefill`, `decode`, or `mixed` for both at once."),
+    text("told_by", "`annotation`: an engine's range names each batch; `attention`: the recorded calls in each."),
+    integer("steps", "", "Number of steps."),
+    number("sequences", "", "Median number of sequences of a step.", nullable=True),
+    number("tokens", "", "Median number of tokens that a step computes.", nullable=True),
+    number("host_med_ns", "ns", "Median time that the host spends on a step: its range, or to the next one's begin."),
+    number("interval_med_ns", "ns", "Median time from a step to the next one; of a decode, the time per output token "
+           "of a sequence.", nullable=True),
+    number("kernel_count", "", "Median number of kernels that a step launched."),
+    integer("kernel_total_ns", "ns", "Sum of the durations of the kernels of all these steps."),
+    number("share_pct", "%", "Share of the time of all kernels and whole graphs.", nullable=True),
 ))  # fmt: skip
 MEMORY = TableFile("analysis", "memory.csv", "One row per owner of memory at the peak; the rows add up to the peak.", (
     text("owner", "Line of the program that allocated the memory, where torch's allocator history was recorded; else "
@@ -455,6 +471,7 @@ FILES = (
     COLLECTIVES,
     ENERGY,
     RANGE_API,
+    PHASES,
     GPU_USE,
     MEMOPS,
     RANGE_INSTANCES,

@@ -26,8 +26,15 @@ _OF_SHAPE = {
             "sees, or `all`.",
         ),
         text("layout", "Order of batch, head, length (s) and head size (d) in memory; + for other memory in between."),
+        integer("head_dim_v", "", "Size of a head of v."),
+        number("softcap", "", "Bound of the scores, x becoming softcap * tanh(x / softcap); 0 for none."),
+        flag("sinks", "True where each head has a sink, a number that takes part in the softmax without a value."),
+        text("kv_dtype", "`same` where k and v are stored in the data type of q, or `fp8`."),
+        integer("page_size", "", "Keys in a page of a paged cache; 0 for keys that follow each other."),
     )
 }
+# Columns of shapes that came later stand at the end of each file.
+_NEWER = ("head_dim_v", "softcap", "sinks", "kv_dtype", "page_size")
 _BACKEND = text("backend", "Name of the attention backend.")
 _REASON = text("reason", "Why the case failed, or why its traced run did; else empty.", **_UNKNOWN)
 
@@ -111,6 +118,7 @@ CAPTURE_RESULTS = TableFile("capture", "results.csv", "One row per case.", (
     text("graph_reason", "Why there is no measurement as a CUDA graph.", **_UNKNOWN),
     integer("dram_beyond_error_bytes", "B", "How far counted and sampled DRAM bytes differ beyond the bound on the "
             "error of the sampled ones; 0 where they agree, unknown unless there are both.", **_UNKNOWN),
+    *_shape(*_NEWER),
 ))  # fmt: skip
 # Version 0.1.0 wrote these columns; the rest came with hardware counters.
 FIRST_CAPTURE_RESULTS = CAPTURE_RESULTS.names[: CAPTURE_RESULTS.names.index("sampled_read_bytes")]
@@ -160,13 +168,15 @@ BENCH_RESULTS = TableFile("bench", "results.csv", "One row per case.", (
     number("datasheet_bytes_pct", "%", "Share of the datasheet's bandwidth.", **_UNKNOWN),
     integer("rank", "", "Place among equal work, from 1.", **_UNKNOWN),
     text("verdict", "`fastest`, `tie` (shown to be the same), `slower`, `inconclusive`, `far behind`, `alone`, "
-         "or `too few processes`.", **_UNKNOWN),
+         "`approximate` or `too few processes`.", **_UNKNOWN),
     number("against_best", "", "Latency over that of the fastest, in the rounds that both have.", **_UNKNOWN),
     number("against_best_low", "", "Lower end of the 95 % interval of that ratio.", **_UNKNOWN),
     number("against_best_high", "", "Upper end of the 95 % interval of that ratio.", **_UNKNOWN),
     number("to_beat_ns", "ns", "For the fastest case of a shape: the latency below which such a bench would call "
            "another one faster in 80 % of runs.", **_UNKNOWN),
-    *_BY_NAME,
+    *_BY_NAME, *_shape(*_NEWER),
+    flag("approximate", "True where results are farther from the reference than rounding explains. Such a case has no "
+         "rank, unless --allow-error covers `largest_error`."),
 ))  # fmt: skip
 WINNERS = TableFile("tune", "winners.csv", "One row per shape.", (
     *_shape("seq", "batch", "heads", "kv_heads", "head_dim", "dtype", "causal", "pass", "kv_seq", "mask", "layout"),
@@ -182,6 +192,7 @@ WINNERS = TableFile("tune", "winners.csv", "One row per shape.", (
            **_UNKNOWN),
     flag("measured_again", "True where the best backends were measured again in fresh processes, to which the numbers "
          "belong."),
+    *_shape(*_NEWER),
 ))  # fmt: skip
 _PER_LAUNCH = (
     number("time_ns", "ns", "Duration.", **_UNKNOWN),

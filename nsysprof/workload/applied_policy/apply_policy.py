@@ -9,12 +9,20 @@ from typing import Any
 
 import torch
 import torch.nn.functional
+from msgspec.structs import replace
 
 from nsysprof.attention.mask import LEARNED
-from nsysprof.attention.policy_file import AUTO, PolicyFile, PolicyRule
+from nsysprof.attention.policy_file import AUTO, LIBRARY_BACKENDS, PolicyFile, PolicyRule
+from nsysprof.attention.shape import Shape
 from nsysprof.workload.applied_policy.first_call_check import CallCheck, check_first_call
+from nsysprof.workload.backends import library_attention
+from nsysprof.workload.refusal import IneligibleError, UnusableBackendError
 
 _DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}
+# Whether heads are grouped is said by the sizes.
+_GROUPED = {"enable_gqa"}
+# More forms of calls than this are not looked up among the rules of several lengths.
+_MOST_FORMS = 20_000
 _REFUSED = ("No available kernel", "No viable backend")
 # Torch's flags belong to the process. A call of another thread must neither see them changed nor change them back.
 _FLAGS = threading.RLock()
@@ -46,6 +54,8 @@ class AppliedPolicy:
         # inputs of this program, how to run it alone: its name, and what forbids the other three. False where the rule
         # turned out not to hold.
         self.rules: dict[Any, Any] = _index(file)
+        self._ranges = [rule for rule in file.rules if rule.is_range]
+        self._is_cuda = file.device == "cuda"
         self.checks: list[CallCheck] = []
         self.calls = 0
         self.left = 0
@@ -59,6 +69,15 @@ class AppliedPolicy:
     def compiled(self) -> int:
         """Return how many forms of calls were compiled with a rule."""
         return len(self.compiled_forms)
+
+    def find(self, call: Any) -> Any:
+        """Return the backend of the first rule of several lengths that holds for a call without a rule of its own."""
+        found = None
+        if call is not None and self._ranges and len(self.rules) < _MOST_FORMS:
+            found = next((rule.backend for rule in self._ranges if _holds(rule, call, self._is_cuda)), None)
+            if found is not None:
+                self.rules[call] = found
+        return found
 
     def say(self, text: str) -> None:
         """Report why calls are left to torch, unless that was already reported."""
@@ -112,7 +131,7 @@ def end_policy(applied: AppliedPolicy) -> None:
             torch.nn.functional.scaled_dot_product_attention = _ORIGINAL.pop()
 
 
-def make_function(original: Callable[..., Any]) -> Callable[..., Any]:
+def make_function(original: Callable[..., Any]) -> Callable[..., Any]:  # noqa: PLR0915
     """Return the function that replaces torch's.
 
     original: torch's function, called for everything that is left to torch.
@@ -148,6 +167,8 @@ def make_function(original: Callable[..., Any]) -> Callable[..., Any]:
                     rule = active.rules.get(call)
                 except (RuntimeError, AttributeError):
                     pass  # nested tensors and other objects lack some of these
+            if rule is None:
+                rule = active.find(call)
             if rule.__class__ is str and rule != AUTO:  # this is the first call of this form
                 whole = (query, key, value, attn_mask, dropout, is_causal)
                 rule = _check_and_count(active, call, rule, original, whole, scale, rest)
@@ -173,6 +194,11 @@ def make_function(original: Callable[..., Any]) -> Callable[..., Any]:
                     if is_free:
                         _ = first(True), second(True), third(True)
                     release()
+            elif rule.__class__ is LibraryCall:
+                if scale is None and rest.keys() <= _GROUPED:
+                    active.calls += 1
+                    return rule.attend(query, key, value, is_causal)
+                active.left += 1
             elif not rule:  # there is no rule, or it turned out not to hold
                 active.left += 1
                 if rule is None and not active.has_said_no_rule:
@@ -194,6 +220,37 @@ def _dtype_of_autocast(is_cuda: bool) -> Any:
 def _kind_of(mask: Any) -> Any:
     """Return what the key of a call has of its mask: whether it is bool, or LEARNED if it needs a gradient."""
     return LEARNED if mask.requires_grad else mask.dtype is torch.bool
+
+
+class LibraryCall:
+    """Calls of one form by a library. attend: the function of q, k, v and is_causal."""
+
+    __slots__ = ("attend",)
+
+    def __init__(self, attend: Callable[..., Any]) -> None:
+        self.attend = attend
+
+
+def _library_call(backend: str, call: Any) -> LibraryCall:
+    """Return how a library runs calls of this form. Raises RuntimeError where it cannot be loaded or refuses it."""
+    query, keys, numbers, dtype, kind, is_causal, wants, on_gpu = call
+    name = next(name for name, own in _DTYPES.items() if own is dtype)
+    shape = Shape(
+        batch=query[0], heads=query[1], seq=query[2], head_dim=query[3], kv_heads=keys[1], kv_seq=keys[2],
+        head_dim_v=numbers // math.prod(keys[:3]), dtype=name, causal=is_causal, pass_="fwdbwd" if wants else "fwd",
+        mask={None: "none", True: "bool", False: "float"}.get(kind, LEARNED),
+    )  # fmt: skip
+    try:
+        attend = library_attention(backend, shape, "cuda" if on_gpu else "cpu")
+    except (IneligibleError, UnusableBackendError) as error:
+        raise RuntimeError(str(error)) from error
+
+    def run(q: Any, k: Any, v: Any, is_causal: bool) -> Any:
+        if q.dtype is not dtype:  # under autocast
+            q, k, v = q.to(dtype), k.to(dtype), v.to(dtype)
+        return attend(q, k, v, is_causal)
+
+    return LibraryCall(run)
 
 
 def _call_alone(
@@ -244,20 +301,29 @@ def _check_and_count(
 
     Where the backend may not run it, the reason is told, and the result is False.
     """
+    library: list[LibraryCall] = []
 
     def attend(alone: bool, *tensors: Any) -> Any:
         whole = (*tensors, *arguments[3:])
+        if alone and backend in LIBRARY_BACKENDS:
+            library[:] = library or [_library_call(backend, call)]
+            return library[0].attend(*tensors, arguments[5])
         return _call_alone(backend, original, whole, scale, rest) if alone else original(*whole, scale=scale, **rest)
 
     with _FLAGS:
         known = active.rules.get(call)
         if known != backend:  # another thread has checked it meanwhile
             return known
+        if backend in LIBRARY_BACKENDS and (scale is not None or not rest.keys() <= _GROUPED):
+            return False  # this call alone: others of its form may have the usual scale
         if call[-1] and torch.cuda.is_current_stream_capturing():
             active.say("A shape was first called while a CUDA graph was captured: these calls are left to torch.")
         else:
             checked = check_first_call(attend, arguments[:3], wants=call[6], backend=backend)
             active.checks.append(checked)
+            if checked.ok and library:
+                active.rules[call] = library[0]
+                return library[0]
             if checked.ok:
                 others = [setter for name, setter in _SETTERS.items() if name != backend]
                 active.rules[call] = (backend, *others)
@@ -290,11 +356,12 @@ def _call_compiled(
     backend = None
     if all(has_static_value(size) for size in (*query.shape, *key.shape)):
         keys = tuple(int(size) for size in key.shape)
-        sizes = tuple(int(size) for size in query.shape), keys, math.prod(keys)
+        values = tuple(int(size) for size in value.shape)
+        sizes = tuple(int(size) for size in query.shape), keys, math.prod(values)
         wants = torch.is_grad_enabled() and (query.requires_grad or key.requires_grad or value.requires_grad)
         kind = None if mask is None else _kind_of(mask)
         wants = wants or (kind == LEARNED and torch.is_grad_enabled())
-        if dropout == 0.0 and value.shape == key.shape:
+        if dropout == 0.0 and values[:-1] == keys[:-1]:
             device = "cuda" if query.is_cuda else "cpu"
             dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else query.dtype
             backend = _choose_compiled(*sizes, dtype, kind, is_causal, bool(wants), query.is_cuda)
@@ -321,6 +388,8 @@ def _choose_compiled(*key: Any) -> str | None:
     if active is None:
         return None
     rule = active.rules.get(key)
+    if rule is None:
+        rule = active.find(key)
     if rule is None and key[4] is True:
         # The compiler turns a bool mask into one of numbers, and so it was recorded in compiled code.
         key = (*key[:4], False, *key[5:])
@@ -360,8 +429,21 @@ def _index(file: PolicyFile) -> dict[Any, str]:
     backends: dict[Any, str] = {}
     is_cuda = file.device == "cuda"
     for rule in sorted(file.rules, key=lambda rule: rule.pass_ == "fwdbwd"):
-        backends[_key_of(rule, is_cuda)] = rule.backend
+        if not rule.is_range:
+            backends[_key_of(rule, is_cuda)] = rule.backend
     return backends
+
+
+def _holds(rule: PolicyRule, call: Any, is_cuda: bool) -> bool:
+    """Return whether a rule of several lengths holds for the key of a call; one for equal lengths needs equal ones."""
+    query, keys = call[:2]
+    if len(query) != 4 or len(keys) != 4 or (rule.own_kv_seq is None and not rule.kv_seq_to and query[2] != keys[2]):
+        return False
+    longest_k = rule.kv_seq_to or (rule.seq_to if rule.own_kv_seq is None else rule.kv_seq)
+    if not (rule.seq <= query[2] <= (rule.seq_to or rule.seq) and rule.kv_seq <= keys[2] <= longest_k):
+        return False
+    plain = replace(rule, seq=query[2], kv_seq=keys[2], seq_to=0, kv_seq_to=0)
+    return bool(_key_of(plain, is_cuda) == call)
 
 
 def _key_of(rule: PolicyRule, is_cuda: bool) -> Any:
@@ -369,7 +451,8 @@ def _key_of(rule: PolicyRule, is_cuda: bool) -> Any:
     query = (rule.batch, rule.heads, rule.seq, rule.head_dim)
     keys = (rule.batch, rule.kv_heads, rule.kv_seq, rule.head_dim)
     kind = {"none": None, "bool": True, "float": False, LEARNED: LEARNED}[rule.mask.partition(":")[0]]
-    return (query, keys, math.prod(keys), _DTYPES[rule.dtype], kind, rule.causal, rule.pass_ != "fwd", is_cuda)
+    numbers = math.prod(keys[:3]) * rule.head_dim_v
+    return (query, keys, numbers, _DTYPES[rule.dtype], kind, rule.causal, rule.pass_ != "fwd", is_cuda)
 
 
 def machine_differences(file: PolicyFile, *, with_gpu: bool = True) -> list[str]:

@@ -25,13 +25,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
 from nsysprof.attention.shape import Case
 from nsysprof.workload.backends import Attention, check_form
-from nsysprof.workload.measuring.case_tensors import DTYPES, draw_gradient, draw_inputs, make_mask
+from nsysprof.workload.measuring.case_tensors import (
+    DTYPES,
+    draw_gradient,
+    draw_inputs,
+    make_mask,
+    make_sinks,
+    page_table,
+    plain_keys,
+)
 from nsysprof.workload.refusal import WrongResultError
 
 FACTOR = 4.0
@@ -75,14 +83,17 @@ def check_attention(attention: Attention, case: Case, device: str, whole_work: f
     backward = case.pass_ != "fwd"
     rows = choose_rows(case, _WHOLE_WORK[device] if whole_work is None else whole_work).to(device)
     checked = "every query" if len(rows) == case.seq else f"{len(rows)} of {case.seq} queries in blocks of {ROWS}"
-    inputs = _make_inputs(case, device, rows)
+    stored = _make_inputs(case, device, rows)
     try:
-        results = _run(attention, inputs, backward)
+        results = _run(attention, stored, backward)
     except WrongResultError as error:
         return CheckResult(False, str(error), checked, {}, {})
-    faults = _changed_inputs(inputs, _make_inputs(case, device, rows)) + _not_finite(results)
+    faults = _changed_inputs(stored, _make_inputs(case, device, rows)) + _not_finite(results)
     if faults:
         return CheckResult(False, faults[0], checked, {}, {})
+    table = page_table(case, device) if case.page_size else None
+    k, v = plain_keys(case, stored.k, stored.v, table)
+    inputs = replace(stored, k=k, v=v)
     rounding = rounding_of(case.dtype, device)
     tensors = {name: _TensorComparison(name, inputs, rows) for name in results}
     exact = reference_pieces(inputs, rows)
@@ -125,14 +136,15 @@ def _make_inputs(case: Case, device: str, rows: torch.Tensor) -> Inputs:
     q, k, v = draw_inputs(case, device, generator)
     mask = make_mask(case, device)
     mask = None if mask is None else mask.detach()
+    sinks = make_sinks(case, device)
     if case.pass_ == "fwd":
-        return Inputs(q, k, v, None, case.causal, mask)
+        return Inputs(q, k, v, None, case.causal, mask, case.softcap, sinks)
     grad = draw_gradient(case, device, generator)
     if len(rows) < case.seq:
         kept = torch.zeros_like(grad)
         kept[:, :, rows] = grad[:, :, rows]
         grad = kept
-    return Inputs(q, k, v, grad, case.causal, mask)
+    return Inputs(q, k, v, grad, case.causal, mask, case.softcap, sinks)
 
 
 def _run(attention: Attention, inputs: Inputs, backward: bool) -> dict[str, torch.Tensor]:
@@ -155,8 +167,14 @@ def _changed_inputs(used: Inputs, fresh: Inputs) -> list[str]:
     return [
         f"the backend overwrites its input {name}"
         for name in ("q", "k", "v")
-        if not torch.equal(getattr(used, name), getattr(fresh, name))
+        if not _is_same(getattr(used, name), getattr(fresh, name))
     ]
+
+
+def _is_same(one: torch.Tensor, other: torch.Tensor) -> bool:
+    if one.element_size() == 1:  # torch compares no fp8
+        one, other = one.view(torch.uint8), other.view(torch.uint8)
+    return bool(torch.equal(one, other))
 
 
 def _not_finite(results: dict[str, torch.Tensor]) -> list[str]:
@@ -184,7 +202,7 @@ class _TensorComparison:
             torch.zeros(shape, dtype=torch.float64, device=rows.device) for _ in range(3)
         )
         self.kv_heads = inputs.k.shape[1]
-        self.head_dim = inputs.q.shape[3]
+        self.head_dim = (inputs.v if name in ("out", "dv") else inputs.q).shape[3]
         self.terms = _size_of_terms(name, inputs, len(rows))
 
     def add(self, piece: Piece, yardstick: Piece, result: torch.Tensor) -> None:
@@ -297,6 +315,10 @@ class Inputs:
     is_causal: bool
     # What is added to the scores, or which of them count; it has four axes, some of size 1.
     mask: torch.Tensor | None = None
+    # The bound of the scores; 0 for none.
+    softcap: float = 0.0
+    # A score of each head beside those of the keys, without a value; None for none.
+    sinks: torch.Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -360,10 +382,17 @@ def _heads(inputs: Inputs, heads: slice, rows: torch.Tensor, height: int, round_
     for block in rows.split(height):
         # Keys that no query of the block sees are skipped.
         seen = slice(0, min(k.shape[2], int(block[-1]) + 1) if inputs.is_causal else k.shape[2])
-        scores = _scores(q[:, :, block], k[:, :, seen], block if inputs.is_causal else None, round_)
+        scores = _scores(q[:, :, block], k[:, :, seen], round_)
+        slope = None
+        if inputs.softcap:
+            bent = torch.tanh(scores / inputs.softcap)
+            slope = None if grad is None else 1 - bent.square()
+            scores = round_(inputs.softcap * bent)
+        if inputs.is_causal:
+            scores.masked_fill_(torch.arange(scores.shape[-1], device=q.device) > block[:, None], float("-inf"))
         if inputs.mask is not None:
             _apply_mask(scores, _mask_of(inputs, heads, block)[..., seen])
-        p = round_(torch.softmax(scores, dim=-1))
+        p = round_(_softmax(scores, inputs, heads))
         del scores
         out = round_(p @ v[:, :, seen])
         if grad is None or dk is None or dv is None:
@@ -373,6 +402,8 @@ def _heads(inputs: Inputs, heads: slice, rows: torch.Tensor, height: int, round_
         dv[:, :, seen] += (p.mT @ g).sum(1, keepdim=True)
         # The sums of p * dp and of g * out are equal. Kernels compute the second, whose rounding differs.
         ds = round_(p * (round_(g @ v[:, :, seen].mT) - (g * out).sum(-1, keepdim=True)))
+        if slope is not None:
+            ds = round_(ds * slope)
         ds = round_(ds / math.sqrt(q.shape[-1]))
         dk[:, :, seen] += (ds.mT @ q[:, :, block]).sum(1, keepdim=True)
         yield Piece(heads, block, out=out, dq=round_(ds @ k[:, :, seen]))
@@ -396,10 +427,17 @@ def _apply_mask(scores: torch.Tensor, mask: torch.Tensor) -> None:
         scores += mask.double()
 
 
-def _scores(q: torch.Tensor, k: torch.Tensor, positions: torch.Tensor | None, round_: Rounding) -> torch.Tensor:
-    """Return the scaled scores, causally masked when the queries' positions are given."""
-    scores = round_(round_(q @ k.mT) / math.sqrt(q.shape[-1]))
-    if positions is None:
-        return scores
-    hidden = torch.arange(k.shape[2], device=q.device) > positions[:, None]
-    return scores.masked_fill_(hidden, float("-inf"))
+def _scores(q: torch.Tensor, k: torch.Tensor, round_: Rounding) -> torch.Tensor:
+    """Return the scaled scores."""
+    return round_(round_(q @ k.mT) / math.sqrt(q.shape[-1]))
+
+
+def _softmax(scores: torch.Tensor, inputs: Inputs, heads: slice) -> torch.Tensor:
+    """Return the softmax over the keys, in which the sinks of the heads take part."""
+    if inputs.sinks is None:
+        return torch.softmax(scores, dim=-1)
+    count = inputs.k.shape[1]
+    chosen = [group % count for group in range(*heads.indices(inputs.k.shape[0] * count))]
+    sinks = inputs.sinks.double().unflatten(0, (count, -1))[chosen][:, :, None, None]
+    whole = torch.cat([scores, sinks.expand(*scores.shape[:-1], 1)], dim=-1)
+    return torch.softmax(whole, dim=-1)[..., :-1]

@@ -50,7 +50,7 @@ def make_inputs(call: AttentionCall, device: str, *, fill: bool) -> AttentionInp
             for shape in (
                 (call.batch, call.heads, call.seq, call.head_dim),
                 (call.batch, call.kv_heads, call.kv_seq, call.head_dim),
-                (call.batch, call.kv_heads, call.kv_seq, call.head_dim),
+                (call.batch, call.kv_heads, call.kv_seq, call.head_dim_v),
             )
         )
         mask = _make_mask(call, device, fill)

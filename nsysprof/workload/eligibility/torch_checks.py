@@ -9,7 +9,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from torch.autograd.profiler import profile
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from nsysprof.attention.backend_limits import NAMED_KERNELS, why_refused
 from nsysprof.attention.eligibility import (
     AttentionCall,
     CallVerdict,
@@ -34,8 +35,9 @@ from nsysprof.attention.kernel_family import dispatched_operator, kernel_family,
 from nsysprof.attention.mask import BACKENDS
 from nsysprof.attention.shape import has_learned_mask
 from nsysprof.environment import collect_host
-from nsysprof.workload.backends import check_form, load_attention, with_mask
+from nsysprof.workload.backends import attention_for, check_form
 from nsysprof.workload.eligibility.attention_inputs import AttentionInputs, NoMemoryError, make_inputs
+from nsysprof.workload.measuring.case_tensors import store
 from nsysprof.workload.refusal import IneligibleError
 
 _BACKENDS = {
@@ -99,8 +101,8 @@ def answer(question: EligibilityQuestion, device: str) -> EligibilityAnswer:
 def _answer_of_own(question: EligibilityQuestion, device: str) -> EligibilityAnswer:
     """Return what one call of a user's own backend shows, because torch has no check for it."""
     backend, call = question.backend, question.call
-    if call.dropout or (call.mask != "none" and backend != "flex"):
-        reason = "it is called with q, k, v and is_causal only, without a mask and without dropout"
+    reason = "it is called without dropout" if call.dropout else why_refused(backend, call)
+    if reason:
         return EligibilityAnswer(backend, False, reason, ran=Ran("not_run", reason))
     try:
         ran = _run(question, device, None)
@@ -120,6 +122,9 @@ def is_poisoned(answered: EligibilityAnswer) -> bool:
 
 
 def _ask(backend: str, call: AttentionCall, device: str) -> EligibilityAnswer:
+    refused = why_refused(backend, call)
+    if refused:
+        return EligibilityAnswer(backend, False, refused)
     if backend == "naive":
         return EligibilityAnswer(backend, True, "plain operators: any shape that fits the memory")
     if backend == "math":
@@ -269,6 +274,8 @@ def _run(question: EligibilityQuestion, device: str, predicted: str | None) -> R
     """Run one call under the profiler, after another one to warm up, and return what it ran."""
     own = None if question.backend not in BACKENDS else question.backend
     expected = {"auto": predicted, "naive": "math"}.get(question.backend, own)
+    if device == "cuda" and question.backend in NAMED_KERNELS:
+        expected = question.backend
     call = question.call
     if device == "cpu":
         least_bytes, memory_bytes = call.tensor_bytes, collect_host()["memory_bytes"]
@@ -302,8 +309,8 @@ def run_once(backend: str, select: Any, call: AttentionCall, device: str, expect
     Raises what the backend raises, and NoMemoryError when the inputs do not fit.
     """
     inputs = make_inputs(call, device, fill=True)
-    attention = _attention_of(backend, call, inputs)
-    with nullcontext() if select is None else sdpa_kernel(select):
+    select, attention = _attention_of(backend, call, inputs, select)
+    with select:
         # this creates cuBLAS handles and cuDNN plans, which only the first call needs
         _call(attention, inputs, call, device)
         # Not torch.profiler.profile around it: that loads torch's compiler first, which takes seconds.
@@ -318,18 +325,20 @@ def run_once(backend: str, select: Any, call: AttentionCall, device: str, expect
     if device == "cuda" and not kernels:
         reason = "torch's profiler recorded no kernel; CUPTI may be blocked or in use"
         return Ran("ok", reason, None, operator)
-    as_asked = None if family is None or expected is None else family == expected
+    as_asked = None if family is None or expected is None else family.partition("-")[0] == expected
     return Ran("ok", "", family, operator, tuple(kernels), as_asked)
 
 
 def _attention_of(
-    backend: str, call: AttentionCall, inputs: AttentionInputs
-) -> Callable[[AttentionInputs], torch.Tensor]:
-    """Return the function to call. Raise UnusableBackendError for a user's own backend that cannot be loaded."""
-    if backend in BACKENDS:
-        return _naive if backend == "naive" else _sdpa
-    own = with_mask(load_attention(backend)[1], call, backend, inputs.mask if call.window is None else None)
-    return lambda inputs: check_form(own(inputs.q, inputs.k, inputs.v, inputs.causal), inputs.q, inputs.v)
+    backend: str, call: AttentionCall, inputs: AttentionInputs, select: Any
+) -> tuple[AbstractContextManager[Any], Callable[[AttentionInputs], torch.Tensor]]:
+    """Return a context and the function to call. Raise UnusableBackendError for what cannot be loaded."""
+    if backend in BACKENDS and not call.served_words:
+        return nullcontext() if select is None else sdpa_kernel(select), _naive if backend == "naive" else _sdpa
+    mask = None if backend not in BACKENDS and call.window is not None else inputs.mask
+    own_select, own = attention_for(backend, call, mask, inputs.q.device.type)
+    k, v = (store(tensor, call) for tensor in (inputs.k, inputs.v))
+    return own_select, lambda inputs: check_form(own(inputs.q, k, v, inputs.causal), inputs.q, v)
 
 
 def _call(attention: Any, inputs: AttentionInputs, call: AttentionCall, device: str) -> None:

@@ -1,4 +1,8 @@
-"""Make the tensors of a case: q, k and v with their memory layout, and the mask."""
+"""Make the tensors of a case: q, k and v with their memory layout, the mask, the sinks, and the table of pages.
+
+A paged cache is a pool of pages, (pages, page size, kv heads, head size), in which the pages of a sequence lie in a
+random order. `page_table` says which belong to which sequence, and `plain_keys` puts them back in order.
+"""
 
 from __future__ import annotations
 
@@ -10,22 +14,68 @@ from nsysprof.attention.mask import Window
 from nsysprof.attention.shape import Shape, has_learned_mask
 
 DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}
+FP8 = torch.float8_e4m3fn
+_PAGE_SEED = 2
 
 
 def draw_inputs(
     shape: Shape, device: str, generator: torch.Generator
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Return q, k and v with random numbers, in the memory layout of the shape."""
+    """Return q, k and v with random numbers, as the shape has them in memory."""
     q, k, v = (
         _draw(sizes, layout, shape, device, generator)
         for sizes, layout in zip(_sizes(shape), shape.layouts, strict=True)
     )
-    return q, k, v
+    return q, store(k, shape), store(v, shape)
+
+
+def store(tensor: torch.Tensor, shape: Shape) -> torch.Tensor:
+    """Return keys or values as a cache holds them: in its data type, and in pages."""
+    if shape.page_size:
+        pages = tensor.transpose(1, 2).unflatten(1, (-1, shape.page_size)).flatten(0, 1)
+        pool = torch.empty_like(pages, memory_format=torch.contiguous_format)
+        pool[page_table(shape, str(tensor.device)).flatten()] = pages
+        tensor = pool
+    return tensor if shape.kv_dtype == "same" else tensor.to(FP8)
+
+
+def page_table(shape: Shape, device: str) -> torch.Tensor:
+    """Return the numbers of the pages of each sequence, of shape (batch, pages of a sequence). They are 64-bit."""
+    pages = shape.batch * shape.kv_seq // shape.page_size
+    order = torch.randperm(pages, generator=torch.Generator().manual_seed(_PAGE_SEED))
+    return order.reshape(shape.batch, -1).to(device)
+
+
+def plain_keys(
+    shape: Shape, k: torch.Tensor, v: torch.Tensor, table: torch.Tensor | None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return stored keys and values in the data type of q, as (batch, kv heads, keys, head size).
+
+    table: of page_table; None without pages.
+    """
+    if table is not None:
+        k, v = (_in_order(pool, table) for pool in (k, v))
+    dtype = DTYPES[shape.dtype]
+    return k.to(dtype), v.to(dtype)
+
+
+def _in_order(pool: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
+    # Torch indexes eight-bit integers on every device, but not fp8.
+    is_fp8 = pool.dtype == FP8
+    pages = (pool.view(torch.uint8) if is_fp8 else pool)[table].flatten(1, 2).transpose(1, 2)
+    return pages.view(FP8) if is_fp8 else pages
+
+
+def make_sinks(shape: Shape, device: str) -> torch.Tensor | None:
+    """Return the sink of each head of q in the data type of q, from -1 to 1; None without sinks."""
+    return torch.linspace(-1, 1, shape.heads, device=device, dtype=DTYPES[shape.dtype]) if shape.sinks else None
 
 
 def draw_gradient(shape: Shape, device: str, generator: torch.Generator) -> torch.Tensor:
-    """Return a random gradient of the result, with the size and the layout of q."""
-    return _draw(_sizes(shape)[0], shape.layouts[0].removesuffix("+"), shape, device, generator)
+    """Return a random gradient of the result, with the layout of q."""
+    return _draw(
+        (*_sizes(shape)[0][:3], shape.head_dim_v), shape.layouts[0].removesuffix("+"), shape, device, generator
+    )
 
 
 def make_mask(shape: Shape, device: str) -> torch.Tensor | None:
@@ -71,8 +121,8 @@ def _window_mask(window: Window, shape: Shape, device: str) -> torch.Tensor:
 
 
 def _sizes(shape: Shape) -> tuple[tuple[int, int, int, int], ...]:
-    keys = (shape.batch, shape.kv_heads, shape.kv_seq, shape.head_dim)
-    return (shape.batch, shape.heads, shape.seq, shape.head_dim), keys, keys
+    keys = (shape.batch, shape.kv_heads, shape.kv_seq)
+    return (shape.batch, shape.heads, shape.seq, shape.head_dim), (*keys, shape.head_dim), (*keys, shape.head_dim_v)
 
 
 def _draw(sizes: tuple[int, ...], layout: str, shape: Shape, device: str, generator: torch.Generator) -> torch.Tensor:

@@ -14,6 +14,8 @@ _FLASH = ("q", "k", "v", "dropout_p", "softmax_scale", "causal")
 _VARLEN = ("q", "k", "v", "cu_seqlens_q", "cu_seqlens_k", "max_seqlen_q", "max_seqlen_k", *_FLASH[3:])
 _CACHE = ("q", "k_cache", "v_cache", "k", "v", "rotary_cos", "rotary_sin", "cache_seqlens", "cache_batch_idx",
           "cache_leftpad", "block_table", "softmax_scale", "causal")  # fmt: skip
+_VLLM_PAGED = ("out", "query", "key_cache", "value_cache", "num_kv_heads", "scale", "block_tables", "seq_lens",
+               "block_size", "max_seq_len")  # fmt: skip
 _XFORMERS = ("query", "key", "value", "attn_bias", "p", "scale")
 _NAMES = {
     "sdpa": _SDPA, "flex_attention": _FLEX, "flash_attn_func": _FLASH, "flash_attn_varlen_func": _VARLEN,
@@ -21,9 +23,39 @@ _NAMES = {
     "flash_attn_qkvpacked_func": ("qkv", *_FLASH[3:]), "flash_attn_kvpacked_func": ("q", "kv", *_FLASH[3:]),
     "flash_attn_varlen_qkvpacked_func": ("qkv", "cu_seqlens", "max_seqlen", *_FLASH[3:]),
     "flash_attn_varlen_kvpacked_func": ("q", "kv", *_VARLEN[3:]),
+    "varlen_attn": ("query", "key", "value", "cu_seq_q", "cu_seq_k", "max_q", "max_k"),
+    "varlen_attn_out": ("out", "query", "key", "value", "cu_seq_q", "cu_seq_k", "max_q", "max_k"),
+    "sageattn": ("q", "k", "v", "tensor_layout", "is_causal", "sm_scale"),
+    "sageattn_varlen": ("q", "k", "v", "cu_seqlens_q", "cu_seqlens_k", "max_seqlen_q", "max_seqlen_k", "is_causal"),
+    "unified_attention": ("q", "k", "v", "out", "cu_seqlens_q", "max_seqlen_q", "seqused_k", "max_seqlen_k"),
+    "paged_attention_v1": _VLLM_PAGED,
+    "paged_attention_v2": (*_VLLM_PAGED[:1], "exp_sum", "max_logits", "tmp_out", *_VLLM_PAGED[1:]),
+    "decode_attention_fwd": ("q", "k_buffer", "v_buffer", "o"),
+    "extend_attention_fwd": ("q_extend", "k_extend", "v_extend", "o_extend"),
+    "single_decode_with_kv_cache": ("q", "k", "v"),
+    "single_prefill_with_kv_cache": ("q", "k", "v"),
+    "BatchDecodeWithPagedKVCacheWrapper": ("q", "paged_kv_cache"),
+    "BatchPrefillWithPagedKVCacheWrapper": ("q", "paged_kv_cache"),
+    "BatchPrefillWithRaggedKVCacheWrapper": ("q", "k", "v"),
+    "BatchMLAPagedAttentionWrapper": ("q_nope", "q_pe", "ckv_cache", "kpe_cache"),
+    "DotProductAttention": ("query_layer", "key_layer", "value_layer"),
     "_native_multi_head_attention": ("query", "key", "value", "embed_dim", "num_head"),
     "_transformer_encoder_layer_fwd": ("src", "embed_dim", "num_heads"),
 }  # fmt: skip
+# Functions of engines that take the tokens of all sequences one after the other: what their mask is called, and whether
+# each sequence has one query. Their lengths are in a plan or in tensors on the GPU, for which nobody waits.
+_OF_TOKENS = {
+    "paged_attention_v1": ("paged", True), "paged_attention_v2": ("paged", True),
+    "decode_attention_fwd": ("paged", True), "extend_attention_fwd": ("varlen", False),
+    "BatchDecodeWithPagedKVCacheWrapper": ("paged", True), "BatchPrefillWithPagedKVCacheWrapper": ("paged", False),
+    "BatchPrefillWithRaggedKVCacheWrapper": ("varlen", False), "BatchMLAPagedAttentionWrapper": ("paged", False),
+    "DotProductAttention": ("layer", False),
+}  # fmt: skip
+_INPUT_NAMES = (
+    ("query", "q", "q_extend", "q_nope", "query_layer"),
+    ("key", "k_cache", "key_cache", "k", "k_buffer", "k_extend", "ckv_cache", "key_layer"),
+    ("value", "v_cache", "value_cache", "v", "v_buffer", "v_extend", "ckv_cache", "value_layer"),
+)
 _DTYPES = {"torch.float16": "fp16", "torch.bfloat16": "bf16", "torch.float32": "fp32"}
 
 
@@ -38,18 +70,25 @@ def facts_of(function: str, args: tuple[Any, ...], kwargs: dict[str, Any], dtype
         return _facts_of_layer(given)
     query, key, value = _inputs(given)
     facts: dict[str, Any] = {}
-    if "cu_seqlens_q" in given or "cu_seqlens" in given:
+    if function in _OF_TOKENS:
+        facts |= _facts_of_tokens(function, given, query, key, value)
+    elif not given.keys().isdisjoint(("cu_seqlens_q", "cu_seqlens", "cu_seq_q")):
         facts |= _facts_of_varlen(given, query, key)
     elif getattr(query, "is_nested", False):
         facts |= {"batch": int(query.size(0)), "heads": int(query.size(1)), "kv_heads": int(key.size(1))}
         facts |= {"head_dim": int(query.size(3)), "mask": "nested"}
     else:
-        facts |= _sizes(query, key, value, length_first=function not in ("sdpa", "flex_attention"))
+        is_like_torch = function in ("sdpa", "flex_attention") or (
+            function.startswith("sageattn") and given.get("tensor_layout", "HND") == "HND"
+        )
+        if function == "single_decode_with_kv_cache":  # one query without an axis of its own
+            query = query.unsqueeze(0)
+        facts |= _sizes(query, key, value, length_first=not is_like_torch)
         facts["mask"] = _mask_of(given)
         facts["mask_stride"] = _stride_of_mask(given.get("attn_mask"))
     if "k_cache" in given and facts.get("seq_kv") is not None and given.get("cache_seqlens") is not None:
         facts["mask"] = "cache"
-    facts["causal"] = bool(given.get("is_causal", given.get("causal", False))) or _is_lower(given.get("attn_bias"))
+    facts["causal"] = _is_causal(given)
     facts["dropout"] = float(given.get("dropout_p", given.get("p", 0.0)) or 0.0)
     name = str(query.dtype if dtype is None else dtype)
     facts["dtype"] = _DTYPES.get(name, name.removeprefix("torch."))
@@ -57,6 +96,13 @@ def facts_of(function: str, args: tuple[Any, ...], kwargs: dict[str, Any], dtype
     facts["scale"] = float(scale) if isinstance(scale, (int, float)) else None
     facts["device"] = str(query.device.type)
     return facts
+
+
+def _is_causal(given: Any) -> bool:
+    """Return whether a call says that it is causal, by a flag, a bias, or a window that hides all later keys."""
+    window = given.get("window_size")
+    is_window = isinstance(window, (tuple, list)) and len(window) == 2 and tuple(window) == (-1, 0)
+    return bool(given.get("is_causal", given.get("causal", False))) or is_window or _is_lower(given.get("attn_bias"))
 
 
 def shorten_path(path: str) -> str:
@@ -72,12 +118,14 @@ def shorten_path(path: str) -> str:
 def _inputs(given: dict[str, Any]) -> tuple[Any, Any, Any]:
     if "qkv" in given:
         return tuple(given["qkv"].unbind(-3))
-    query = given["query"] if "query" in given else given["q"]
+    query = next(given[name] for name in _INPUT_NAMES[0] if name in given)
     if "kv" in given:
         key, value = given["kv"].unbind(-3)
         return query, key, value
-    tensors = [next(given[name] for name in names if name in given)
-             for names in (("key", "k_cache", "k"), ("value", "v_cache", "v"))]  # fmt: skip
+    if "paged_kv_cache" in given:
+        cache = given["paged_kv_cache"]
+        return (query, *cache) if isinstance(cache, (tuple, list)) else (query, *cache.unbind(1))
+    tensors = [next(given[name] for name in names if name in given) for names in _INPUT_NAMES[1:]]
     return query, tensors[0], tensors[1]
 
 
@@ -160,14 +208,30 @@ def _is_lower(bias: Any) -> bool:
 
 def _facts_of_varlen(given: Any, query: Any, key: Any) -> dict[str, Any]:
     """Return the sizes of sequences that lie one after the other; the lengths are the longest of them."""
-    ends: Any = given.get("cu_seqlens_q", given.get("cu_seqlens"))
-    longest_q = given.get("max_seqlen_q", given.get("max_seqlen"))
-    longest_k = given.get("max_seqlen_k", longest_q)
+    ends: Any = given.get("cu_seqlens_q", given.get("cu_seqlens", given.get("cu_seq_q")))
+    longest_q = given.get("max_seqlen_q", given.get("max_seqlen", given.get("max_q")))
+    longest_k = given.get("max_seqlen_k", given.get("max_k", longest_q))
     facts: dict[str, Any] = {"batch": int(ends.shape[0]) - 1, "heads": int(query.shape[-2]), "mask": "varlen"}
     facts |= {"kv_heads": int(key.shape[-2]), "head_dim": int(query.shape[-1])}
     # A tensor on the GPU is not waited for.
     lengths = {"seq_q": longest_q, "seq_kv": longest_k}
     return facts | {name: length for name, length in lengths.items() if isinstance(length, int)}
+
+
+def _facts_of_tokens(function: str, given: Any, query: Any, key: Any, value: Any) -> dict[str, Any]:
+    """Return what is known of tokens that lie one after the other: heads and their sizes, of decoding also the batch.
+
+    The heads of a cache are unknown where its axes may stand in another order.
+    """
+    mask, is_decode = _OF_TOKENS[function]
+    facts: dict[str, Any] = {"heads": int(query.shape[-2]), "head_dim": int(query.shape[-1]), "mask": mask}
+    if "num_kv_heads" in given:
+        facts["kv_heads"] = int(given["num_kv_heads"])
+    elif mask != "paged" or function == "decode_attention_fwd":
+        facts |= {"kv_heads": int(key.shape[-2]), "head_dim_v": int(value.shape[-1])}
+    if is_decode:
+        facts |= {"batch": int(query.shape[0]), "seq_q": 1}
+    return facts
 
 
 def _facts_of_layer(given: Any) -> dict[str, Any]:

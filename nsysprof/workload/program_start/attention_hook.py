@@ -7,6 +7,7 @@ file has the code that names a call and turns it into a range.
 from __future__ import annotations
 
 import atexit
+import functools
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -32,6 +33,44 @@ _FLASH_ATTN = (
     "flash_attn_func", "flash_attn_qkvpacked_func", "flash_attn_kvpacked_func", "flash_attn_varlen_func",
     "flash_attn_varlen_qkvpacked_func", "flash_attn_varlen_kvpacked_func", "flash_attn_with_kvcache",
 )  # fmt: skip
+_SAGE = (
+    "sageattn", "sageattn_varlen", "sageattn_qk_int8_pv_fp16_triton", "sageattn_qk_int8_pv_fp16_cuda",
+    "sageattn_qk_int8_pv_fp8_cuda", "sageattn_qk_int8_pv_fp8_cuda_sm90",
+)  # fmt: skip
+_UNIFIED = ("unified_attention",)
+_TRITON_OF_SGLANG = "sglang.srt.layers.attention.triton_ops."
+# The functions of attention of each module. Engines have copies of FlashAttention under names of their own.
+_FUNCTIONS = {
+    "torch.nn.attention.flex_attention": ("flex_attention",),
+    "torch.nn.attention.varlen": ("varlen_attn", "varlen_attn_out"),
+    "flash_attn.flash_attn_interface": _FLASH_ATTN,
+    "flash_attn_interface": _FLASH_ATTN,
+    "flash_attn_3.flash_attn_interface": _FLASH_ATTN,
+    "flash_attn.cute.interface": _FLASH_ATTN,
+    "vllm.vllm_flash_attn.flash_attn_interface": _FLASH_ATTN,
+    "sgl_kernel.flash_attn": _FLASH_ATTN,
+    "xformers.ops.fmha": ("memory_efficient_attention",),
+    "sageattention.core": _SAGE,
+    "flashinfer.decode": ("single_decode_with_kv_cache",),
+    "flashinfer.prefill": ("single_prefill_with_kv_cache",),
+    "vllm.attention.ops.triton_unified_attention": _UNIFIED,
+    "vllm.v1.attention.ops.triton_unified_attention": _UNIFIED,
+    "vllm._custom_ops": ("paged_attention_v1", "paged_attention_v2"),
+    f"{_TRITON_OF_SGLANG}decode_attention": ("decode_attention_fwd",),
+    f"{_TRITON_OF_SGLANG}extend_attention": ("extend_attention_fwd",),
+}
+# Classes whose method of this name is attention, by their modules.
+_OF_PAGES = ("BatchPrefillWithPagedKVCacheWrapper", "BatchPrefillWithRaggedKVCacheWrapper")
+_TE = "transformer_engine.pytorch.attention"
+_METHODS = {
+    "flashinfer.decode": (("BatchDecodeWithPagedKVCacheWrapper", "run"),),
+    "flashinfer.prefill": tuple((name, "run") for name in _OF_PAGES),
+    "flashinfer.mla": (("BatchMLAPagedAttentionWrapper", "run"),),
+    _TE: (("DotProductAttention", "forward"),),
+    f"{_TE}.dot_product_attention.dot_product_attention": (("DotProductAttention", "forward"),),
+}
+# What loads kernels from a hub.
+_HUB = ("get_kernel", "get_local_kernel", "get_locked_kernel", "load_kernel")
 # Whether a program uses one of these decides what `optimize` tries.
 _LIBRARIES = {"transformers"}
 _LAYERS = ("_native_multi_head_attention", "_transformer_encoder_layer_fwd")
@@ -51,14 +90,15 @@ class AttentionHook:
     def start(self, torch: Any) -> None:
         """Wrap torch's own functions, and those of other libraries once they are imported."""
         for name, act in {
+            **{name: self._wrap_named(functions) for name, functions in _FUNCTIONS.items()},
             "torch._dynamo": lambda dynamo: fast_path.show_compiler(dynamo, self._calls, self._original),
-            "torch.nn.attention.flex_attention": self._wrap_named(("flex_attention",)),
             "torch._inductor.runtime.triton_heuristics": self._wrap_compiled_flex,
-            "flash_attn.flash_attn_interface": self._wrap_named(_FLASH_ATTN),
-            "flash_attn_interface": self._wrap_named(_FLASH_ATTN),
-            "xformers.ops.fmha": self._wrap_named(("memory_efficient_attention",)),
+            "kernels.utils": self._wrap_hub,
         }.items():
             after_import(name, "attention calls", lambda module, act=act: self._attempt(lambda: act(module)))  # type: ignore[misc]
+        for name, methods in _METHODS.items():
+            act = self._wrap_methods(methods)
+            after_import(name, "attention methods", lambda module, act=act: self._attempt(lambda: act(module)))  # type: ignore[misc]
         self._attempt(lambda: self._wrap_torch(torch))
 
     def _attempt(self, action: Callable[[], None]) -> None:
@@ -103,6 +143,37 @@ class AttentionHook:
                 self._calls.wrap_in(module, name)
 
         return wrap
+
+    def _wrap_methods(self, methods: Sequence[tuple[str, str]]) -> Callable[[Any], None]:
+        """Return a function that wraps methods of a module's classes, where it has them."""
+
+        def wrap(module: Any) -> None:
+            for kind, method in methods:
+                owner = getattr(module, kind, None)
+                if owner is not None and owner.__module__ == module.__name__ and method in vars(owner):
+                    self._calls.wrap_method(owner, method)
+
+        return wrap
+
+    def _wrap_hub(self, module: Any) -> None:
+        """Wrap the functions of attention of each kernel that is loaded from a hub."""
+        for name in _HUB:
+            load = getattr(module, name, None)
+            if load is not None:
+                setattr(module, name, self._loader(load))
+
+    def _loader(self, load: Callable[..., Any]) -> Callable[..., Any]:
+        wrap, wrapped = self._wrap_named((*_FLASH_ATTN, *_SAGE)), set()
+
+        @functools.wraps(load)
+        def load_and_wrap(*args: Any, **kwargs: Any) -> Any:
+            kernel = load(*args, **kwargs)
+            if id(kernel) not in wrapped:  # a kernel is loaded once, and asked for by each layer
+                wrapped.add(id(kernel))
+                self._attempt(lambda: wrap(kernel))
+            return kernel
+
+        return load_and_wrap
 
     def _wrap_compiled_flex(self, module: Any) -> None:
         compiled_calls.wrap_triton(self._calls, module.CachingAutotuner)

@@ -5,6 +5,7 @@ import pytest
 
 from nsysprof.analysis.findings.situation import find_given_back
 from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
+from nsysprof.report.pages.analysis import finding_item
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.schema import PID_MASK
 from nsysprof.trace.tables import read_tables
@@ -74,6 +75,17 @@ def test_a_finding_over_many_ranges_names_the_one_that_holds_most(trace_path):
     """The short sequences of a grid have as many calls as the long ones, and take a tenth of their time or less."""
     analysis = analyze_trace(trace_path("h200-roofline/nsys"))
     (finding,) = [item for item in analysis.findings.items if item.code == "unfused-attention"]
-    kernels = analysis.range_kernels.groupby("range")["total_ns"].sum()
-    assert kernels[finding.range] > 10 * kernels["RUN::math::S512::pass=fwd"]
-    assert "other ranges" in finding.text
+    others = finding.other_ranges
+    assert f" of it is in {finding.range}, the rest in {others} other ranges." in finding.text
+    assert finding_item(finding).where == f"{finding.range} and {others} other ranges"
+
+
+def test_no_finding_of_one_range_saves_more_than_the_range_lasts(trace_path):
+    """Those of several ranges say so."""
+    for name in ("h200-roofline/nsys", "sdpa", "graph_node", "h200-faults/all", "mem", "h200-programs/train-all"):
+        analysis = analyze_trace(trace_path(name))
+        wall_ns = analysis.ranges.groupby("range")["wall_ns"].sum()
+        for item in analysis.findings.items:
+            times = analysis.findings.usual_steps if item.per != "trace" else 1
+            if not item.other_ranges and item.range in wall_ns.index:
+                assert item.saving_ns * times <= wall_ns[item.range], item

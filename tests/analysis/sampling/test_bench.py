@@ -49,6 +49,39 @@ def test_too_few_blocks_are_no_verdict_unless_the_best_has_enough():
     assert list(table["verdict"]) == ["fastest", "far behind"]
 
 
+def approximate(rng, error):
+    rough = [
+        replace(block, errors={"out": error}, approximate=True) for block in make_blocks(rng, 9, cell=1, median=40e3)
+    ]
+    return [*make_blocks(rng, 9, cell=0, median=50e3), *rough]
+
+
+def test_an_approximate_case_has_no_rank_however_fast():
+    results = summarize(approximate(np.random.default_rng(3), 0.02), cells=CASES[:2])
+    assert list(results.table["verdict"]) == ["alone", "approximate"]
+    assert results.table.loc[0, "rank"] == 1
+    assert pd.isna(results.table.loc[1, "rank"])
+    assert results.table.loc[1, "against_best"] == pytest.approx(0.8, rel=0.02)
+    (note,) = (note for note in results.notes if note.code == "approximate-cases")
+    assert note.text == "Approximate, with an error of up to 0.02 against float64: c1. They have no rank."
+
+
+@pytest.mark.parametrize(("allowed", "ranked"), [(0.01, False), (0.02, True)])
+def test_an_allowed_error_lets_it_win_and_is_told(allowed, ranked):
+    results = summarize(approximate(np.random.default_rng(3), 0.02), cells=CASES[:2], allow_error=allowed)
+    assert (list(results.table["verdict"]) == ["slower", "fastest"]) is ranked
+    assert (any(note.code == "approximate-ranked" for note in results.notes)) is ranked
+
+
+def test_a_lossy_backend_is_approximate_without_a_check():
+    cells = (Case("math", seq=512), Case("sage", seq=512))
+    rng = np.random.default_rng(4)
+    blocks = [block for cell in (0, 1) for block in make_blocks(rng, 9, cell=cell, median=50e3 - cell * 1e4)]
+    table = summarize(blocks, cells=cells, allow_error=0.5).table
+    assert list(table["verdict"]) == ["alone", "approximate"]
+    assert list(table["approximate"]) == [False, True]
+
+
 def test_rates_by_formula():
     row = summarize(three(np.random.default_rng(1))).table.loc[0]
     flops = 4 * 8 * 512 * 512 * 64 / 2

@@ -32,3 +32,31 @@ def test_the_plain_grid_is_as_it_was():
 def test_batches_have_the_masks_of_serving(wrong):
     with pytest.raises(UsageError, match="exclude each other"):
         Grid(batch_specs=("q8",), **wrong).expand()
+
+
+def test_shapes_of_served_models_are_options_of_the_grid():
+    given = {"head_dim_v": 32, "softcap": 50.0, "sinks": True, "kv_dtype": "fp8", "page_size": 16}
+    (case,) = Grid(backends=("naive",), seqs=(64,), **given).expand()
+    assert {name: getattr(case, name) for name in given} == given
+    assert case.served_words == ["DV=32", "cap=50", "sinks", "cache=fp8", "page=16"]
+    assert Case("naive", seq=64).served_words == []
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said", "next_step"),
+    [
+        ({"page_size": 48, "seqs": (1000,)}, "48 does not divide the 1,000 keys", "--page-size 40, or --kv-seq 1008"),
+        ({"page_size": 16, "passes": ("bwd",)}, "a cache, which has no gradients", "--pass fwd"),
+        ({"kv_dtype": "fp8", "passes": ("fwdbwd",)}, "--kv-dtype fp8 is for a cache", "leave --kv-dtype out"),
+        ({"softcap": -1.0}, "-1 is not a bound", "such as 50"),
+        ({"softcap": float("nan")}, "nan is not a bound", "such as 50"),
+        ({"seqs": (10**12,)}, "more than any memory holds", "times smaller"),
+        ({"softcap": 50.0, "backends": ("math", "flash")}, "math does not take --softcap", "--backends naive,flex"),
+        ({"backends": ("hub:flash",)}, "hub:flash is not a kernel", "hub:OWNER/NAME"),
+        ({"backends": ("flahs",)}, "Unknown backend 'flahs'. Did you mean 'flash'", "hub:OWNER/NAME"),
+    ],
+)
+def test_what_cannot_be_measured_is_told_with_what_can(wrong, said, next_step):
+    with pytest.raises(UsageError, match=said) as refused:
+        Grid(**wrong).expand()
+    assert next_step in refused.value.next_step

@@ -79,3 +79,17 @@ def test_a_damaged_file_is_an_error(analysis, tmp_path):
     (tmp_path / "nsys.attention-1.json").write_text('{"format_version": 1, "calls": 3}')
     with pytest.raises(TraceError, match="file of attention"):
         join_attention(analysis, tmp_path)
+
+
+def test_kernels_outside_of_the_recorded_calls_are_told(analysis, tmp_path):
+    write(tmp_path, 1, {**CALL, "head_dim_v": 128, "backward": 0})
+    recorded = join_attention(analysis, tmp_path).attention
+    assert recorded["head_dim_v"].tolist() == [128]
+    with_ranges = recorded.assign(kernel_count=5)
+    alone = with_ranges.assign(function=pd.NA, backend_ran="sage", kernel_count=1200)
+    math = with_ranges.assign(function=pd.NA, backend_ran="math")
+    both = replace(analysis, attention=pd.concat([with_ranges, alone, math], ignore_index=True))
+    (note,) = (note for note in join_attention(both, tmp_path).notes if note.code == "attention-unseen")
+    assert note.text == "1,200 attention kernels ran outside of the recorded calls; they are those of sage."
+    told = join_attention(replace(analysis, attention=with_ranges), tmp_path).notes
+    assert told == analysis.notes

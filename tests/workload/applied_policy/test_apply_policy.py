@@ -1,6 +1,8 @@
 """Real torch on the CPU: which calls have a rule, what the compiler makes of it, and what is left to torch."""
 
+import sys
 import warnings
+from types import SimpleNamespace
 
 import pytest
 
@@ -223,3 +225,74 @@ def test_a_policy_of_a_gpu_does_not_hold_with_a_torch_without_cuda():
         pytest.skip("this torch has CUDA")
     file = PolicyFile((), "cuda", "NVIDIA H200", HERE, "9.1.0")
     assert machine_differences(file, with_gpu=False) == ["the device is no GPU, tuned on NVIDIA H200"]
+
+
+def test_heads_of_v_of_another_size_have_rules_of_their_own(applied):
+    policy = applied(PolicyRule("math", **SIZES, head_dim_v=8))
+    q, k, v = inputs()
+    F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    F.scaled_dot_product_attention(q, k, v[..., :8], is_causal=True)
+    assert (policy.calls, policy.left) == (1, 1)
+
+
+def test_a_rule_of_several_lengths_holds_for_those_between(applied):
+    policy = applied(PolicyRule("math", **SIZES, seq_to=64), PolicyRule("flash", **{**SIZES, "seq": 48}))
+    for seq in (31, 32, 40, 48, 64, 65, 40):
+        F.scaled_dot_product_attention(*inputs(seq), is_causal=True)
+    assert (policy.calls, policy.left) == (5, 2)
+    assert [check.backend for check in policy.checks] == ["math", "math", "flash", "math"]
+    q, k, v = inputs(40)
+    F.scaled_dot_product_attention(q[:, :, :36], k, v, is_causal=True)  # a rule for equal lengths
+    assert policy.left == 3
+
+
+def test_a_growing_cache_has_one_rule(applied):
+    sizes = {**SIZES, "seq": 1, "causal": False}
+    policy = applied(PolicyRule("math", **sizes, kv_seq=16, kv_seq_to=64))
+    for keys in (15, 16, 33, 64, 65):
+        k, v = (torch.randn(2, 4, keys, 16) for _ in range(2))
+        F.scaled_dot_product_attention(torch.randn(2, 4, 1, 16), k, v)
+    assert (policy.calls, policy.left) == (3, 2)
+
+
+class FakeXformers:
+    calls = 0
+
+    def memory_efficient_attention(self, query, key, value, attn_bias):
+        self.calls += 1
+        q, k, v = (tensor.transpose(1, 2) for tensor in (query, key, value))
+        scores = q @ k.mT / q.shape[-1] ** 0.5
+        if attn_bias is not None:
+            hidden = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).triu(1)
+            scores = scores.masked_fill(hidden, float("-inf"))
+        return (torch.softmax(scores, -1) @ v).transpose(1, 2)
+
+    def LowerTriangularMask(self):
+        return "lower"
+
+
+def test_a_library_runs_the_calls_of_its_rule_once_it_agrees(applied, monkeypatch):
+    library = FakeXformers()
+    monkeypatch.setitem(sys.modules, "xformers", SimpleNamespace(ops=library))
+    monkeypatch.setitem(sys.modules, "xformers.ops", library)
+    policy = applied(PolicyRule("xformers", **SIZES), PolicyRule("xformers", **SIZES, pass_="fwdbwd"))
+    q, k, v = inputs()
+    expected = F.scaled_dot_product_attention(q.double(), k.double(), v.double(), is_causal=True).float()
+    for _ in range(3):
+        torch.testing.assert_close(F.scaled_dot_product_attention(q, k, v, is_causal=True), expected)
+    assert (policy.calls, library.calls) == (3, 4)  # the check is one of them
+    F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=0.3)
+    assert (policy.calls, policy.left, library.calls) == (3, 2, 4)
+    leaves = inputs(grad=True)
+    F.scaled_dot_product_attention(*leaves, is_causal=True).sum().backward()
+    assert all(leaf.grad is not None for leaf in leaves)
+    assert library.calls == 6
+
+
+@pytest.mark.parametrize("backend", ["varlen", "flash3", "flashinfer", "te"])
+def test_a_library_that_is_not_there_leaves_its_calls_to_torch(applied, backend):
+    policy = applied(PolicyRule(backend, **SIZES))
+    for _ in range(2):
+        F.scaled_dot_product_attention(*inputs(), is_causal=True)
+    assert (policy.calls, policy.left) == (0, 2)
+    assert backend in policy.told[0]

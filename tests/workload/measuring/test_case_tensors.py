@@ -9,12 +9,12 @@ from nsysprof.attention.shape import (  # noqa: E402
     attention_flops,
     seen_keys,
 )
-from nsysprof.workload.backends import load_attention, with_mask  # noqa: E402
+from nsysprof.workload.backends import attention_for, load_attention  # noqa: E402
 from nsysprof.workload.correctness.check import check_attention  # noqa: E402
-from nsysprof.workload.measuring.case_tensors import draw_inputs, make_mask  # noqa: E402
+from nsysprof.workload.measuring.case_tensors import draw_inputs, make_mask, page_table, plain_keys  # noqa: E402
 from nsysprof.workload.measuring.prepared_call import check_case, prepared  # noqa: E402
 from nsysprof.workload.program_start.attention_facts import facts_of  # noqa: E402
-from nsysprof.workload.refusal import IneligibleError  # noqa: E402
+from nsysprof.workload.refusal import IneligibleError, WrongResultError  # noqa: E402
 
 pytestmark = pytest.mark.torch
 SHAPE = {
@@ -72,10 +72,10 @@ def test_a_forgotten_mask_is_found():
 
 def test_a_backend_without_masks_says_so():
     case = Case("xformers", **SHAPE, mask="bool:b11k")
-    with pytest.raises(IneligibleError, match="without a mask. Torch's backends, flex and naive"):
+    with pytest.raises(IneligibleError, match="xformers does not take --mask; math, flash, .*naive, flex may"):
         check_case(case, "cpu")
     naive = load_attention("naive")[1]
-    assert with_mask(naive, Case("naive", **SHAPE), "naive", None) is naive
+    assert attention_for("naive", Case("naive", **SHAPE), None, "cpu")[1] is naive
 
 
 @pytest.mark.parametrize("backend", ["math", "flash", "naive", "flex"])
@@ -101,3 +101,65 @@ def test_a_window_is_that_of_flash_attention(window, queries, keys):
     assert mask[0, 0].tolist() == wanted
     assert attention_flops(case) == 4 * 8 * sum(map(sum, wanted))
     assert seen_keys(case) == sum(any(row[j] for row in wanted) for j in range(keys))
+
+
+SERVED = [
+    {"head_dim_v": 16},
+    {"kv_dtype": "fp8", "page_size": 4},
+    {"seq": 1, "page_size": 5},
+    {"softcap": 2.0, "head_dim_v": 4},
+    {"sinks": True, "mask": "window:3:0"},
+    {"softcap": 2.0, "sinks": True, "mask": "float:b11k", "page_size": 10},
+    {"softcap": 2.0, "sinks": True, "head_dim_v": 4, "pass_": "fwdbwd"},
+]
+
+
+@pytest.mark.parametrize("backend", ["math", "naive", "flex"])
+@pytest.mark.parametrize("served", SERVED)
+@pytest.mark.filterwarnings("ignore")  # of the compiler
+def test_attention_of_served_models_agrees_with_the_reference(backend, served):
+    case = Case(backend, **{**SHAPE, **served})
+    refused = backend == "math" and (case.softcap or case.sinks)
+    if refused or (backend == "flex" and case.sinks):
+        with pytest.raises(IneligibleError, match="naive.* may|no gradients"):
+            check_case(case, "cpu")
+        return
+    assert check_case(case, "cpu")["errors"]["out"] < 1e-5
+    with prepared(case, "cpu") as call:
+        call()
+
+
+@pytest.mark.parametrize("forgotten", [{"softcap": 0.0}, {"sinks": False}])
+def test_a_forgotten_cap_or_sink_is_found(forgotten):
+    case = Case("naive", **SHAPE, softcap=1.0, sinks=True)
+    other = Case("naive", **{**SHAPE, "softcap": 1.0, "sinks": True, **forgotten})
+    attention = attention_for("naive", other, None, "cpu")[1]
+    assert not check_attention(attention, case, "cpu").ok
+
+
+def test_pages_hold_the_keys_of_their_sequence_in_any_order():
+    case = Case("naive", **SHAPE, page_size=4, kv_dtype="fp8")
+    flat = Case("naive", **SHAPE, kv_dtype="fp8")
+    draw = lambda of: draw_inputs(of, "cpu", torch.Generator().manual_seed(3))  # noqa: E731
+    (_, k, v), (_, flat_k, flat_v) = draw(case), draw(flat)
+    assert k.shape == (10, 4, 2, 8)
+    assert k.dtype == torch.float8_e4m3fn
+    table = page_table(case, "cpu")
+    assert sorted(table.flatten().tolist()) == list(range(10))
+    assert table.flatten().tolist() != list(range(10))
+    for plain, expected in zip(plain_keys(case, k, v, table), (flat_k, flat_v), strict=True):
+        torch.testing.assert_close(plain, expected.float())
+
+
+def rough(q, k, v, is_causal):
+    return 1.005 * torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=is_causal)
+
+
+def test_an_error_beyond_rounding_is_wrong_unless_it_is_allowed():
+    case = Case("tests.workload.measuring.test_case_tensors:rough", seq=32, dtype="fp32")
+    with pytest.raises(WrongResultError, match="differs from the float64 reference by 0.005"):
+        check_case(case, "cpu")
+    with pytest.raises(WrongResultError):
+        check_case(case, "cpu", allow_error=1e-3)
+    assert check_case(case, "cpu", allow_error=1e-2)["approximate"]
+    assert not check_case(Case("math", seq=32, dtype="fp32"), "cpu", allow_error=1e-2)["approximate"]

@@ -195,6 +195,90 @@ xformers.ops.memory_efficient_attention(q, k, k, attn_bias=LowerTriangularMask()
     ]
 
 
+# Stand-ins with the arguments of the real functions, of libraries that need a GPU.
+ENGINES = {
+    "flash_attn/__init__.py": "",
+    "flash_attn/cute/__init__.py": "from .interface import flash_attn_func",
+    "flash_attn/cute/interface.py": "def flash_attn_func(q, k, v, softmax_scale=None, causal=False): return q, None",
+    "vllm/__init__.py": "",
+    "vllm/_custom_ops.py": "def paged_attention_v1(out, query, key_cache, value_cache, num_kv_heads, *rest): pass",
+    "vllm/vllm_flash_attn/__init__.py": "from .flash_attn_interface import flash_attn_varlen_func",
+    "vllm/vllm_flash_attn/flash_attn_interface.py": "def flash_attn_varlen_func(q, k, v, **named): return q",
+    "vllm/v1/__init__.py": "",
+    "vllm/v1/attention/__init__.py": "",
+    "vllm/v1/attention/ops/__init__.py": "",
+    "vllm/v1/attention/ops/triton_unified_attention.py": "def unified_attention(q, k, v, out, **named): pass",
+    "sgl_kernel/__init__.py": "",
+    "sgl_kernel/flash_attn.py": "def flash_attn_with_kvcache(q, k_cache, v_cache, k=None, v=None, **named): return q",
+    "sageattention/__init__.py": "from .core import sageattn",
+    "sageattention/core.py": "def sageattn(q, k, v, tensor_layout='HND', is_causal=False, **named): return q",
+    "flashinfer/__init__.py": "from .decode import BatchDecodeWithPagedKVCacheWrapper\n"
+    "from .prefill import BatchPrefillWithRaggedKVCacheWrapper",
+    "flashinfer/decode.py": "class BatchDecodeWithPagedKVCacheWrapper:\n"
+    "    def run(self, q, paged_kv_cache): return q\n",
+    "flashinfer/prefill.py": "class BatchPrefillWithRaggedKVCacheWrapper:\n    def run(self, q, k, v): return q\n",
+    "transformer_engine/__init__.py": "",
+    "transformer_engine/pytorch/__init__.py": "from .attention import DotProductAttention",
+    "transformer_engine/pytorch/attention.py": "import torch\n"
+    "class DotProductAttention(torch.nn.Module):\n"
+    "    def forward(self, query_layer, key_layer, value_layer): return query_layer\n",
+    "kernels/__init__.py": "from .utils import get_kernel",
+    "kernels/utils.py": "import types\n"
+    "def flash_attn_func(q, k, v, causal=False): return q\n"
+    "made = types.SimpleNamespace(flash_attn_func=flash_attn_func)\n"
+    "def get_kernel(name): return made\n",
+}
+
+
+def test_calls_of_engines_and_newer_libraries_are_recorded(tmp_path: Path) -> None:
+    for name, text in ENGINES.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    program = """
+import flash_attn.cute, vllm._custom_ops, vllm.vllm_flash_attn, sgl_kernel.flash_attn
+import sageattention, flashinfer, kernels
+from vllm.v1.attention.ops.triton_unified_attention import unified_attention
+from transformer_engine.pytorch import DotProductAttention
+q, k = torch.randn(2, 16, 8, 64), torch.randn(2, 32, 4, 64)
+tokens, pool = torch.randn(6, 8, 64), torch.randn(10, 16, 4, 64)
+ends = torch.tensor([0, 2, 6], dtype=torch.int32)
+flash_attn.cute.flash_attn_func(q, k, k, causal=True)
+vllm._custom_ops.paged_attention_v1(tokens, tokens, pool, pool, 4, 0.1, None, None, 16, 160)
+vllm.vllm_flash_attn.flash_attn_varlen_func(
+    q=tokens, k=pool, v=pool, cu_seqlens_q=ends, max_seqlen_q=4, max_seqlen_k=160, causal=True, block_table=None)
+unified_attention(q=tokens, k=pool, v=pool, out=tokens, cu_seqlens_q=ends, max_seqlen_q=4, seqused_k=ends,
+                  max_seqlen_k=160, causal=True)
+sgl_kernel.flash_attn.flash_attn_with_kvcache(q=q, k_cache=k, v_cache=k, causal=True)
+sageattention.sageattn(q.transpose(1, 2), k.transpose(1, 2), k.transpose(1, 2), is_causal=False)
+flashinfer.BatchDecodeWithPagedKVCacheWrapper().run(tokens, (pool, pool))
+flashinfer.BatchPrefillWithRaggedKVCacheWrapper().run(tokens, tokens[:, :4], tokens[:, :4])
+DotProductAttention()(q, k, k)
+for _ in range(2):
+    kernels.get_kernel("owner/name").flash_attn_func(q, k, k)
+from torch.nn.attention.varlen import varlen_attn
+try:
+    varlen_attn(tokens, tokens, tokens, ends, ends, 4, 4, window_size=(-1, 0))
+except Exception:  # without a GPU
+    pass
+"""
+    calls, said, _ = run(tmp_path, START + program)
+    assert said == ""
+    names = ("function", "batch", "heads", "kv_heads", "seq_q", "seq_kv", "head_dim", "causal", "mask", "forward")
+    assert [tuple(call.get(name) for name in names) for call in calls] == [
+        ("flash_attn_func", 2, 8, 4, 16, 32, 64, True, "none", 1),
+        ("paged_attention_v1", 6, 8, 4, 1, None, 64, False, "paged", 1),
+        ("flash_attn_varlen_func", 2, 8, 4, 4, 160, 64, True, "varlen", 1),
+        ("unified_attention", 2, 8, 4, 4, 160, 64, True, "varlen", 1),
+        ("flash_attn_with_kvcache", 2, 8, 4, 16, 32, 64, True, "none", 1),
+        ("sageattn", 2, 8, 4, 16, 32, 64, False, "none", 1),
+        ("BatchDecodeWithPagedKVCacheWrapper", 6, 8, None, 1, None, 64, False, "paged", 1),
+        ("BatchPrefillWithRaggedKVCacheWrapper", None, 8, 4, None, None, 64, False, "varlen", 1),
+        ("DotProductAttention", None, 8, 4, None, None, 64, False, "layer", 1),
+        ("flash_attn_func", 2, 8, 4, 16, 32, 64, False, "none", 2),
+        ("varlen_attn", 2, 8, 8, 4, 4, 64, True, "varlen", 1),
+    ]
+
+
 @pytest.mark.parametrize(
     ("program", "codes"),
     [

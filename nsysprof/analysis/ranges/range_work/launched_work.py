@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from nsysprof.analysis.attribution.attribute import expand, merge
+from nsysprof.analysis.attribution.attribute import expand, merge, refuse_many_pairs
 from nsysprof.analysis.attribution.attributed_ranges import instances_of_calls
 from nsysprof.analysis.attribution.calls import capture_windows
 from nsysprof.analysis.attribution.caused_work import tabulate_caused
@@ -18,14 +18,13 @@ from nsysprof.analysis.attribution.nesting import nesting_levels
 from nsysprof.analysis.attribution.work_stretches import OrderedWork, add_up, parts_of_owners
 from nsysprof.analysis.kernel_names.variant_names import Names
 from nsysprof.analysis.ranges.range_evidence import RangeEvidence, RangeLaunches
-from nsysprof.errors import TraceForeignError
 from nsysprof.results.analysis import CAUSED_KERNEL_COLUMNS, RANGE_KERNEL_COLUMNS
 from nsysprof.trace.schema import COPY, FILL, KERNEL, PID_MASK, Bools, Int64s, Ints
 
 _COLUMNS = ("gpu_busy_ns", "kernel_total_ns", "kernel_count", "memcpy_bytes", "memset_bytes")
-# The most pairs of a range's name and a kernel's name: this many for each piece of work, plus a constant. A program in
-# which every step has its own name has about one pair per launch.
-_MOST_PAIRS, _FREE_PAIRS = 16, 1 << 18
+# The most pairs of a range's name and a kernel's name for each piece of work. A program in which every step has its own
+# name has about one pair per launch.
+_MOST_PAIRS = 16
 _OF_INSTANCES = ("adopted_kernel_count", "adopted_kernel_total_ns")
 _SOURCES = {"kernel_count": "instances", "kernel_total_ns": "total_ns"}
 _ROWS_AT_ONCE = 1 << 21
@@ -52,18 +51,12 @@ def list_kernels(evidence: RangeEvidence, pool: Executor) -> pd.DataFrame:
 
     Raises TraceForeignError for a trace that was made so that this table is many times its own size.
     """
-    most = _MOST_PAIRS * len(evidence.work.start_ns) + _FREE_PAIRS
     kernels: list[pd.DataFrame] = []
     for style, stretches in _stretches(evidence):
         work = OrderedWork(evidence.work, evidence.attributed.segments[style].order)
         for part in _summarize(work, evidence.names, stretches, pool):
             kernels.append(part)
-            if sum(map(len, kernels)) > most:
-                raise TraceForeignError(
-                    "Each range of this trace holds the kernels of almost all others, under names of their own; no "
-                    "program does that.",
-                    "Export the report again, or record fewer ranges.",
-                )
+            refuse_many_pairs(sum(map(len, kernels)), len(evidence.work.start_ns), _MOST_PAIRS)
     if not kernels:
         return pd.DataFrame(columns=list(RANGE_KERNEL_COLUMNS))
     table = pd.concat(kernels).sort_values("group", kind="stable")

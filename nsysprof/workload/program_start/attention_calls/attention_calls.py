@@ -186,6 +186,20 @@ class AttentionCalls:
         if original is not None:
             setattr(module, function, self.wrap_function(original, function))
 
+    def wrap_method(self, owner: Any, method: str) -> None:
+        """Wrap a method of a class whose first argument is a tensor of queries. Its ranges have the class's name."""
+        original, function = getattr(owner, method), owner.__name__
+        is_compiling = getattr(getattr(self.torch, "compiler", None), "is_compiling", lambda: False)
+
+        @functools.wraps(original)
+        def attention(self_: Any, *args: Any, **kwargs: Any) -> Any:
+            if is_compiling():
+                return original(self_, *args, **kwargs)
+            bound = functools.partial(original, self_)
+            return self._run_alone(bound, function, args, kwargs, sys._getframe(1))
+
+        setattr(owner, method, attention)
+
     def run_part(self, seen: Seen, which: str, began: int, original: Any, args: Any, kwargs: Any) -> Any:
         """Run one pass of a compiled call in a range. A mode of the program may run the same operator within."""
         self.inside.depth = True
