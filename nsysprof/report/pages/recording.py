@@ -192,7 +192,7 @@ def _operator_lines(analysis: Analysis) -> list[str]:
 
 
 def _thread_lines(analysis: Analysis) -> list[str]:
-    """Return which part of the operators the busiest thread runs, where there are several. A thread is a stream here."""
+    """Return which part of the operators the busiest thread runs, of several. Here, a thread is a stream."""
     busy = analysis.streams["kernel_total_ns"]
     if len(busy) < 2:
         return []
