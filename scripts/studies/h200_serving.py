@@ -52,11 +52,20 @@ def _winners(ran: pd.DataFrame) -> str:
     for (model, phase), own in _rows(ran[ran["rank"].notna()]):
         ranked = own.sort_values("rank").to_dict("records")
         best, rest = ranked[0], ranked[1:]
-        tied = [row["backend"] for row in rest if row["verdict"] not in _BEHIND]
-        behind = [f"{row['backend']} {format_ratio(row['against_best'])}" for row in rest if row["verdict"] in _BEHIND]
+        tied = [row["backend"] for row in rest if row["verdict"] == "tie" or _holds_one(row)]
+        behind = [
+            f"{row['backend']} {format_ratio(row['against_best'])}{'' if row['verdict'] in _BEHIND else '?'}"
+            for row in rest
+            if row["backend"] not in tied
+        ]
         rows.append((model, phase, best["backend"], _time(best), join_names(tied) if tied else "", ", ".join(behind)))
     head = ("model", "phase", "fastest", "median [95 %]", "not told from it", "times as long")
     return markdown(head, "lllrll", rows)
+
+
+def _holds_one(row: dict[Any, Any]) -> bool:
+    """Return whether the interval of a case against the fastest one holds 1."""
+    return bool(row["against_best_low"] <= 1 <= row["against_best_high"])
 
 
 def _time(row: dict[Any, Any]) -> str:

@@ -117,7 +117,8 @@ def first_report(analysis: Analysis) -> Report:
     return Report(
         analysis.trace.path_name,
         (
-            *failure_sections(analysis.allocator), *_lost_sections(analysis), *overview_sections(analysis),
+            *failure_sections(analysis.allocator), *_lost_sections(analysis), *_bar_sections(analysis, ()),
+            *overview_sections(analysis),
             *cpu_sections(analysis),             *findings_sections(analysis), *idle_sections(analysis),
         ),
     )  # fmt: skip

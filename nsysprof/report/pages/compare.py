@@ -30,6 +30,7 @@ from nsysprof.report.figures.compare import describe_parts, describe_ratios, dra
 from nsysprof.report.figures.drawing import can_draw
 from nsysprof.report.pages.analysis import figure_sections
 from nsysprof.report.pages.memory import memory_comparison_parts
+from nsysprof.report.pages.trace_tables import MOST_ROWS
 from nsysprof.report.wording import count_of
 from nsysprof.results.checks import Outcome
 from nsysprof.results.comparison import (
@@ -155,12 +156,12 @@ def latency_table(comparison: VersionComparison) -> Table:
     changes = sorted(comparison.latency.changes, key=lambda change: (order.index(change.verdict), -(change.ratio or 1)))
     columns = (
         Column("case", Unit.NAME),
+        Column("verdict"),
         Column("baseline", Unit.NS, drop=3),
         Column("candidate", Unit.NS, drop=2),
         Column(f"ratio [{100 * (1 - comparison.latency.alpha):g} %]", Unit.QUOTIENT),
         Column("p (BH)", Unit.PROBABILITY, drop=4),
         Column("delta", Unit.NUMBER, drop=5),
-        Column("verdict"),
     )
     return make_table("Latency", columns, map(_latency_row, changes), source=_JSON)
 
@@ -168,12 +169,12 @@ def latency_table(comparison: VersionComparison) -> Table:
 def _latency_row(change: LatencyChange) -> tuple[Any, ...]:
     return (
         change.case,
+        change.verdict.value if change.verdict else "",
         _side_cell(change.baseline),
         _side_cell(change.candidate),
         Cell(change.ratio, low=change.low, high=change.high),
         change.p,
         Cell(change.delta, is_signed=True),
-        change.verdict.value if change.verdict else "",
     )
 
 
@@ -200,38 +201,34 @@ def range_table(comparison: VersionComparison) -> Table:
     They come as compare_ranges orders them.
     """
     shown = [name for name in METRICS if any(_says_something(change.metrics[name]) for change in comparison.ranges)]
+    judged = any(change.wall_verdict for change in comparison.ranges)
+    has_interval = any(_wall_interval(change)[1] is not None for change in comparison.ranges)
     columns = [Column("range", Unit.NAME)]
+    if judged:
+        title = "wall [95 %]" if has_interval else "wall, ratio"
+        columns += [Column("verdict"), Column(title, Unit.QUOTIENT, drop=_DROP["launches"])]
     for name in shown:
         changed = any(_has_changed(change.metrics[name]) for change in comparison.ranges)
         drop = _DROP[name] + (0 if changed or not _DROP[name] else _UNCHANGED)
         columns.append(Column(METRICS[name].title, _UNITS[METRICS[name].unit], drop))
-    judged = any(change.wall_verdict for change in comparison.ranges)
-    has_interval = any(_wall_interval(change)[1] is not None for change in comparison.ranges)
-    columns += (
-        [
-            Column("wall [95 %]" if has_interval else "wall, ratio", Unit.QUOTIENT, drop=_DROP["launches"]),
-            Column("verdict"),
-        ]
-        if judged
-        else []
-    )
     rows: list[tuple[Any, ...]] = [
         (
             _range_label(change),
-            *(_metric_cell(change, name) for name in shown),
             *(_wall_verdict_cells(change) if judged else ()),
+            *(_metric_cell(change, name) for name in shown),
         )
-        for change in comparison.ranges
+        for change in comparison.ranges[:MOST_ROWS]
     ]
     title = "Ranges (the candidate's numbers per call or instance, and the change)"
-    return make_table(title, columns, rows, source=_JSON)
+    return make_table(title, columns, rows, source=_JSON, total_rows=len(comparison.ranges))
 
 
 def _wall_verdict_cells(change: RangeChange) -> tuple[Any, ...]:
-    """Return the ratio of the range's time with its interval, and the verdict on it."""
+    """Return the verdict on the range's time, and the ratio with its interval."""
     verdict = change.wall_verdict
     ratio, low, high = _wall_interval(change)
-    return Cell(ratio, low=low, high=high), "" if verdict is None or verdict.verdict is None else verdict.verdict.value
+    word = "" if verdict is None or verdict.verdict is None else verdict.verdict.value
+    return word, Cell(ratio, low=low, high=high)
 
 
 def _wall_interval(change: RangeChange) -> tuple[float | None, float | None, float | None]:
@@ -295,10 +292,10 @@ def part_table(comparison: VersionComparison) -> Table:
             Cell(change.wall_change_ns, is_signed=True),
             *(Cell((change.parts or {})[part], is_signed=True) for part in used),
         )
-        for change in changes
+        for change in changes[:MOST_ROWS]
     ]
     title = "Where the time went" + (" (per call)" if changes and are_per_call else "")
-    return make_table(title, columns, rows, source=_JSON)
+    return make_table(title, columns, rows, source=_JSON, total_rows=len(changes))
 
 
 def kernel_table(comparison: VersionComparison) -> Table:
@@ -311,10 +308,9 @@ def kernel_table(comparison: VersionComparison) -> Table:
         Column("instances", Unit.COUNT, drop=1),
         Column("total", Unit.NS),
     )
-    rows = [
-        _kernel_row(change, kernel) for change in comparison.ranges for kernel in change.kernels if kernel.is_notable
-    ]
-    return make_table("Kernels that changed", columns, rows, source=_JSON)
+    notable = [(change, kernel) for change in comparison.ranges for kernel in change.kernels if kernel.is_notable]
+    rows = (_kernel_row(change, kernel) for change, kernel in notable[:MOST_ROWS])
+    return make_table("Kernels that changed", columns, rows, source=_JSON, total_rows=len(notable))
 
 
 def _kernel_row(change: RangeChange, kernel: KernelChange) -> tuple[Any, ...]:

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from nsysprof.analysis.comparison.gate.gate import judge, parse_gate
@@ -30,6 +32,20 @@ def test_a_verdict_that_throttling_may_have_made_is_taken_back(verdict, shares, 
     if not kept:
         assert found.verdict is LatencyVerdict.INCONCLUSIVE
         assert f"{shares[1]:.0%} of the candidate's" in found.reason
+
+
+@pytest.mark.parametrize(
+    ("verdict", "bounds", "shares", "kept"),
+    [
+        ("SLOWER", (19.8, 20.7), (0.0, 0.5), True),  # no clock explains twenty times
+        ("SLOWER", (5.0, 20.0), (0.0, 0.5), False),
+        ("FASTER", (0.04, 0.05), (0.5, 0.0), True),
+        ("FASTER", (0.04, 0.3), (0.5, 0.0), False),
+    ],
+)
+def test_what_no_clock_explains_stays(verdict, bounds, shares, kept):
+    far = replace(change(verdict), low=bounds[0], high=bounds[1])
+    assert (doubt_throttled(far, *shares) == far) is kept
 
 
 def test_the_gate_neither_fails_nor_passes_on_it():
