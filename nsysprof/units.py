@@ -73,7 +73,7 @@ def format_interval_ns(median_ns: float, low_ns: float, high_ns: float, digits: 
     return f"{median} [{low}, {high}] {unit}"
 
 
-def format_apart(format_value: Callable[[float, int], str], *values: float) -> tuple[str, ...]:
+def format_apart(format_value: Callable[[float | None, int], str], *values: float | None) -> tuple[str, ...]:
     """Return the texts of values that a sentence compares: with more digits where they would read the same."""
     short, long = ([format_value(value, digits) for value in values] for digits in (PROSE_DIGITS, TABLE_DIGITS))
     return tuple(short if len(set(short)) == len(set(long)) else long)
