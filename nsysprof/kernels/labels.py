@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 _TYPES = {
     "c10::BFloat16": "bf16", "__nv_bfloat16": "bf16", "cutlass::bfloat16_t": "bf16", "nv_bfloat16": "bf16",
@@ -22,6 +23,8 @@ _LONGEST = 120
 # The most characters to look at in a name, and in one word of it. A rule is tried at every letter of a word, so the
 # time would grow with the square of a word's length.
 _MOST_READ = 4_096
+# As many labels as a trace of 10 MB can have names: a label is asked for several times.
+_MOST_KEPT = 1 << 17
 _LONG_WORD = re.compile(r"\w{256}")
 _ANONYMOUS = re.compile(r"<unnamed>::|\(anonymous namespace\)::|_GLOBAL__N__\w+::")
 _ENDING = re.compile(
@@ -40,6 +43,7 @@ class _LabelRule:
     label: Callable[[re.Match[str], str], str | None]
 
 
+@lru_cache(_MOST_KEPT)
 def label_kernel(name: str) -> str:
     """Return a short readable label for a demangled kernel name: `add<bf16>`, `gemm<tf32> 128x128x32 nt`."""
     if name.startswith("[CUDA graph"):

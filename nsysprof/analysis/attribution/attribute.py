@@ -21,7 +21,7 @@ from nsysprof.trace.schema import PID_MASK, Bools, Calls, Int64s, Ints, Rows
 # the square of its size.
 MOST_AROUND, FREE_PAIRS = 1024, 1 << 22
 # A table about pairs, such as of ranges and GPUs, may always have this many rows.
-_FREE_ROWS = 1 << 18
+_FREE_ROWS = 1 << 17
 _PAIRS_AT_ONCE = 1 << 22
 _BLOCK = 1 << 20
 # Up to this many threads, picking the work of each one is faster than sorting by thread.

@@ -166,8 +166,9 @@ def _kernels(old: _Counted, new: _Counted) -> tuple[KernelChange, ...]:
     appeared = {name: facts for name, facts in after.items() if name not in before}
     renamed = pair_kernels(vanished, appeared)
     pairs += [(old_name, new_name, "renamed") for old_name, new_name in renamed]
-    pairs += [(name, None, "vanished") for name in vanished if name not in {pair[0] for pair in renamed}]
-    pairs += [(None, name, "appeared") for name in appeared if name not in {pair[1] for pair in renamed}]
+    of_old, of_new = ({pair[side] for pair in renamed} for side in (0, 1))
+    pairs += [(name, None, "vanished") for name in vanished if name not in of_old]
+    pairs += [(None, name, "appeared") for name in appeared if name not in of_new]
     changes = [_kernel(how, old, old_name, new, new_name) for old_name, new_name, how in pairs]
     total_ns = sum(change.baseline_ns for change in changes)
     changes = [replace(change, is_notable=_is_notable(change, total_ns)) for change in changes]
@@ -218,10 +219,11 @@ def pair_kernels(vanished: Mapping[str, KernelFacts], appeared: Mapping[str, Ker
     kernels that take the most time.
     """
     candidates = []
+    longest = [(new, facts, kernel_role(new, facts)) for new, facts in _longest(appeared)]
     for old, old_facts in _longest(vanished):
         role = kernel_role(old, old_facts)
-        for new, new_facts in _longest(appeared):
-            if kernel_role(new, new_facts) != role:
+        for new, new_facts, new_role in longest:
+            if new_role != role:
                 continue
             alike = _likeness(old_facts.short_name, new_facts.short_name)
             if not role.startswith("other") or alike >= _ALIKE:

@@ -30,6 +30,7 @@ from nsysprof.report.figures.compare import describe_parts, describe_ratios, dra
 from nsysprof.report.figures.drawing import can_draw
 from nsysprof.report.pages.analysis import figure_sections
 from nsysprof.report.pages.memory import memory_comparison_parts
+from nsysprof.report.pages.trace_tables import MOST_ROWS
 from nsysprof.report.wording import count_of
 from nsysprof.results.checks import Outcome
 from nsysprof.results.comparison import (
@@ -216,10 +217,10 @@ def range_table(comparison: VersionComparison) -> Table:
             *(_wall_verdict_cells(change) if judged else ()),
             *(_metric_cell(change, name) for name in shown),
         )
-        for change in comparison.ranges
+        for change in comparison.ranges[:MOST_ROWS]
     ]
     title = "Ranges (the candidate's numbers per call or instance, and the change)"
-    return make_table(title, columns, rows, source=_JSON)
+    return make_table(title, columns, rows, source=_JSON, total_rows=len(comparison.ranges))
 
 
 def _wall_verdict_cells(change: RangeChange) -> tuple[Any, ...]:
@@ -291,10 +292,10 @@ def part_table(comparison: VersionComparison) -> Table:
             Cell(change.wall_change_ns, is_signed=True),
             *(Cell((change.parts or {})[part], is_signed=True) for part in used),
         )
-        for change in changes
+        for change in changes[:MOST_ROWS]
     ]
     title = "Where the time went" + (" (per call)" if changes and are_per_call else "")
-    return make_table(title, columns, rows, source=_JSON)
+    return make_table(title, columns, rows, source=_JSON, total_rows=len(changes))
 
 
 def kernel_table(comparison: VersionComparison) -> Table:
@@ -307,10 +308,9 @@ def kernel_table(comparison: VersionComparison) -> Table:
         Column("instances", Unit.COUNT, drop=1),
         Column("total", Unit.NS),
     )
-    rows = [
-        _kernel_row(change, kernel) for change in comparison.ranges for kernel in change.kernels if kernel.is_notable
-    ]
-    return make_table("Kernels that changed", columns, rows, source=_JSON)
+    notable = [(change, kernel) for change in comparison.ranges for kernel in change.kernels if kernel.is_notable]
+    rows = (_kernel_row(change, kernel) for change, kernel in notable[:MOST_ROWS])
+    return make_table("Kernels that changed", columns, rows, source=_JSON, total_rows=len(notable))
 
 
 def _kernel_row(change: RangeChange, kernel: KernelChange) -> tuple[Any, ...]:

@@ -24,7 +24,7 @@ from nsysprof.trace.schema import COPY, FILL, KERNEL, PID_MASK, Bools, Int64s, I
 _COLUMNS = ("gpu_busy_ns", "kernel_total_ns", "kernel_count", "memcpy_bytes", "memset_bytes")
 # The most pairs of a range's name and a kernel's name for each piece of work. A program in which every step has its own
 # name has about one pair per launch.
-_MOST_PAIRS = 16
+_MOST_PAIRS = 4
 _OF_INSTANCES = ("adopted_kernel_count", "adopted_kernel_total_ns")
 _SOURCES = {"kernel_count": "instances", "kernel_total_ns": "total_ns"}
 _ROWS_AT_ONCE = 1 << 21
