@@ -67,7 +67,7 @@ def format_rate(value: float | None, unit: str, digits: int = PROSE_DIGITS) -> s
 
 
 def format_interval_ns(median_ns: float, low_ns: float, high_ns: float, digits: int = PROSE_DIGITS) -> str:
-    """Return a median with its interval in one unit, that of its largest number: `52.5 [50.3, 54.5] us`."""
+    """Return a median with its interval in the unit of its largest number: `52.5 [50.3, 54.5] us`."""
     divisor, unit = _time_unit(max(map(abs, (median_ns, low_ns, high_ns))), digits)
     median, low, high = (_significant(value / divisor, digits) for value in (median_ns, low_ns, high_ns))
     return f"{median} [{low}, {high}] {unit}"
