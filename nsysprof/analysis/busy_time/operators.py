@@ -245,7 +245,8 @@ class _OfProcess:
         if self.steps is None:
             return np.ones(len(self.launched.row), dtype=bool)
         launch, starts = self.launched.launch_ns, self.steps.starts_ns
-        return (launch >= starts[0]) & (launch < starts[-1])
+        inside: Bools = (launch >= starts[0]) & (launch < starts[-1])
+        return inside
 
     def _times_in_step(self, begins: Int64s) -> int:
         """Return how often a steady step repeats the pattern, as it does where it replays one graph again and again."""

@@ -125,9 +125,9 @@ def _refuse_many_pairs(tables: Tables, ranges: pd.DataFrame, pieces: Sequence[Bl
         return
     names = ranges.groupby("global_pid")["name"].agg(["nunique", "size"])
     of_devices = [names.reindex(_pids(tables, each), fill_value=0).sum() for each in pieces]
-    of_names, of_instances = sum(of_devices)
-    refuse_many_pairs(int(of_names), len(tables.work), _MOST_BY_NAME)
-    refuse_many_pairs(int(of_instances), len(tables.work) + len(ranges), _MOST_BY_INSTANCE)
+    of_both = pd.concat(of_devices, axis=1).sum(axis=1)
+    refuse_many_pairs(int(of_both["nunique"]), len(tables.work), _MOST_BY_NAME)
+    refuse_many_pairs(int(of_both["size"]), len(tables.work) + len(ranges), _MOST_BY_INSTANCE)
 
 
 def keep_part(tables: Tables, ranges: pd.DataFrame, blamed: BlamedIdle, part: Part) -> tuple[Idle, tuple[Note, ...]]:

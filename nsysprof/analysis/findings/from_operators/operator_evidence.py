@@ -113,10 +113,10 @@ def merge_products(situation: Situation, chosen: Bools) -> Bools:
     duration = situation.graph.duration_ns
     gone = np.zeros(len(call), dtype=np.bool_)
     for number in np.unique(stream[chosen]).tolist():
-        rows = np.flatnonzero(stream == number)
+        rows = np.flatnonzero(stream == number).astype(np.int32)
         ends = np.flatnonzero((np.diff(call[rows]) != 0) | (np.diff(situation.call[rows]) != 0)) + 1
         run: list[Rows] = []
-        for products in (*np.split(rows, ends), np.zeros(0, dtype=np.int64)):
+        for products in (*np.split(rows, ends), rows[:0]):
             source = _product_source(calls, products, call, chosen)
             if run and (source is None or source != _product_source(calls, run[0], call, chosen)):
                 longest = max(run, key=lambda one: int(duration[one].sum()))
