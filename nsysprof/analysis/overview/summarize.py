@@ -266,7 +266,7 @@ def _settle_peak(tables: Tables, options: SummaryOptions) -> Peak | None:
 
 
 def _find_operators(
-    tables: Tables, names: Names, options: SummaryOptions, peak: Peak | None, steps: Steps
+    tables: Tables, names: Names, options: SummaryOptions, peak: Peak | None, steps: Steps | None
 ) -> Operators | None:
     return find_operators(tables, names, options.operator_facts, peak, steps)
 
