@@ -70,8 +70,8 @@ def render(lines: list[str]) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img">\n'
         "<title>nsysprof demo in a terminal: what a step of a training takes, and what to change</title>\n"
         "<style>text{font:13px ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;fill:#dfe5ec;white-space:pre}"
-        ".l{opacity:0;animation:a .01s forwards}@keyframes a{to{opacity:1}}.b{font-weight:700;fill:#fff}.c{fill:#7fd5e6}"
-        ".r{fill:#ff7b85}.y{fill:#f0b429}.g{fill:#6fdc8c}@media(prefers-reduced-motion){.l{opacity:1;animation:none}}"
+        ".l{opacity:0;animation:a .01s forwards}@keyframes a{to{opacity:1}}.b{font-weight:700;fill:#fff}"
+        ".c{fill:#7fd5e6}.r{fill:#ff7b85}.y{fill:#f0b429}.g{fill:#6fdc8c}@media(prefers-reduced-motion){.l{opacity:1;animation:none}}"
         "</style>\n"
         f'<rect width="{width}" height="{height}" rx="8" fill="#14171b"/>{dots}\n' + "\n".join(rows) + "\n</svg>\n"
     )

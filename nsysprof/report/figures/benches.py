@@ -230,8 +230,8 @@ def _draw_panel(axes: Axes, cells: pd.DataFrame, across: str, down: str) -> None
     for row in cells.to_dict("records"):
         x, y = xs.index(row[across]), ys.index(row[down])
         gain = known(row["over_auto"])
-        box = {"facecolor": _gain_color(gain), "edgecolor": SOFT, "linewidth": 0.5}
-        axes.add_patch(Rectangle((x - 0.48, y - 0.46), 0.96, 0.92, **box))
+        color = _gain_color(gain)
+        axes.add_patch(Rectangle((x - 0.48, y - 0.46), 0.96, 0.92, facecolor=color, edgecolor=SOFT, linewidth=0.5))
         ink = "white" if gain is not None and gain > _DARK_FROM else INK
         axes.annotate(_cell_text(row), (x, y), ha="center", va="center", fontsize=7.5, color=ink)
     axes.set_xlim(-0.5, len(xs) - 0.5)

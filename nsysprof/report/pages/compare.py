@@ -369,7 +369,7 @@ def step_line(comparison: VersionComparison) -> str:
     if change is None:
         return ""
     size = abs(change.change_pct)
-    amount = "less than 0.1 %" if size < _LEAST_STEP_PCT else f"{size:.1f} %"
+    amount = "less than 0.1 %" if size < _LEAST_STEP_PCT else f"{size:.{int(size < 99.95)}f} %"
     direction = f"{amount} {'longer' if change.change_pct > 0 else 'shorter'}" if size else "no difference"
     old, new = format_apart(format_ns, change.baseline_ns, change.candidate_ns)
     text = f"A step takes {new} instead of {old}: {direction}"
