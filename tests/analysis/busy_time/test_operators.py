@@ -1,6 +1,7 @@
 """Kernels get their operators in the recorded step and, by their order, in all others."""
 
 import lzma
+import re
 from dataclasses import replace
 
 import pandas as pd
@@ -11,7 +12,6 @@ from nsysprof.app.trace_analysis.assemble import assemble
 from nsysprof.capture.manifest import program_manifest, write_manifest
 from nsysprof.report.pages.analysis import findings_sections, overview_sections
 from nsysprof.report.write import summary_json
-from nsysprof.units import format_ns
 from tests.analysis.attribution.test_calls_graph_work import create, replay
 from tests.builders.build_trace import TID, TraceBuilder
 from tests.conftest import REPOSITORY
@@ -121,7 +121,7 @@ def test_where_nothing_is_found_the_page_says_how_far_the_step_is_from_its_floor
     assert text.startswith("Nothing was found above 1 %")
     # The four convolutions and all operators between them, by hand from operators.csv.
     operators = analysis.operators
-    assert f"would be {format_ns(310_500)[:4]}" in text and "The GPU works for 1.11 ms of a step" in text
+    assert re.search(r"would be 31[0-9] us", text) and "The GPU works for 1.11 ms of a step" in text
     assert "(rates of the datasheet). The rest is 233 us in layout, 202 us in elementwise" in text
     own = operators[operators["operator"].str.contains("convolution")]
     share = 100e9 * own["flops"].sum() / own["kernel_total_ns"].sum() / 989.4e12
