@@ -469,7 +469,8 @@ def test_the_tables_of_the_tuning_study_come_from_its_samples(tmp_path: Path) ->
         for path in (FOLDER / name).glob("*.csv*"):
             # Another processor may round the last digit of a logarithm otherwise.
             new = pd.read_csv(tmp_path / name / path.name.removesuffix(".xz"))
-            pd.testing.assert_frame_equal(new, pd.read_csv(path), rtol=1e-9, atol=1e-12)
+            stated = pd.read_csv(path)  # of a version whose shapes had fewer parts
+            pd.testing.assert_frame_equal(new[stated.columns], stated, rtol=1e-9, atol=1e-12)
         assert not (tmp_path / name / "policy.json").exists(), "no shape has a winner"
 
 

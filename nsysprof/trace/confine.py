@@ -14,8 +14,9 @@ from typing import Any
 # The most processor time that reading may take, all statements and threads together: far more than any real trace needs
 # (SQLite reads 50 MB/s).
 _LEAST_SECONDS, _BYTES_PER_SECOND = 10.0, 4_000_000
-# SQLite's virtual machine runs this many steps between two looks at the clock.
-_STEPS = 20_000
+# SQLite's virtual machine runs this many steps between two looks at the clock: a hundred rows, whose texts may all be
+# megabytes.
+_STEPS = 2_000
 # The most text that a scan may return: the size of the file, times a factor, plus a constant. UTF-16 text grows when it
 # is decoded, and several scans may share a limit.
 _MOST_TEXT, _FREE_TEXT = 8, 64 << 20
@@ -43,7 +44,12 @@ class Confinement:
         self._is_denied = False
 
     def begin(self) -> None:
-        """Begin the next statement of this thread: what the thread did since the one before does not count."""
+        """Begin the next statement of this thread: what the thread did since the one before does not count.
+
+        Raises OperationalError, as SQLite does, where the limit of time is used up.
+        """
+        if self._is_exceeded:
+            raise sqlite3.OperationalError("interrupted")
         self._since[threading.get_ident()] = time.thread_time()
 
     def step(self) -> bool:

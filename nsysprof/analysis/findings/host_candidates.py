@@ -283,7 +283,7 @@ def _fewer_launches(situation: Situation, issuing: Bools, *, has_collectives: bo
     graphs = in_calls(situation, issuing & replays)
     if graphs:
         return (
-            f"The step replays {counted(graphs, 'CUDA graph')} already: let them hold what is launched beside them "
+            f"It replays {counted(graphs, 'CUDA graph')} already: let them hold what is launched beside them "
             "too. TORCH_LOGS=graph_breaks,cudagraphs says what torch.compile left out."
         )
     if has_collectives:
@@ -307,7 +307,8 @@ def _of_launches(
 ) -> Candidate:
     waits = _waits_between(situation, issuing)
     if waits >= _LEAST_WAITS:
-        text += f" The host waits for values there {counted(waits, 'time')} a step, so no CUDA graph can hold it."
+        a_step = " a step" if situation.is_looped else ""
+        text += f" The host waits for the GPU there {counted(waits, 'time')}{a_step}, so no CUDA graph can hold it."
         step = _FIRST_NO_WAITS
     change, low, high = (_issued_faster(situation, calls, part) for part in (_GRAPH, _GRAPH_MOST, _GRAPH_LEAST))
     count = int(issuing.sum())

@@ -186,8 +186,18 @@ def _operator_lines(analysis: Analysis) -> list[str]:
     )
     return [
         f"Operators run for {format_ns(totals.gpu_busy_ns)}, {share} of the {format_ns(totals.gpu_span_ns)} from the "
-        f"first to the last of them: {kinds}."
+        f"first to the last of them: {kinds}.",
+        *_thread_lines(analysis),
     ]
+
+
+def _thread_lines(analysis: Analysis) -> list[str]:
+    """Return which part of the operators the busiest thread runs, of several. Here, a thread is a stream."""
+    busy = analysis.streams["kernel_total_ns"]
+    if len(busy) < 2:
+        return []
+    shares = ", ".join(_percent(own, busy.sum()) for own in busy.nlargest(_MOST))
+    return [f"They run on {len(busy):,} threads; of the sum of their times, the busiest have {shares}."]
 
 
 def _range_lines(analysis: Analysis) -> list[str]:

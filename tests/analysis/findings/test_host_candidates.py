@@ -3,6 +3,7 @@
 import pytest
 
 from nsysprof.analysis.overview.summarize import summarize
+from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_tables
 from tests.analysis.programs import MS, OF_TORCH, US, Program
@@ -147,3 +148,10 @@ def test_a_graph_is_not_advised_where_the_host_waits_between_launches(findings, 
     item = next(item for item in findings(program.builder).items if item.code == "launch-bound")
     assert ("no CUDA graph can hold it" in item.text) is is_named
     assert item.next_step.startswith("Take the waits out first") is is_named
+
+
+def test_a_trace_without_steps_is_told_of_none(trace_path):
+    """A benchmark of collectives was said to wait for values 354 times a step."""
+    items = analyze_trace(trace_path("h200-ranges/nccl")).findings.items
+    (item,) = [item for item in items if item.code == "launch-bound"]
+    assert "The host waits for the GPU there 354 times, so no CUDA graph can hold it." in item.text

@@ -79,6 +79,18 @@ def test_operators_of_the_cpu_are_said_by_kind(tmp_path):
     assert said[2].startswith("The range with the most time is step: 100 ms, 10 times, 10.0 ms on average.")
 
 
+def test_operators_of_several_threads_are_told_by_thread(tmp_path):
+    events = [
+        {"ph": "X", "pid": 100, "tid": thread, "cat": "cpu_op", "name": "aten::mm", "ts": 10_000 * step, "dur": took}
+        for step in range(10)
+        for thread, took in ((100, 6000), (101, 3000), (102, 1000))
+    ]
+    source = tmp_path / "cpu.json"
+    source.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
+    said = lines(analyze_trace(convert_kineto_json(source, tmp_path / "k.sqlite"), identity=source))
+    assert said[2] == "They run on 3 threads; of the sum of their times, the busiest have 60 %, 30 %, 10 %."
+
+
 @pytest.mark.parametrize("kind", ["nsys", "torch"])
 def test_nothing_is_said_about_a_gpu(training, tmp_path, kind):
     analysis = training if kind == "nsys" else operators(tmp_path)
