@@ -193,7 +193,7 @@ def test_small_work_takes_more_than_twice_its_least_time(tmp_path, elements, is_
     item = finding(analyze_steps(tmp_path, small(elements), is_replayed=True), "small-work")
     assert (item is not None) == is_named
     if item is not None:
-        assert "Those whose operators are known take 120.0 us" in item.text
+        assert "Those whose operators are known take 120 us" in item.text
         assert "at the least time of these operators " in item.text
 
 
