@@ -1,4 +1,4 @@
-"""Hooks of the documentation site: commands, Python API and gallery from the code, and pages that lie beside docs/.
+"""Hooks of the documentation site: Python API and gallery from the code, and pages that lie beside docs/.
 
 mkdocs calls the functions named on_*. The studies in analysis/, the provenance of traces/ and the project's own pages
 are added where they lie in the repository, so that their relative links keep working.
@@ -12,21 +12,18 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
-import typer.main
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 import nsysprof
-from nsysprof.cli import app
 
 ROOT = Path(__file__).resolve().parents[1]
 _BESIDE = ("analysis/*/*.md", "analysis/*/*/*.md", "analysis/*/*.png", "analysis/*/*/*.png", "traces/README.md")
 _PROJECT = ("CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")
 _LINK = re.compile(r"\]\((?!https?:|#|mailto:)([^)#\s]+)(#[^)\s]*)?\)")
-_COMMANDS, _API, _GALLERY = "<!-- commands -->", "<!-- api -->", "<!-- gallery -->"
+_API, _GALLERY = "<!-- api -->", "<!-- gallery -->"
 # A row of docs/gallery.md: the name of a report and the command that makes it.
 _REPORT = re.compile(r"^\| (\w+) \| .* \| `nsysprof ([^`]+)` \|$", re.MULTILINE)
 
@@ -61,10 +58,8 @@ def make_gallery() -> dict[str, str]:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Fill in the commands and the API, and turn links into the repository into links of the site."""
+    """Fill in the API and the gallery, and turn links into the repository into links of the site."""
     source = page.file.src_uri
-    if _COMMANDS in markdown:
-        markdown = markdown.replace(_COMMANDS, render_commands())
     if _API in markdown:
         markdown = markdown.replace(_API, render_api())
     if _GALLERY in markdown:
@@ -90,36 +85,6 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 def _is_beside(source: str) -> bool:
     return source in _PROJECT or source.startswith(("analysis/", "traces/"))
-
-
-def render_commands() -> str:
-    """Return the reference of all commands, from the command line's own definition."""
-    group: Any = typer.main.get_command(app)
-    parts = []
-    for name, command in group.commands.items():
-        context = command.context_class(command, info_name=f"nsysprof {name}")
-        usage = " ".join(["nsysprof", name, *command.collect_usage_pieces(context)])
-        parts += [f"## {name}", "", _paragraphs(command.help or ""), "", "```", usage, "```", ""]
-        records = [parameter.get_help_record(context) for parameter in command.get_params(context)]
-        rows = [f"| `{record[0].strip()}` | {_escape(' '.join(record[1].split()))} |" for record in records if record]
-        parts += ["| parameter | meaning |", "|---|---|", *(row for row in rows), ""]
-        parts += [_paragraphs(command.epilog), ""] if command.epilog else []
-    return "\n".join(parts)
-
-
-def _paragraphs(text: str) -> str:
-    """Help without click's marks: a block after \\b keeps its lines, as code."""
-    blocks = []
-    for block in re.split(r"\n\s*\n", text.strip()):
-        if block.startswith("\b"):
-            blocks.append("```\n" + block.removeprefix("\b").strip("\n") + "\n```")
-        else:
-            blocks.append(_escape(" ".join(block.split())))
-    return "\n\n".join(blocks)
-
-
-def _escape(text: str) -> str:
-    return text.replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*").replace("_", "\\_")
 
 
 def render_api() -> str:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write the parts of docs/ that come from the registries: columns of files, notes, and the schemas of --json.
+"""Write the parts of docs/ that come from the code: commands, columns of files, notes, and the schemas of --json.
 
 The costs of commands come from analysis/speed, where benchmarks keep them: scripts/bench.py speed --write writes
 measured.json, sizes --measure sizes.json, policy --write policy.json or policy-gpu.json, capture --write capture.json,
@@ -25,7 +25,10 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+import typer.main  # noqa: E402
+
 from nsysprof.capture.self_check.reduction import KNOWN_LOSSES  # noqa: E402
+from nsysprof.cli import app  # noqa: E402
 from nsysprof.notes import registry  # noqa: E402
 from nsysprof.report.json_schema import command_schemas  # noqa: E402
 from nsysprof.results.column_registry.column import FileColumn, TableFile  # noqa: E402
@@ -50,6 +53,7 @@ PAGES = {
     "files.md": {file.folder for file in FILES},
     "notes.md": {kind.page for kind in registry().values()},
     "losses.md": {"all"},
+    "cli.md": {"commands"},
     "analyze.md": {"commands", "large", "memory", "sizes", "starts", "findings"},
     "policy.md": {"policy"},
     "program.md": {"capture"},
@@ -250,12 +254,49 @@ def _meaning(column: FileColumn) -> str:
     return f"{text} Only with {column.only_with}." if column.only_with else text
 
 
+def render_commands(_: str) -> str:
+    """Return the reference of all commands, from the command line's own definition."""
+    group: Any = typer.main.get_command(app)
+    parts = []
+    for name, command in group.commands.items():
+        context = command.context_class(command, info_name=f"nsysprof {name}")
+        usage = " ".join(["nsysprof", name, *command.collect_usage_pieces(context)])
+        parts += [f"## {name}", "", _paragraphs(command.help or ""), "", "```", usage, "```", ""]
+        records = [parameter.get_help_record(context) for parameter in command.get_params(context)]
+        rows = [f"| `{record[0].strip()}` | {_escape(' '.join(record[1].split()))} |" for record in records if record]
+        parts += ["| parameter | meaning |", "|---|---|", *(row for row in rows), ""]
+        examples = [line for line in (command.epilog or "").split("\n\n") if line.startswith("$ ")]
+        parts += ["```", *examples, "```", ""] if examples else []
+    return "\n".join(parts)
+
+
+def _paragraphs(text: str) -> str:
+    """Help without click's marks: a block after \\b keeps its lines, as code."""
+    blocks = []
+    for block in re.split(r"\n\s*\n", text.strip()):
+        if block.startswith("\b"):
+            blocks.append("```\n" + block.removeprefix("\b").strip("\n") + "\n```")
+        else:
+            blocks.append(_escape(" ".join(block.split())))
+    return "\n\n".join(blocks)
+
+
+def _escape(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*").replace("_", "\\_")
+
+
 def generate(text: str, wanted: set[str]) -> str:
     """Return a page with its generated parts as the registries have them now.
 
     wanted: what the page must hold a part for, so that nothing of a registry stays out of the documentation.
     """
-    render = {"columns": render_columns, "notes": render_notes, "losses": render_losses, "speed": render_speed}
+    render = {
+        "reference": render_commands,
+        "columns": render_columns,
+        "notes": render_notes,
+        "losses": render_losses,
+        "speed": render_speed,
+    }
     missing = wanted - {part[3] for part in _PART.finditer(text)}
     if missing:
         raise SystemExit(f"scripts/generate_docs.py: no generated part for {', '.join(sorted(missing))}")

@@ -109,7 +109,7 @@ def find_operators(
 
     facts: what the recorder wrote.
     peak: the rates of the GPU.
-    steps: those of the trace, of which one may replay a graph many times.
+    steps: those of the trace, and one of them may replay a graph many times.
     """
     if tables.operators is None or tables.calls is None:
         return None

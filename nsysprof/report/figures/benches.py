@@ -203,7 +203,7 @@ def draw_winners(winners: pd.DataFrame) -> Figure | None:
 
 
 def _gain_labels() -> list[tuple[str, str]]:
-    """Return the colours of gains with what they mean, and that of an unknown one."""
+    """Return the colours of gains with what they mean, and the colour of an unknown one."""
     labels, least = [], 1.0
     for most, color in _GAINS:
         if least == 1.0:

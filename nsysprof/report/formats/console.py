@@ -195,7 +195,7 @@ def _left_out(table: Table, layout: Layout, width: int) -> list[str]:
 
 
 def wrap_text(text: str, width: int, indent: str, next_indent: str | None = None) -> list[str]:
-    """Return the lines of a text, none of which parts a number from its unit.
+    """Return the lines of a text. No line parts a number from its unit.
 
     next_indent: of all lines but the first, where it is another one.
     """

@@ -131,7 +131,7 @@ def merge_products(situation: Situation, chosen: Bools) -> Bools:
 def _product_source(
     calls: Sequence[OperatorCall], rows: Rows, call: Int64s, chosen: Bools
 ) -> tuple[object, ...] | None:
-    """Return the tensor that a product of the forward pass is computed from; None where work is no such product."""
+    """Return the tensor that a product of the forward pass is computed from; None where work is not such a product."""
     if not len(rows) or call[rows[0]] < 0 or not chosen[rows].all():
         return None
     one = calls[call[rows[0]]]
