@@ -150,7 +150,7 @@ def make_function(original: Callable[..., Any]) -> Callable[..., Any]:  # noqa: 
         query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: Any = None, is_causal: Any = False,
         scale: Any = None, **rest: Any,
     ) -> Any:  # fmt: skip
-        dropout = 0.0 if dropout_p is None else dropout_p
+        dropout, named = 0.0 if dropout_p is None else dropout_p, rest if scale is None else {**rest, "scale": scale}
         if is_compiling() or (type(query) is not tensor and is_exporting()):
             return _call_compiled(original, query, key, value, attn_mask, dropout, is_causal, scale, rest)
         if active_policies:
@@ -182,10 +182,7 @@ def make_function(original: Callable[..., Any]) -> Callable[..., Any]:  # noqa: 
                         out = _call_alone(name, original, whole, scale, rest)
                     else:
                         _ = first(False), second(False), third(False)
-                        if scale is None and not rest:
-                            out = original(query, key, value, attn_mask, dropout, is_causal)
-                        else:
-                            out = original(query, key, value, attn_mask, dropout, is_causal, scale=scale, **rest)
+                        out = original(query, key, value, attn_mask, dropout, is_causal, **named)
                     active.calls += 1
                     return out
                 except RuntimeError as error:
@@ -194,20 +191,16 @@ def make_function(original: Callable[..., Any]) -> Callable[..., Any]:  # noqa: 
                     if is_free:
                         _ = first(True), second(True), third(True)
                     release()
-            elif rule.__class__ is LibraryCall:
-                if scale is None and rest.keys() <= _GROUPED:
-                    active.calls += 1
-                    return rule.attend(query, key, value, is_causal)
-                active.left += 1
-            elif not rule:  # there is no rule, or it turned out not to hold
+            elif rule.__class__ is LibraryCall and scale is None and rest.keys() <= _GROUPED:
+                active.calls += 1
+                return rule.attend(query, key, value, is_causal)
+            elif rule.__class__ is LibraryCall or not rule:  # there is no rule, or it turned out not to hold
                 active.left += 1
                 if rule is None and not active.has_said_no_rule:
                     active.say_no_rule()
             else:
                 active.calls += 1
-        if scale is None and not rest:
-            return original(query, key, value, attn_mask, dropout, is_causal)
-        return original(query, key, value, attn_mask, dropout, is_causal, scale=scale, **rest)
+        return original(query, key, value, attn_mask, dropout, is_causal, **named)
 
     return _register_with_script(scaled_dot_product_attention)
 
