@@ -67,13 +67,13 @@ def format_rate(value: float | None, unit: str, digits: int = PROSE_DIGITS) -> s
 
 
 def format_interval_ns(median_ns: float, low_ns: float, high_ns: float, digits: int = PROSE_DIGITS) -> str:
-    """Return a median with its interval in one unit, that of its largest number: `52.5 [50.3, 54.5] us`."""
+    """Return a median with its interval in the unit of its largest number: `52.5 [50.3, 54.5] us`."""
     divisor, unit = _time_unit(max(map(abs, (median_ns, low_ns, high_ns))), digits)
     median, low, high = (_significant(value / divisor, digits) for value in (median_ns, low_ns, high_ns))
     return f"{median} [{low}, {high}] {unit}"
 
 
-def format_apart(format_value: Callable[[float, int], str], *values: float) -> tuple[str, ...]:
+def format_apart(format_value: Callable[[float | None, int], str], *values: float | None) -> tuple[str, ...]:
     """Return the texts of values that a sentence compares: with more digits where they would read the same."""
     short, long = ([format_value(value, digits) for value in values] for digits in (PROSE_DIGITS, TABLE_DIGITS))
     return tuple(short if len(set(short)) == len(set(long)) else long)

@@ -1,4 +1,4 @@
-"""Hooks of the documentation site: the commands and the Python API from the code, and pages that lie beside docs/.
+"""Hooks of the documentation site: commands, Python API and gallery from the code, and pages that lie beside docs/.
 
 mkdocs calls the functions named on_*. The studies in analysis/, the provenance of traces/ and the project's own pages
 are added where they lie in the repository, so that their relative links keep working.
@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import posixpath
 import re
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +26,9 @@ ROOT = Path(__file__).resolve().parents[1]
 _BESIDE = ("analysis/*/*.md", "analysis/*/*/*.md", "analysis/*/*.png", "analysis/*/*/*.png", "traces/README.md")
 _PROJECT = ("CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")
 _LINK = re.compile(r"\]\((?!https?:|#|mailto:)([^)#\s]+)(#[^)\s]*)?\)")
-_COMMANDS, _API = "<!-- commands -->", "<!-- api -->"
+_COMMANDS, _API, _GALLERY = "<!-- commands -->", "<!-- api -->", "<!-- gallery -->"
+# A row of docs/gallery.md: the name of a report and the command that makes it.
+_REPORT = re.compile(r"^\| (\w+) \| .* \| `nsysprof ([^`]+)` \|$", re.MULTILINE)
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -32,7 +37,27 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         for path in sorted(ROOT.glob(pattern)):
             name = path.relative_to(ROOT).as_posix()
             files.append(File.generated(config, name, abs_src_path=str(path)))
+    for name, page in make_gallery().items():
+        files.append(File.generated(config, f"gallery/{name}.html", content=page))
     return files
+
+
+def list_gallery() -> dict[str, list[str]]:
+    """Return the arguments of nsysprof that make each report of the gallery."""
+    text = (ROOT / "docs" / "gallery.md").read_text(encoding="utf-8")
+    return {row[1]: row[2].split() for row in _REPORT.finditer(text)}
+
+
+def make_gallery() -> dict[str, str]:
+    """Return the pages of the gallery, made of the traces in the repository by the package as it is."""
+    pages = {}
+    for name, arguments in list_gallery().items():
+        with tempfile.TemporaryDirectory() as folder:
+            out = Path(folder) / name
+            command = [sys.executable, "-m", "nsysprof", *arguments, "--out", str(out)]
+            subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            pages[name] = (out / "report.html").read_text(encoding="utf-8")
+    return pages
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
@@ -42,6 +67,9 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         markdown = markdown.replace(_COMMANDS, render_commands())
     if _API in markdown:
         markdown = markdown.replace(_API, render_api())
+    if _GALLERY in markdown:
+        links = [f"- [{name}](gallery/{name}.html)" for name in list_gallery()]
+        markdown = markdown.replace(_GALLERY, "\n".join(links))
     folder = posixpath.dirname(source if _is_beside(source) else f"docs/{source}")
     here = posixpath.dirname(source)
     known = {file.src_uri for file in files}

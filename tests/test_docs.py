@@ -258,3 +258,14 @@ def test_how_to_get_nsys_is_in_the_readme_on_its_page_and_in_the_error():
     assert next(lines for name, lines in blocks if name == "Ubuntu") in readme
     for command in ("apt install nsight-systems-cli", "dnf install nsight-systems-cli", "nsysprof help nsys"):
         assert command in GET_NSYS
+
+
+def test_the_gallery_has_six_reports_of_traces_in_the_repository():
+    pytest.importorskip("mkdocs")
+    from scripts import docs_hooks
+
+    reports = docs_hooks.list_gallery()
+    assert len(reports) == 6
+    for command, *arguments in reports.values():
+        assert command in ("analyze", "compare")
+        assert all((ROOT / argument).exists() for argument in arguments)

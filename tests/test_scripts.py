@@ -365,6 +365,15 @@ def test_the_pages_of_optimize_are_as_it_writes_them_now() -> None:
     assert stale == [], "run scripts/write_studies.py"
 
 
+def test_the_recording_of_the_demo_is_what_it_prints_now() -> None:
+    """Whoever changes a sentence of a report records it again: scripts/record_demo.py."""
+    record_demo = load("record_demo")
+    lines, _ = record_demo.run_demo()
+    text = record_demo.RECORDING.read_text(encoding="utf-8")
+    assert record_demo.render(lines) == text, "run scripts/record_demo.py"
+    assert len(text) < 300_000 and "pageable-copy" in text
+
+
 def test_a_packed_trace_has_the_same_bytes_and_is_smaller(tmp_path: Path) -> None:
     source, packed = tmp_path / "trace.sqlite", tmp_path / "trace.sqlite.xz"
     rows = [(number * 1_000_003 + number % 7919, number % 30, "launch") for number in range(70_000, 130_000)]
@@ -460,7 +469,8 @@ def test_the_tables_of_the_tuning_study_come_from_its_samples(tmp_path: Path) ->
         for path in (FOLDER / name).glob("*.csv*"):
             # Another processor may round the last digit of a logarithm otherwise.
             new = pd.read_csv(tmp_path / name / path.name.removesuffix(".xz"))
-            pd.testing.assert_frame_equal(new, pd.read_csv(path), rtol=1e-9, atol=1e-12)
+            stated = pd.read_csv(path)  # of a version whose shapes had fewer parts
+            pd.testing.assert_frame_equal(new[stated.columns], stated, rtol=1e-9, atol=1e-12)
         assert not (tmp_path / name / "policy.json").exists(), "no shape has a winner"
 
 

@@ -115,6 +115,42 @@ _RANGE = re.compile(
     r"|data|init|setup|run|main|test|replays?|eager|capture|alloc|free|touch|again|back)[ _#:-]{0,2}\d{0,6}",
     re.ASCII,
 )
+# Words that programs of any kind have in the names of their ranges, and those of CUDA's libraries. A name of such words
+# alone says what is done, and not by whom or for what.
+_COMMON_WORDS_WORDS = (
+    "a accum accumulate accumulation activation activations after all allgather alloc allreduce amp append apply "
+    "args assemble async attention attn augment autocast autograd average backward barrier batch batched batches "
+    "before begin bench benchmark block blocks broadcast bucket buffer buffers build by bwd cache calc calculate "
+    "call cast check checkpoint chunk clear clip clipping clone close collate collect collective comm communicate "
+    "communication compile compiled compute concat conv convert convolution copies copy cpu criterion cuda "
+    "cudagraph data dataloader dataset ddp decode decoder deepcopy delete detach device dispatch do download "
+    "draft drop dtoh eager embed embedding embeddings empty encode encoder end engine epoch eval evaluate "
+    "evaluation execute exit expert experts feed fetch ffn fill final finalize finish first flash flush for "
+    "forward free from fsdp func function fused fwd garbage gather gemm generate generation get gpu grad gradient "
+    "gradients grads graph graphs head heads host htod idle image images in index infer inference init initial "
+    "initialize inner input inputs inside is item iter iteration iterator kernel kernels key keys kv large last "
+    "launch layer layers learning len lm load loaded loader loading log logging logits loop loops loss lr main "
+    "make mask matmul measure memcpy memory memset merge metric metrics micro microbatch mini minibatch mlp mode "
+    "model module modules move multi multiply name net network new next no norm normalize number of offload on op "
+    "open operator opt optim optimize optimizer out outer output outputs pack pad padding parallel param "
+    "parameter parameters params part pass perf phase pin pinned pipeline pool post postprocess pre prefetch "
+    "prefill prepare preprocess print proc process profile profiler profiling push pop put python query queue "
+    "random range ranges rank raw read receive recv reduce reduction region register release render replay "
+    "request requests reset reshape response restore result results resume return rng rollout router run runner "
+    "running sample sampler samples sampling save scale scaler scan scatter schedule scheduler score search "
+    "section seed select self send seq sequence serial set setup shard sharded shuffle simple single size sleep "
+    "slow small softmax solve sort spec speculative split stage start state stats step steps stop store stream "
+    "streams sub sum switch sync synchronize task tensor tensors test text thread time timed timer to token "
+    "tokenize tokenizer tokens top torch total train trainer training transfer transform transformer transpose "
+    "tune tuning unpack unscale up update upload use user utils val validate validation value verify wait walk "
+    "warm warmup weight weights with work worker write zero zeros cccl cub thrust nccl cublas cudnn cusparse "
+    "cufft radix segmented exclusive inclusive unique partition flagged if length histogram each adjacent "
+    "difference left right three two way pairs arg min max nan topk"
+)
+_COMMON_WORDS = frozenset(_COMMON_WORDS_WORDS.split())
+_LONGEST_COMMON = 80
+# A word of a name, such as each of `DataLoader.next_batch`; a number with few digits; what stands between them.
+_COMMON_PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|(?<![0-9])[0-9]{1,6}(?![0-9])|[ _.:#()/-]+", re.ASCII)
 # Parts of the paths of modules that many models have, and the beginnings of the names of torch's classes for them.
 _MODULES_WORDS = (
     "model transformer encoder decoder layers layer blocks block h attention attn self_attn cross_attn self mlp ffn "
@@ -236,7 +272,15 @@ def is_public_range(name: str, backends: frozenset[str]) -> bool:
     compiled = read_compile_range(name)
     if compiled is not None:
         return not compiled.place and not compiled.why and _FUNCTION_TOKEN.fullmatch(compiled.what) is not None
-    return _RANGE.fullmatch(plain) is not None
+    return _RANGE.fullmatch(plain) is not None or _has_common_words(plain)
+
+
+def _has_common_words(name: str) -> bool:
+    """Return whether a name consists of words that programs of any kind have, and small numbers."""
+    parts = _COMMON_PART.findall(name)
+    words = [part.lower() for part in parts if part.isalpha()]
+    is_whole = len(name) <= _LONGEST_COMMON and "".join(parts) == name
+    return is_whole and bool(words) and all(word in _COMMON_WORDS for word in words)
 
 
 def _is_of_operators(name: str) -> bool:

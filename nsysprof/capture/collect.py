@@ -18,7 +18,7 @@ from nsysprof.files.plain_file import write_whole
 from nsysprof.results.column_registry.case_columns import COUNTERS as COUNTERS_FILE
 from nsysprof.results.column_registry.csv_table import format_cell
 from nsysprof.results.kernel_counters import COUNTED_COLUMNS, CountedKernel, Run
-from nsysprof.results.samples import OK, Block, median_interval, named_times, steady_samples
+from nsysprof.results.samples import OK, Block, named_times, steady_samples, time_interval
 from nsysprof.workload.job import TRACED
 
 NOT_RUN = "not_run"
@@ -83,7 +83,7 @@ def result_rows(progress: CaseProgress) -> list[dict[str, Any]]:
     for case, outcome in zip(progress.plan.cases, progress.outcomes, strict=True):
         block = outcome.block or Block(0, 0, 0, NOT_RUN)
         values = block.values_ns if block.status == OK else ()
-        interval = median_interval(values)
+        interval = time_interval(values)
         reason = outcome.reason
         if outcome.status == OK and progress.plan.profiler != "none" and outcome.traced not in (OK, NOT_RUN):
             reason = f"measured, but its traced run failed ({outcome.traced}): {outcome.traced_reason}"

@@ -5,7 +5,7 @@ Each adapter is a function (shape, device) -> attention, and attention takes q, 
 page table, lengths, a plan), and returns the function that is measured. Where the library is missing, too old, or
 cannot take the shape, IneligibleError says so and what to install.
 
-Of these libraries, torch and SageAttention were run; the others are called as their documentation says.
+docs/backends.md says which of them were run; the others are called as their documentation says.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ FLASH_IMPLEMENTATIONS = {"flash3": "FA3", "flash4": "FA4"}
 _WORKSPACE_BYTES = 128 << 20
 # FlashInfer's kernels for a cache in one piece are called for sequences, those for pages for a pool.
 _LAYOUT = "NHD"
+# The sizes of heads for which SageAttention has kernels.
+_SAGE_SIZES = (64, 96, 128)
 
 
 def adapter_of(backend: str, shape: Shape) -> Adapter | None:
@@ -182,15 +184,22 @@ def _flashinfer(shape: Shape, device: str) -> Attention:
 
 
 def _sage(shape: Shape, device: str) -> Attention:
-    """Return SageAttention, which multiplies q and k in eight bits."""
+    """Return SageAttention, which multiplies q and k in eight bits.
+
+    It takes the mean of the keys off them first, so that they fit eight bits better. Version 1 does so in the caller's
+    own tensor, which another call would read; here it is done in a copy, as later versions do.
+    """
     library = import_or_refuse("sageattention", "sageattention", INSTALL["sage"])
     _need_gpu("SageAttention", device)
     if shape.causal and shape.seq != shape.kv_seq:
         raise IneligibleError("SageAttention takes a causal mask only for as many queries as keys: leave --kv-seq out.")
-    takes = inspect.signature(library.sageattn).parameters
-    named: dict[str, Any] = {"tensor_layout": "HND"} if "tensor_layout" in takes else {}
+    if shape.head_dim not in _SAGE_SIZES:
+        sizes = ", ".join(map(str, _SAGE_SIZES))
+        raise IneligibleError(f"SageAttention takes heads of {sizes}, not of {shape.head_dim}.")
+    named: dict[str, Any] = {"tensor_layout": "HND", "smooth_k": False}
 
     def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, is_causal: bool) -> torch.Tensor:
+        k = k - k.mean(dim=2, keepdim=True)
         out: torch.Tensor = library.sageattn(q, k, v, is_causal=is_causal, **named)
         return out
 

@@ -56,7 +56,7 @@ def _await_port(out: Path, holder: subprocess.Popen[bytes]) -> str:
 
 
 def _record(out: Path, seconds: int) -> ServerPart:
-    argv = [sys.executable, "-m", "nsysprof", "record", str(out), "--seconds", str(seconds), "--watch", str(seconds)]
+    argv = [sys.executable, "-m", "nsysprof", "record", str(out), "--duration", str(seconds), "--watch", str(seconds)]
     done = subprocess.run([*argv, "--step-pattern", PATTERN, "--json"], capture_output=True, text=True, check=False)
     said: dict[str, Any] = json.loads(done.stdout) if done.stdout.lstrip().startswith("{") else {}
     held = read_contents(Path(said["folder"]) / "nsys.sqlite") if "folder" in said else TraceContents()

@@ -65,12 +65,19 @@ def test_the_help_of_capture_shows_twelve_options_and_then_the_rest():
     assert shown["Program"][:2] == ["--duration", "--per-rank"]
     assert shown["Grid"] == ["--backends", "--seq", "--dtype"]
     assert len(options) - len(shown["Advanced"]) == 12
-    assert {"--warmup", "--nsys-option", "--json"} <= set(shown["Advanced"])
+    assert {"--warmup-calls", "--nsys-option", "--json"} <= set(shown["Advanced"])
 
 
 # whatif asks for a number of ranks, and capture for the ranks to record; bundle keeps several ranges; explain takes the
-# axes of a mask; capture counts a program's kernels, where analyze reads counters that the user has.
-OWN_MEANING = {("whatif", "--ranks"), ("bundle", "--range"), ("explain", "--mask"), ("capture", "--counters")}
+# axes of a mask; capture counts a program's kernels, where analyze reads counters that the user has; the duration of a
+# capture is in whole seconds, as nsys wants it, and 0 is to the program's end.
+OWN_MEANING = {
+    ("record", "--duration"),
+    ("whatif", "--ranks"),
+    ("bundle", "--range"),
+    ("explain", "--mask"),
+    ("capture", "--counters"),
+}
 
 
 def test_an_option_of_several_commands_is_the_same_in_each():
@@ -102,6 +109,19 @@ def test_an_old_spelling_is_read_but_not_shown(name, capsys):
     said = capsys.readouterr().out
     assert "--max-recording" in said
     assert "--max-size" not in said
+
+
+@pytest.mark.parametrize(
+    ("name", "new", "old", "field"),
+    [
+        ("capture", "--duration", "--seconds", "duration_s"),
+        ("record", "--duration", "--seconds", "seconds"),
+        ("capture", "--warmup-calls", "--warmup", "warmup"),
+    ],
+)
+def test_one_thing_has_one_word_and_the_word_before_still_works(name, new, old, field):
+    typed = [COMMANDS[name].make_context(name, [flag, "7"]).params[field] for flag in (new, old)]
+    assert typed == [7, 7]
 
 
 def test_the_help_of_options_says_what_they_are():

@@ -278,6 +278,18 @@ def test_lanes_of_the_device_stand_first_and_lanes_grow_fold_hide_and_pin(page, 
     assert complaints(page) == []
 
 
+def test_figures_fit_a_phone_and_a_touch_enlarges_them(page, capture_page):
+    open_page(page, capture_page, width=390)
+    figure = at(page, "figure")
+    image = at(page, "figure img.of-light")
+    assert image.size["width"] <= 390
+    ActionChains(page).scroll_to_element(figure).move_to_element(figure).click().perform()
+    assert image.size["width"] > 600
+    assert page.execute_script("return document.documentElement.scrollWidth") <= 390
+    figure.send_keys(Keys.ENTER)
+    assert image.size["width"] <= 390
+
+
 def test_w_a_s_and_d_move_as_in_perfetto(page, capture_page):
     open_page(page, capture_page)
     whole, chart = width(page), at(page, "#chart")

@@ -73,7 +73,7 @@ def test_reports_hold_it(counted, kind):
     text = render(kind, analysis, record)
     assert "Traffic and limits" in text
     assert "of a copy's rate" in text or "of a copy&#39;s rate" in text
-    assert "lower tier" not in text
+    assert "known less well" not in text
     if kind != "console":
         assert "Counters of kernels" in text
         assert "launch-bound where kernels fill less than 75 %" in text
@@ -88,7 +88,7 @@ def test_every_table_names_the_lower_tier(counted, kind):
     tables = ("Cases", "Ranges", "Top kernels", *(() if kind == "console" else ("Against", "API calls")))
     for table in tables:
         lines = [line for line in text.splitlines() if table in line and (titles in line or "<summary>" in line)]
-        assert any("lower tier, no hardware counters" in line for line in lines), (table, lines[:3])
+        assert any("known less well: no hardware counters" in line for line in lines), (table, lines[:3])
     assert "not permitted" in text
 
 

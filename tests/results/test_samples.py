@@ -3,7 +3,7 @@ import random
 import pytest
 
 from nsysprof.analysis.sampling.student_t import t_isf
-from nsysprof.results.samples import median_interval, student_t_975
+from nsysprof.results.samples import median_interval, student_t_975, time_interval
 
 
 def interval(values):
@@ -34,10 +34,16 @@ def test_the_interval_covers_the_true_median_as_often_as_it_says():
     assert hits >= 940
 
 
-def test_a_time_is_never_negative():
-    low, high = median_interval([1000, 1010, 990, 1020, 60_000, 61_000, 62_000, 60_500])
-    assert low == 0
-    assert high > 62_000
+def test_a_time_is_never_negative_and_does_not_reach_down_to_nothing():
+    values = [1000, 1010, 990, 1020, 60_000, 61_000, 62_000, 60_500]
+    low, high = median_interval(values)
+    assert (low, high > 62_000) == (0, True)
+    assert 0 < time_interval(values)[0] <= 990
+    assert time_interval(values)[1] == high
+    narrow = [1000, 1001, 1002, 1003, 1004, 1005, 1006]
+    assert time_interval(narrow) == median_interval(narrow)
+    assert time_interval([0, 0, 0, 0, 0, 0, 0, 5]) == (0, 1)
+    assert time_interval([1, 2]) is None
 
 
 def test_samples_that_follow_their_neighbours_are_worth_fewer():

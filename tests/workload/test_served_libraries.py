@@ -168,13 +168,17 @@ def test_flashinfer_plans_once_for_sequences_pages_and_decoding(monkeypatch):
 def test_sage_is_called_in_its_own_layout(monkeypatch):
     def sageattn(q, k, v, tensor_layout="HND", is_causal=False, sm_scale=None, smooth_k=True, **_):
         assert tensor_layout == "HND"
+        if smooth_k:  # as version 1 does, in the caller's tensor
+            k -= k.mean(dim=2, keepdim=True)
         return F.scaled_dot_product_attention(q, k, v, is_causal=is_causal, enable_gqa=True)
 
     monkeypatch.setitem(sys.modules, "sageattention", SimpleNamespace(sageattn=sageattn))
-    is_right("sage", seq=16, causal=True)
-    is_right("sage", causal=False)
+    is_right("sage", seq=16, head_dim=64, causal=True)
+    is_right("sage", head_dim=64, causal=False)
+    with pytest.raises(IneligibleError, match="takes heads of 64, 96, 128, not of 8"):
+        is_right("sage", causal=False)
     with pytest.raises(IneligibleError, match="leave --kv-seq out"):
-        is_right("sage", causal=True)
+        is_right("sage", head_dim=64, causal=True)
 
 
 def test_transformer_engine_gets_sequences_first_and_returns_features(monkeypatch):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,6 +18,7 @@ import pandas as pd
 from nsysprof.analysis.sampling.process_model import NO_PRIOR, Prior, estimate, process_levels, turns_of
 from nsysprof.analysis.sampling.series_ratio import ratio_with_interval
 from nsysprof.analysis.sampling.student_t import kendall_p, t_isf, theil_sen_slope
+from nsysprof.analysis.traffic.roofline import is_launch_bound
 from nsysprof.arrays import Floats
 from nsysprof.notes import Note, make_note
 from nsysprof.results.recorded_part import LatencyWindow, LatencyWindows, Ratio
@@ -215,8 +217,32 @@ def noise_notes(results: pd.DataFrame) -> list[Note]:
     known = results[results["latency_ci_high_ns"].notna()]
     widest = (known["latency_ci_high_ns"] - known["latency_ci_low_ns"]).astype(float) / 2
     names = known["range"][(100 * widest > _LEAST_NOISE_PCT * known["latency_median_ns"].astype(float)).to_numpy()]
-    if not len(names):
-        return []
-    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-    cases = ", ".join(map(str, names[:_MOST_NAMED])) + more
-    return [make_note("noisy-machine", cases=cases, least_pct=_LEAST_NOISE_PCT)]
+    return [make_note("noisy-machine", cases=_named(names), least_pct=_LEAST_NOISE_PCT)] if len(names) else []
+
+
+def launch_notes(results: pd.DataFrame) -> list[Note]:
+    """Return a note about the cases whose latency the CPU determines, by its launches.
+
+    results: the columns of results.csv of a capture on a GPU.
+    """
+    known = results[results["latency_median_ns"].notna()]
+    is_bound = [
+        is_launch_bound(
+            _known(row["kernel_total_ns"] / row["traced_calls"] if row["traced_calls"] else None),
+            row["latency_median_ns"],
+            _known(row["event_over_graph"]),
+        )
+        for row in known.to_dict("records")
+    ]
+    names = known["range"][is_bound]
+    return [make_note("launch-bound-latency", cases=_named(names))] if len(names) else []
+
+
+def _known(value: Any) -> float | None:
+    return None if pd.isna(value) else float(value)
+
+
+def _named(cases: pd.Series) -> str:
+    """Return the first names of cases, and how many more there are."""
+    more = f" and {len(cases) - _MOST_NAMED} more" if len(cases) > _MOST_NAMED else ""
+    return ", ".join(map(str, cases[:_MOST_NAMED])) + more

@@ -268,7 +268,16 @@ class CaptureRequest:
     # At least ten samples are taken.
     samples: options.Samples = 50
     sample_seconds: options.SampleSeconds = 3.0
-    warmup: Annotated[int, Option("Number of warm-up calls of each case.", panel=options.MEASUREMENT, min=0)] = 10
+    warmup: Annotated[
+        int,
+        Option(
+            "Number of warm-up calls of each case.",
+            ("--warmup-calls",),
+            options.MEASUREMENT,
+            min=0,
+            old_names=("--warmup",),
+        ),
+    ] = 10
     traced_calls: Annotated[
         int, Option("Number of calls inside each case's NVTX range.", panel=options.MEASUREMENT, min=1)
     ] = 10

@@ -11,7 +11,7 @@ import pandas as pd
 
 from nsysprof.analysis.overview.recording_cost import cost_of
 from nsysprof.analysis.sampling.bench import hidden_keys
-from nsysprof.analysis.sampling.latency import noise_notes
+from nsysprof.analysis.sampling.latency import launch_notes, noise_notes
 from nsysprof.app.inputs.attention_requests import CaptureRequest
 from nsysprof.app.inputs.machine import default_dtype, find_ncu, require_torch, settle_device, shared_values
 from nsysprof.app.measuring.process_traces import check_grid
@@ -187,6 +187,8 @@ def _add_trace(captured: Captured, folder: Path) -> tuple[Loss, ...]:
     captured.manifest.notes += assembled.counter_notes
     captured.manifest.notes += (loss.note for loss in analysis.losses)
     captured.manifest.notes += noise_notes(record.results)
+    if captured.progress.plan.device == "cuda":
+        captured.manifest.notes += launch_notes(record.results)
     write_manifest(folder, captured.manifest)
     return analysis.losses
 

@@ -73,7 +73,13 @@ class ProgramRequest:
     delay_s: Annotated[int, Option("Seconds before the recording.", ("--delay",), options.PROGRAM, min=0)] = 0
     duration_s: Annotated[
         int,
-        Option("Length of the recording in seconds. 0: to the program's end.", ("--duration",), options.PROGRAM, min=0),
+        Option(
+            "Length of the recording in seconds. 0: to the program's end.",
+            ("--duration",),
+            options.PROGRAM,
+            min=0,
+            old_names=("--seconds",),
+        ),
     ] = 0
     end_program: Annotated[bool, Option("End the program with the recording.", ("--end-program",), options.PROGRAM)] = (
         False
@@ -196,7 +202,14 @@ class RecordRequest:
     ] = None
     seconds: Annotated[
         float | None,
-        Option("Record for this long.", min=LEAST_SECONDS, max=LONGEST_RECORDING_S, shows_default=False),
+        Option(
+            "Length of the recording in seconds.",
+            ("--duration",),
+            min=LEAST_SECONDS,
+            max=LONGEST_RECORDING_S,
+            shows_default=False,
+            old_names=("--seconds",),
+        ),
     ] = None
     steps: Annotated[int | None, Option("Record until this many steps have ended.", min=1, shows_default=False)] = None
     step_pattern: Annotated[str, options.STEP_PATTERN] = ""

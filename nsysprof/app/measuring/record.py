@@ -76,7 +76,7 @@ def record_held(
     if request.steps is not None and source is None:
         raise UsageError(
             "--steps needs to know when a step ends, and that is unknown: no process of the program imported torch.",
-            "Give --step-pattern to find steps in the program's output, or give --seconds.",
+            "Give --step-pattern to find steps in the program's output, or give --duration.",
         )
     root = Path(held.folder)
     try:
@@ -114,12 +114,12 @@ def _check(request: RecordRequest) -> None:
     if request.seconds is None and request.steps is None and not request.max_bytes:
         raise UsageError(
             "How long to record was not given.",
-            "Give --seconds 10, --steps 50, or --max-recording 500.",
+            "Give --duration 10, --steps 50, or --max-recording 500.",
         )
     if request.max_bytes < 0:
         raise UsageError("--max-recording is below zero.", "Give million bytes, or 0 for no limit.")
     if request.seconds is not None and not 0 < request.seconds <= LONGEST_RECORDING_S:
-        raise UsageError(f"--seconds {request.seconds:g} is out of range.", "Give more than 0, up to a day.")
+        raise UsageError(f"--duration {request.seconds:g} is out of range.", "Give more than 0, up to a day.")
     if request.steps is not None and request.steps < 1:
         raise UsageError(f"--steps {request.steps} is out of range.", "Give 1 or more.")
     if not 0 <= request.watch_s <= MOST_WATCHED_S:
@@ -402,7 +402,7 @@ def _run(
             return
         progress.tell(
             f"the program runs and is not recorded (process {held.program_pid}); record a part of it: nsysprof record "
-            f"{planned.folder} --seconds 10, or kill -USR1 {os.getpid()}"
+            f"{planned.folder} --duration 10, or kill -USR1 {os.getpid()}"
         )
 
     ended = run_held(

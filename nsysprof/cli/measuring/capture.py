@@ -30,7 +30,7 @@ EXAMPLES = (
     "nsysprof capture --per-rank -- torchrun --nproc-per-node 8 train.py",
     "nsysprof capture --profiler torch --skip-steps 5 --optimizer-steps 20 -- python train.py",
     "nsysprof capture --profiler torch --skip-steps 5 --forward-steps 20 -- python generate.py",
-    "nsysprof capture --hold --out server -- python serve.py    # then: nsysprof record --seconds 10",
+    "nsysprof capture --hold --out server -- python serve.py    # then: nsysprof record --duration 10",
     "nsysprof capture --keep 10 --duration 30 -- python serve.py    # always the last ten parts of 30 s",
 )
 # The options that people use; the help shows all others as advanced.

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from nsysprof.app.measuring.record import RecordResult
 
 EXAMPLES = (
-    "nsysprof record --seconds 10    # of the only program that `capture --hold` runs",
+    "nsysprof record --duration 10    # of the only program that `capture --hold` runs",
     "nsysprof record traces/server --steps 50 --step-pattern 'Decode batch'    # lines that the program prints",
-    "nsysprof record --seconds 30 --keep 10    # again and again until Ctrl-C; the last ten parts are kept",
+    "nsysprof record --duration 30 --keep 10    # again and again until Ctrl-C; the last ten parts are kept",
     "nsysprof record --max-recording 500 --keep 4 --no-keep-report    # parts of 500 MB",
 )
 

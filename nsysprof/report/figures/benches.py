@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,8 @@ _AXES = {
     "head_dim_v": "head dimension of v",
 }
 _MOST_PANELS = 9
+# The longest part of an interval that is drawn below a median, as a share of the median.
+_MOST_BELOW = 0.9
 
 
 def draw_latency(table: pd.DataFrame) -> Figure | None:
@@ -38,7 +41,7 @@ def draw_latency(table: pd.DataFrame) -> Figure | None:
         middle = rows["median_ns"].astype(float) / 1e3
         low = middle - rows["low_ns"].astype(float).fillna(rows["median_ns"].astype(float)) / 1e3
         high = rows["high_ns"].astype(float).fillna(rows["median_ns"].astype(float)) / 1e3 - middle
-        errors = [low.clip(lower=0), high.clip(lower=0)]
+        errors = _errors(middle, low, high)
         axes.errorbar(x, middle, yerr=errors, capsize=2.5, linewidth=1.4, markersize=4.5, **style)
 
     return _draw(table, "median latency (us, log), 95 % interval", draw, log=True)
@@ -52,7 +55,7 @@ def draw_throughput(table: pd.DataFrame, ceilings: Mapping[str, Any]) -> Figure 
         scale = rows["median_ns"].astype(float)
         low = middle - middle * scale / rows["high_ns"].astype(float).fillna(scale)
         high = middle * scale / rows["low_ns"].astype(float).fillna(scale) - middle
-        errors = [low.clip(lower=0), high.clip(lower=0)]
+        errors = _errors(middle, low, high)
         axes.errorbar(x, middle, yerr=errors, capsize=2.5, linewidth=1.4, markersize=4.5, **style)
 
     figure = _draw(table, "TFLOP/s by formula", draw, log=False)
@@ -77,10 +80,15 @@ def draw_scaling(table: pd.DataFrame) -> Figure | None:
         middle = rows["median_ns"].astype(float) / work
         low = middle - rows["low_ns"].astype(float).fillna(rows["median_ns"].astype(float)) / work
         high = rows["high_ns"].astype(float).fillna(rows["median_ns"].astype(float)) / work - middle
-        errors = [low.clip(lower=0), high.clip(lower=0)]
+        errors = _errors(middle, low, high)
         axes.errorbar(x, middle, yerr=errors, capsize=2.5, linewidth=1.4, markersize=4.5, **style)
 
     return _draw(table, "us for 10⁹ operations (log)", draw, log=True)
+
+
+def _errors(middle: pd.Series[float], low: pd.Series[float], high: pd.Series[float]) -> list[pd.Series[float]]:
+    """Return how far intervals reach below and above. On a logarithmic axis, one that reaches zero is cut."""
+    return [low.clip(lower=0, upper=_MOST_BELOW * middle), high.clip(lower=0)]
 
 
 def _draw(table: pd.DataFrame, label: str, draw: Any, *, log: bool) -> Figure | None:
@@ -142,15 +150,23 @@ def _dress(axes: Axes, sizes: list[Any], log: bool) -> None:
     axes.grid(axis="y", color=SOFT, linewidth=0.5)
 
 
-_OTHER_WINNERS = ("#7B3294", "#6b7683", "#8c510a", "#01665e")
 _UNDECIDED = ("tie", "inconclusive")
-_TIE = "#e3e7ec"
 _UNKNOWN = "#ffffff"
 _MOST_HEAT_MAPS = 12
+# The colour of a cell: how many times as long torch's own choice takes as the best, from the palest to the darkest.
+_GAINS = (
+    (1.03, "#e3e7ec"),
+    (1.1, "#d5eadf"),
+    (1.25, "#a6d8bd"),
+    (1.5, "#5fb98c"),
+    (2.0, "#1f8a5b"),
+    (math.inf, "#0b5d3b"),
+)
+_DARK_FROM = 1.5
 
 
 def draw_winners(winners: pd.DataFrame) -> Figure | None:
-    """Draw a heat map: the best backend's colour, and how much longer the next one takes. Ties are grey.
+    """Draw a heat map: the best backend of each shape; the colour is what torch's own choice loses against it.
 
     Return None where no shape has a winner.
     """
@@ -166,9 +182,8 @@ def draw_winners(winners: pd.DataFrame) -> Figure | None:
     rows = winners[down].nunique()
     figure = new_figure(0.9 + lines * (0.55 + 0.56 * max(2, rows)))
     grid = figure.subplots(lines, columns, squeeze=False)
-    colors = _colors(winners)
     for axes, (key, cells) in zip(grid.flat, shown, strict=False):
-        _draw_panel(axes, cells, across, down, colors)
+        _draw_panel(axes, cells, across, down)
         if rest:
             values = key if isinstance(key, tuple) else (key,)
             axes.set_title(escape_mathtext(shape_label(rest, values)), fontsize=9, loc="left", color=INK)
@@ -176,33 +191,49 @@ def draw_winners(winners: pd.DataFrame) -> Figure | None:
         axes.set_visible(False)
     from matplotlib.patches import Patch
 
-    won = set(winners[~winners["verdict"].isin(_UNDECIDED)]["backend"])
-    handles = [Patch(color=c, label=escape_mathtext(clean(n, 30))) for n, c in colors.items() if n in won]
-    handles.append(Patch(color=_TIE, label="tie or undecided"))
-    figure.legend(handles=handles, loc="outside upper left", ncols=min(7, len(handles)), fontsize=9, frameon=False)
+    handles = [Patch(color=color, label=label) for color, label in _gain_labels()]
+    figure.legend(handles=handles, loc="outside upper left", ncols=4, fontsize=9, frameon=False)
     more = f"; {len(shown)} of {len(panels)} panels, all rows are in winners.csv" if len(panels) > len(shown) else ""
     figure.supxlabel(
-        f"by how much or how many times the next slower backend takes longer; grey: a tie{more}", fontsize=9, color=INK
+        f"colour: how much longer torch's own choice takes; below the best, the next slower one{more}",
+        fontsize=9,
+        color=INK,
     )
     return figure
 
 
-def _colors(winners: pd.DataFrame) -> dict[str, str]:
-    names = [name for name in dict.fromkeys(winners["backend"]) if name]
-    others = iter(_OTHER_WINNERS * len(names))
-    return {name: BACKEND_COLORS[name] if name in BACKEND_COLORS else next(others) for name in names}
+def _gain_labels() -> list[tuple[str, str]]:
+    """Return the colours of gains with what they mean, and that of an unknown one."""
+    labels, least = [], 1.0
+    for most, color in _GAINS:
+        if least == 1.0:
+            text = f"within {_longer(most)}"
+        else:
+            text = f"over {_longer(least)}" if math.isinf(most) else f"{_longer(least)} to {_longer(most)}"
+        labels.append((color, text))
+        least = most
+    return [*labels, (_UNKNOWN, "auto not measured")]
 
 
-def _draw_panel(axes: Axes, cells: pd.DataFrame, across: str, down: str, colors: dict[str, str]) -> None:
+def _longer(ratio: float) -> str:
+    return f"{100 * (ratio - 1):.0f} %" if ratio < 2 else f"{ratio:g}x"
+
+
+def _gain_color(ratio: float | None) -> str:
+    return _UNKNOWN if ratio is None else next(color for most, color in _GAINS if ratio <= most)
+
+
+def _draw_panel(axes: Axes, cells: pd.DataFrame, across: str, down: str) -> None:
     from matplotlib.patches import Rectangle
 
     xs, ys = sorted(cells[across].unique()), sorted(cells[down].unique())
     for row in cells.to_dict("records"):
         x, y = xs.index(row[across]), ys.index(row[down])
-        tie = row["verdict"] in _UNDECIDED
-        color = _UNKNOWN if not row["backend"] else _TIE if tie else colors[row["backend"]]
-        axes.add_patch(Rectangle((x - 0.48, y - 0.46), 0.96, 0.92, facecolor=color, linewidth=0))
-        axes.annotate(_cell_text(row), (x, y), ha="center", va="center", fontsize=7.5, color=INK if tie else "white")
+        gain = known(row["over_auto"])
+        color = _gain_color(gain)
+        axes.add_patch(Rectangle((x - 0.48, y - 0.46), 0.96, 0.92, facecolor=color, edgecolor=SOFT, linewidth=0.5))
+        ink = "white" if gain is not None and gain > _DARK_FROM else INK
+        axes.annotate(_cell_text(row), (x, y), ha="center", va="center", fontsize=7.5, color=ink)
     axes.set_xlim(-0.5, len(xs) - 0.5)
     axes.set_ylim(len(ys) - 0.5, -0.5)
     axes.set_xticks(range(len(xs)), [f"S={x}" if across == "seq" else str(x) for x in xs], fontsize=8)
@@ -217,7 +248,7 @@ def _cell_text(row: dict[Any, Any]) -> str:
         names = sorted([str(row["backend"]), *str(row["tied"]).split(", ")])
         lines = [clean(name, 14) for name in names[:3]] + (["…"] if len(names) > 3 else [])
     else:
-        lines = []
+        lines = [clean(str(row["backend"]), 14)] if row["backend"] else []
     if margin is None:
         return "\n".join(lines)
     # Nobody reads a surplus of thousands of percent.

@@ -10,7 +10,7 @@ import pandas as pd
 from nsysprof.report.figures.drawing import INK, NS_PER_S, SOFT, label_seconds, new_figure, quieten
 from nsysprof.report.formats.escape import clean, escape_mathtext
 from nsysprof.report.wording import MOST_NAMED, sentence_of
-from nsysprof.results.comparison import PARTS, LatencyChange, LatencyVerdict, VersionComparison
+from nsysprof.results.comparison import PARTS, LatencyChange, LatencyVerdict, RangeChange, VersionComparison
 from nsysprof.units import format_ns
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ _PARTS = {
     "gaps_ns": ("gaps", "#D55E00"), "after_ns": ("after the last kernel", "#999999"),
 }  # fmt: skip
 _MOST_ROWS = 60
+# A range is drawn if any part of it changed by this share of the largest change.
+_LEAST_SHARE = 0.005
 _NAME = 46
 
 
@@ -107,7 +109,8 @@ def draw_parts(comparison: VersionComparison) -> Figure | None:
     if not known:
         return None
     known.sort(key=lambda change: -abs(change.wall_change_ns or 0))
-    shown = known[: _MOST_ROWS // 2]
+    least_ns = _LEAST_SHARE * max(map(_largest_part, known))
+    shown = [change for change in known if _largest_part(change) >= least_ns][: _MOST_ROWS // 2]
     figure = new_figure(1.7 + 0.3 * len(shown))
     axes = figure.subplots()
     below, above = np.zeros(len(shown)), np.zeros(len(shown))
@@ -134,6 +137,11 @@ def draw_parts(comparison: VersionComparison) -> Figure | None:
     axes.grid(axis="x", color=SOFT, linewidth=0.5)
     figure.legend(loc="outside upper left", ncols=4, fontsize=9, frameon=False)
     return figure
+
+
+def _largest_part(change: RangeChange) -> float:
+    """Return by how much the part of a range that changed most did (ns)."""
+    return max(map(abs, (change.parts or {}).values()), default=0.0)
 
 
 def describe_ratios(comparison: VersionComparison) -> str:

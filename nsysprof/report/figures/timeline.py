@@ -34,6 +34,7 @@ from nsysprof.report.wording import MOST_NAMED, words_for
 from nsysprof.results.analysis import Analysis
 from nsysprof.results.event_rows import CallRows, WorkRows, pieces
 from nsysprof.results.findings import STEP
+from nsysprof.results.roof import known
 from nsysprof.units import format_ns
 
 if TYPE_CHECKING:
@@ -50,8 +51,8 @@ Row = Mapping[Any, Any]
 def draw_timeline(analysis: Analysis, calls: dict[str, int] | None = None) -> Figure | None:
     """Draw ranges, API calls, streams and device memory of a typical step, below an overview of the whole run.
 
-    A grid of cases has one panel for each backend at one sequence length. All panels begin at the start of their range
-    and last as long as one call of the slowest backend. Every lane shows only which share of each slice of time is
+    A grid of cases has one panel for each backend at one sequence length: its first call, from the start of its range,
+    and all panels have the same scale. Every lane shows only which share of each slice of time is
     busy: what is busy for a tenth of the time fills a tenth of its lane. Return None when the trace has nothing to
     draw.
 
@@ -108,17 +109,28 @@ def choose_panels(analysis: Analysis, calls: dict[str, int]) -> list[Panel]:
     chosen = ours[(ours["variant"] == best["variant"]) & (ours["seq"] == best["seq"])]
     chosen = chosen.drop_duplicates("backend").sort_values("start_ns").head(_MAX_PANELS)
     counts = _counts(analysis)
-    window = max(int(row["end_ns"] - row["start_ns"]) // calls.get(row["name"], 1) for row in chosen.to_dict("records"))
     return [
         Panel(
             _title(analysis, row, calls.get(row["name"]), counts),
             int(row["start_ns"]),
-            int(row["start_ns"]) + window,
+            _end_of_first_call(analysis, row, calls.get(row["name"], 1), counts),
             int(row["global_pid"]),
             "range",
         )
         for row in chosen.to_dict("records")
     ]
+
+
+def _end_of_first_call(analysis: Analysis, row: Row, calls: int, counts: dict[str, Row]) -> int:
+    """Return when the first of some calls in a range ended: with its last kernel, which begins after the call did."""
+    start, end = int(row["start_ns"]), int(row["end_ns"])
+    kernels = known(counts.get(row["name"], {}).get("kernel_count"))
+    if not kernels or kernels % calls:
+        return start + (end - start) // calls
+    work = analysis.timeline.work
+    numbers = work.numbers()
+    first = numbers[(numbers < work.kernels) & (work.start_ns[numbers] >= start)][: int(kernels) // calls]
+    return min(end, int((work.start_ns[first] + work.duration_ns[first]).max())) if len(first) else end
 
 
 def _counts(analysis: Analysis) -> dict[str, Row]:

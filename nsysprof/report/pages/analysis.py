@@ -117,7 +117,8 @@ def first_report(analysis: Analysis) -> Report:
     return Report(
         analysis.trace.path_name,
         (
-            *failure_sections(analysis.allocator), *_lost_sections(analysis), *overview_sections(analysis),
+            *failure_sections(analysis.allocator), *_lost_sections(analysis), *_bar_sections(analysis, ()),
+            *overview_sections(analysis),
             *cpu_sections(analysis),             *findings_sections(analysis), *idle_sections(analysis),
         ),
     )  # fmt: skip
@@ -223,7 +224,7 @@ def tier_of(record: CaptureRecord | None) -> str:
 
 def with_tier(table: Table, tier: str) -> Table:
     """Return the table under a title that says what is missing."""
-    return replace(table, title=f"{table.title}: lower tier, {tier}") if tier else table
+    return replace(table, title=f"{table.title} (known less well: {tier})") if tier else table
 
 
 _NO_STACKS = "No lines of code are known, because no stacks were recorded: nsysprof capture --stacks -- PROGRAM"

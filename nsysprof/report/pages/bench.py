@@ -165,8 +165,8 @@ def latency_table(table: pd.DataFrame) -> Table:
     on_gpu = bool(table["peak_bytes"].notna().any())
     columns = (
         Column("case", Unit.NAME),
-        Column(f"{time_name(own, on_gpu=on_gpu)} [95 %]", Unit.NS),
         Column("verdict"),
+        Column(f"{time_name(own, on_gpu=on_gpu)} [95 %]", Unit.NS),
         Column(time_name(other, on_gpu=on_gpu), Unit.NS, drop=5),
         Column("as CUDA graph", Unit.NS, drop=2),
         Column("CV", Unit.PERCENT, drop=4),

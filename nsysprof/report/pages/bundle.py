@@ -11,8 +11,9 @@ import pandas as pd
 
 from nsysprof.files.plain_file import VERSION
 from nsysprof.notes import Note
-from nsysprof.report.document import Code, Lines, Notes, Paragraph, Part, Report, Section, Table
+from nsysprof.report.document import Code, Lines, Notes, Paragraph, Part, Ranking, Report, Section, Table
 from nsysprof.report.formats.escape import clean
+from nsysprof.report.pages.analysis import findings_sections, overview_sections
 from nsysprof.report.pages.bench import latency_table
 from nsysprof.report.pages.bench import verdict_lines as bench_verdict_lines
 from nsysprof.report.pages.cases import case_table, verdict_lines
@@ -26,7 +27,7 @@ from nsysprof.results.analysis import Analysis, CaptureRecord
 from nsysprof.results.rank_results import RanksAnalysis
 from nsysprof.units import format_bytes
 
-_MOST_ROWS, _KERNEL_ROWS, _MOST_NOTES = 25, 8, 20
+_MOST_ROWS, _KERNEL_ROWS, _MOST_NOTES, _MOST_FINDINGS = 25, 8, 20, 5
 _FACTS = (
     ("gpu_name", "GPU"), ("driver_version", "driver"), ("cuda_version", "CUDA"), ("torch_version", "torch"),
     ("cudnn_loaded_version", "cuDNN"), ("nsys_version", "nsys"), ("cpu_model", "CPU"), ("os", "OS"),
@@ -60,7 +61,11 @@ def bundle_report(
     ranks: RanksAnalysis | None = None,
 ) -> Report:
     """Return the text for an issue, for any content of a bundle."""
-    parts: list[Part] = [Paragraph(_facts(analysis, record, environment, ranks))]
+    first = [Section("", (Paragraph(_facts(analysis, record, environment, ranks)),))]
+    if analysis is not None and ranks is None:
+        is_grid = record is not None and record.has_cases
+        first += [*([] if is_grid else overview_sections(analysis)), *map(_cut_findings, findings_sections(analysis))]
+    parts: list[Part] = []
     if ranks is not None:
         tables = (straggler_table(ranks), rank_table(ranks), ranks_range_table(ranks))
         parts += [Lines(headline(ranks), is_verdict=True), *map(_cut, tables)]
@@ -78,7 +83,16 @@ def bundle_report(
     results = (record, analysis, ranks)
     notes = [*(note for result in results if result is not None for note in result.notes), *bench_notes]
     parts.append(Notes(tuple(notes[:_MOST_NOTES])))
-    return Report(shared.title, (Section("", tuple(parts)), *_archive(shared)))
+    return Report(shared.title, (*first, Section("", tuple(parts)), *_archive(shared)))
+
+
+def _cut_findings(section: Section) -> Section:
+    """Return findings with only the most valuable ones, because they are inserted into somebody's text."""
+
+    def cut(part: Part) -> Part:
+        return replace(part, items=part.items[:_MOST_FINDINGS]) if isinstance(part, Ranking) else part
+
+    return replace(section, parts=tuple(map(cut, section.parts)))
 
 
 def _cut(table: Table, rows: int = _MOST_ROWS) -> Table:

@@ -66,7 +66,7 @@ def case_table(record: CaptureRecord, words: Words) -> Table:
     on_gpu = record.environment.get("device") == "cuda"
     columns = (
         Column("case", Unit.NAME),
-        Column(f"{time_name('warm_ns', on_gpu=on_gpu)} [95 %]", Unit.NS),
+        Column(f"{time_name('warm_ns', on_gpu=on_gpu)} [95 % of this process]", Unit.NS),
         Column(time_name("cold_ns", on_gpu=on_gpu), Unit.NS, drop=3),
         Column("as CUDA graph", Unit.NS, drop=3),
         Column(words.launches, Unit.COUNT, drop=1),

@@ -156,12 +156,12 @@ def latency_table(comparison: VersionComparison) -> Table:
     changes = sorted(comparison.latency.changes, key=lambda change: (order.index(change.verdict), -(change.ratio or 1)))
     columns = (
         Column("case", Unit.NAME),
+        Column("verdict"),
         Column("baseline", Unit.NS, drop=3),
         Column("candidate", Unit.NS, drop=2),
         Column(f"ratio [{100 * (1 - comparison.latency.alpha):g} %]", Unit.QUOTIENT),
         Column("p (BH)", Unit.PROBABILITY, drop=4),
         Column("delta", Unit.NUMBER, drop=5),
-        Column("verdict"),
     )
     return make_table("Latency", columns, map(_latency_row, changes), source=_JSON)
 
@@ -169,12 +169,12 @@ def latency_table(comparison: VersionComparison) -> Table:
 def _latency_row(change: LatencyChange) -> tuple[Any, ...]:
     return (
         change.case,
+        change.verdict.value if change.verdict else "",
         _side_cell(change.baseline),
         _side_cell(change.candidate),
         Cell(change.ratio, low=change.low, high=change.high),
         change.p,
         Cell(change.delta, is_signed=True),
-        change.verdict.value if change.verdict else "",
     )
 
 
@@ -201,26 +201,21 @@ def range_table(comparison: VersionComparison) -> Table:
     They come as compare_ranges orders them.
     """
     shown = [name for name in METRICS if any(_says_something(change.metrics[name]) for change in comparison.ranges)]
+    judged = any(change.wall_verdict for change in comparison.ranges)
+    has_interval = any(_wall_interval(change)[1] is not None for change in comparison.ranges)
     columns = [Column("range", Unit.NAME)]
+    if judged:
+        title = "wall [95 %]" if has_interval else "wall, ratio"
+        columns += [Column("verdict"), Column(title, Unit.QUOTIENT, drop=_DROP["launches"])]
     for name in shown:
         changed = any(_has_changed(change.metrics[name]) for change in comparison.ranges)
         drop = _DROP[name] + (0 if changed or not _DROP[name] else _UNCHANGED)
         columns.append(Column(METRICS[name].title, _UNITS[METRICS[name].unit], drop))
-    judged = any(change.wall_verdict for change in comparison.ranges)
-    has_interval = any(_wall_interval(change)[1] is not None for change in comparison.ranges)
-    columns += (
-        [
-            Column("wall [95 %]" if has_interval else "wall, ratio", Unit.QUOTIENT, drop=_DROP["launches"]),
-            Column("verdict"),
-        ]
-        if judged
-        else []
-    )
     rows: list[tuple[Any, ...]] = [
         (
             _range_label(change),
-            *(_metric_cell(change, name) for name in shown),
             *(_wall_verdict_cells(change) if judged else ()),
+            *(_metric_cell(change, name) for name in shown),
         )
         for change in comparison.ranges[:MOST_ROWS]
     ]
@@ -229,10 +224,11 @@ def range_table(comparison: VersionComparison) -> Table:
 
 
 def _wall_verdict_cells(change: RangeChange) -> tuple[Any, ...]:
-    """Return the ratio of the range's time with its interval, and the verdict on it."""
+    """Return the verdict on the range's time, and the ratio with its interval."""
     verdict = change.wall_verdict
     ratio, low, high = _wall_interval(change)
-    return Cell(ratio, low=low, high=high), "" if verdict is None or verdict.verdict is None else verdict.verdict.value
+    word = "" if verdict is None or verdict.verdict is None else verdict.verdict.value
+    return word, Cell(ratio, low=low, high=high)
 
 
 def _wall_interval(change: RangeChange) -> tuple[float | None, float | None, float | None]:
@@ -373,7 +369,7 @@ def step_line(comparison: VersionComparison) -> str:
     if change is None:
         return ""
     size = abs(change.change_pct)
-    amount = "less than 0.1 %" if size < _LEAST_STEP_PCT else f"{size:.1f} %"
+    amount = "less than 0.1 %" if size < _LEAST_STEP_PCT else f"{size:.{int(size < 99.95)}f} %"
     direction = f"{amount} {'longer' if change.change_pct > 0 else 'shorter'}" if size else "no difference"
     old, new = format_apart(format_ns, change.baseline_ns, change.candidate_ns)
     text = f"A step takes {new} instead of {old}: {direction}"

@@ -474,14 +474,14 @@ def _attempt_table(optimization: Optimization) -> Table:
         predicted = Cell(None, reason="not predicted")
         if expected is not None:
             predicted = Cell(expected.pct, low=expected.low_pct, high=expected.high_pct)
-        rows.append((attempt.name, attempt.why, predicted, Cell(measured, low=low, high=high), verdict, same))
+        rows.append((attempt.name, verdict, Cell(measured, low=low, high=high), predicted, same, attempt.why))
     columns = (
         Column("what", Unit.NAME),
-        Column("why", Unit.PROSE, drop=1),
-        Column("predicted gain [bounds]", Unit.PERCENT),
-        Column("measured gain [95 %]", Unit.PERCENT),
         Column("verdict"),
+        Column("measured gain [95 %]", Unit.PERCENT),
+        Column("predicted gain [bounds]", Unit.PERCENT),
         Column("values", drop=2),
+        Column("why", Unit.PROSE, drop=1),
     )
     return make_table("Attempts", columns, rows, source=_JSON)
 

@@ -1,5 +1,5 @@
 "use strict";
-// Theme and table filters. Sorting is vendor/sortable.js.
+// Theme, table filters, and figures on a phone. Sorting is vendor/sortable.js.
 (() => {
   const root = document.documentElement;
   root.classList.add("js");
@@ -11,6 +11,13 @@
     tell();
   });
   dark.addEventListener("change", tell);
+
+  // On a phone a figure fits the page; a touch shows it larger, to be moved.
+  for (const figure of document.querySelectorAll("figure.scroll-x")) {
+    const enlarge = () => figure.classList.toggle("large");
+    figure.addEventListener("click", enlarge);
+    figure.addEventListener("keydown", (event) => { if (event.key === "Enter") enlarge(); });
+  }
 
   for (const field of document.querySelectorAll("input[data-filter]")) {
     const told = field.closest("p").querySelector("[role=status]");

@@ -14,6 +14,11 @@ SHAPE = dict(
     causal=True,
     mask="none",
     layout="bhsd",
+    head_dim_v=64,
+    softcap=0.0,
+    sinks=False,
+    kv_dtype="same",
+    page_size=0,
 )
 
 
@@ -70,3 +75,8 @@ def test_other_work_has_its_own_ranking_and_what_failed_has_none():
     rankings = rank_cases(table, on_gpu=True)
     found = [(ranking.shape, ranking.positions) for ranking in rankings]
     assert found == [({"seq": 1024}, (0,)), ({"seq": 2048}, (1,))]
+
+
+def test_a_lossy_backend_is_ranked_by_itself():
+    rankings = rank_cases(results(("math", 3e6, 3e6, 3e6, 3e6), ("sage", 1e6, 1e6, 1e6, 1e6)), on_gpu=True)
+    assert [names(ranking.fastest) for ranking in rankings] == [["math"], ["sage"]]

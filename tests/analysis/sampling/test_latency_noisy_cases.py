@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from nsysprof.analysis.sampling.latency import noise_notes
+from nsysprof.analysis.sampling.latency import launch_notes, noise_notes
 
 
 def test_a_wide_interval_is_said_to_be_noise_and_a_narrow_one_is_not() -> None:
@@ -15,3 +15,21 @@ def test_a_wide_interval_is_said_to_be_noise_and_a_narrow_one_is_not() -> None:
     assert note.code == "noisy-machine"
     assert "the latency of noisy: " in note.text
     assert noise_notes(results[:1]) == []
+
+
+def test_cases_whose_pace_the_cpu_sets_are_named():
+    """A graph decides; without one, kernels that take less than half of a call."""
+    columns = ("range", "latency_median_ns", "kernel_total_ns", "traced_calls", "event_over_graph")
+    rows = [
+        ("graph", 1000.0, 9000.0, 10, 3.0),
+        ("busy graph", 1000.0, 1000.0, 10, 1.1),
+        ("short", 1000.0, 2000.0, 10, None),
+        ("long", 1000.0, 9500.0, 10, None),
+        ("untraced", 1000.0, None, 0, None),
+        ("failed", None, None, 0, None),
+    ]
+    (note,) = launch_notes(pd.DataFrame(rows, columns=columns))
+    assert note.code == "launch-bound-latency"
+    assert "pace of graph, short, by" in note.text
+    assert "another process may take up to twice as long" in note.text
+    assert launch_notes(pd.DataFrame(rows[3:], columns=columns)) == []

@@ -151,7 +151,7 @@ def test_parts_of_a_program_that_runs_on(hold, tmp_path):
     for name, (process, count) in by_name.items():
         assert ranges(held.folder / "recording-1" / seen[process]["trace"]) == [(name, process, count)]
 
-    second = record(held, tmp_path, "--seconds", "0.5", "--watch", "0", "--no-keep-report")
+    second = record(held, tmp_path, "--duration", "0.5", "--watch", "0", "--no-keep-report")
     assert second.returncode == 0, second.stderr
     assert "latency changed is unknown" in second.stdout
     assert "nsysprof analyze" in second.stdout
@@ -169,7 +169,7 @@ def test_parts_of_a_program_that_runs_on(hold, tmp_path):
     assert out.startswith("latency=")
     assert "2 recordings" in err
     assert not (held.folder / "held.json").exists()
-    fails(record(held, tmp_path, "--seconds", "1"), 2, "not the folder of a held program")
+    fails(record(held, tmp_path, "--duration", "1"), 2, "not the folder of a held program")
 
 
 @pytest.mark.slow
@@ -192,7 +192,7 @@ def test_steps_of_a_program_with_torch_need_no_pattern(hold, tmp_path):
 @pytest.mark.slow
 def test_the_last_parts_of_a_program_are_kept_until_it_ends(hold, tmp_path):
     held = hold("plain", 0)
-    argv = [sys.executable, "-m", "nsysprof", "record", held.folder, "--seconds", "0.3", "--keep", "2"]
+    argv = [sys.executable, "-m", "nsysprof", "record", held.folder, "--duration", "0.3", "--keep", "2"]
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     with subprocess.Popen(argv, cwd=tmp_path, stdout=subprocess.PIPE, text=True, env=environment) as process:
         lines = [next(line for line in process.stdout if line.startswith("recording in")) for _ in range(3)]
@@ -230,7 +230,7 @@ def test_parts_of_a_size_follow_each_other_and_the_last_are_kept(hold, tmp_path)
 def test_ctrl_c_while_the_recording_is_written_loses_nothing(hold, tmp_path):
     held = hold()
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
-    argv = [sys.executable, "-m", "nsysprof", "record", held.folder, "--seconds", "0.5", "--watch", "0"]
+    argv = [sys.executable, "-m", "nsysprof", "record", held.folder, "--duration", "0.5", "--watch", "0"]
     with subprocess.Popen(
         argv, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
         start_new_session=True,
@@ -260,7 +260,7 @@ def test_the_program_asks_for_its_own_recording(hold, tmp_path):
 @pytest.mark.slow
 def test_forked_workers_are_seen_when_asked_for(hold, tmp_path):
     held = hold("tree", 0, "--nsys-option=--trace-fork-before-exec=true")
-    assert record(held, tmp_path, "--seconds", "1").returncode == 0
+    assert record(held, tmp_path, "--duration", "1").returncode == 0
     assert [name for name, _, _ in ranges(held.folder / "recording-1" / "nsys.sqlite")] == ["forked", "leaf", "step"]
     held.end()
 
@@ -270,7 +270,7 @@ def test_a_program_that_replaces_itself_and_ends_while_it_is_recorded(nsys, hold
     held = hold("exec", 3)
     pid = held.facts()["program_pid"]
     recording = subprocess.Popen(
-        [sys.executable, "-m", "nsysprof", "record", held.folder, "--seconds", "30"],
+        [sys.executable, "-m", "nsysprof", "record", held.folder, "--duration", "30"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": str(tmp_path)},
     )  # fmt: skip
     environment, deadline = {**os.environ, "TMPDIR": str(tmp_path)}, time.monotonic() + 60
@@ -293,9 +293,9 @@ def test_options_that_make_no_sense(nsys, tmp_path):
     fails(run("capture", "--hold", "--stacks", "--", "true", cwd=tmp_path, env=env), 2, "--stacks does not work with")
     fails(run("capture", "--keep", "3", "--", "true", cwd=tmp_path, env=env), 2, "how long a part is")
     fails(run("record", cwd=tmp_path, env=env), 2, "How long")
-    fails(run("record", "--seconds", "1", cwd=tmp_path, env=env), 2, "No held program was found")
-    fails(run("record", "--seconds", "0", cwd=tmp_path, env=env), 2, "'--seconds'")
-    fails(run("record", "--seconds", "1", "--keep", "0", cwd=tmp_path, env=env), 2, "'--keep'")
+    fails(run("record", "--duration", "1", cwd=tmp_path, env=env), 2, "No held program was found")
+    fails(run("record", "--duration", "0", cwd=tmp_path, env=env), 2, "'--duration'")
+    fails(run("record", "--duration", "1", "--keep", "0", cwd=tmp_path, env=env), 2, "'--keep'")
     done = run("capture", "--hold", "--dry-run", "--out", tmp_path / "x", "--", "true", cwd=tmp_path, env=env)
     assert "launch --session-new=" in done.stdout
     assert not (tmp_path / "x").exists()
@@ -304,14 +304,14 @@ def test_options_that_make_no_sense(nsys, tmp_path):
 def test_a_killed_recording_spoils_no_later_one(hold, nsys, tmp_path):
     """nsys recorded on without end, and refused every later recording."""
     held, environment = hold(), {**os.environ, "TMPDIR": str(tmp_path)}
-    command = [sys.executable, "-m", "nsysprof", "record", held.folder, "--seconds", "60", "--watch", "0"]
+    command = [sys.executable, "-m", "nsysprof", "record", held.folder, "--duration", "60", "--watch", "0"]
     killed = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     sessions = [nsys, "sessions", "list"]
     while " Collection " not in subprocess.check_output(sessions, text=True, env=environment):
         assert killed.poll() is None
     killed.kill()
     killed.wait()
-    done = run("record", held.folder, "--seconds", "1", "--watch", "0")
+    done = run("record", held.folder, "--duration", "1", "--watch", "0")
     assert "an earlier recording was killed" in done.stderr
     recordings = sorted(held.folder.glob("recording-*"))
     assert [sorted(path.name for path in folder.glob("nsys.*")) for folder in recordings] == [

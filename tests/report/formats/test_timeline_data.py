@@ -12,6 +12,7 @@ from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
 from nsysprof.report.formats.timeline_data import MOST_CHOSEN_ROWS, timeline_data
 from nsysprof.report.formats.timeline_lanes import BusyShares, busy_shares, list_lanes, stack_levels
 from nsysprof.results.analysis import Timeline
+from nsysprof.results.column_registry.analysis_columns import CAUSES
 from tests.builders.build_trace import OTHER_TID, TraceBuilder
 from tests.builders.training import training
 from tests.report import samples
@@ -43,7 +44,8 @@ def test_a_small_trace_is_there_row_by_row(name, trace_path):
         assert [row[:2] for row in found] == [row[:2] for row in expected]
         assert len(found) == len(table)
     assert data["rows"] == len(timeline.gpu) + len(timeline.api) + len(timeline.nvtx)
-    assert sum(data["nameCounts"]) == data["rows"]
+    kinds = zip(data["nameCounts"], data["nameCategories"], strict=True)
+    assert sum(count for count, kind in kinds if kind not in CAUSES) == data["rows"]
 
 
 def linked(data, name):
@@ -82,14 +84,43 @@ def test_it_opens_at_a_typical_step(tmp_path):
     low, high = timeline_data(analysis)["opensAt"]
     assert 5000 - 100 <= low <= 5000
     assert 6000 <= high <= 6100
-    assert timeline_data(analysis)["places"] == [["step#", list(range(13))]]
+    data = timeline_data(analysis)
+    [[place, numbers]] = data["places"]
+    assert place == "step#" and [data["names"][number] for number in numbers] == [f"step{step}" for step in range(13)]
 
 
 def test_lanes_are_named_by_what_tells_them_apart(trace_path):
-    labels = [lane.label for lane in list_lanes(analyze_trace(trace_path("mp")))[0]]
+    labels = [lane.label for lane in list_lanes(analyze_trace(trace_path("mp")))[0] if lane.kind != "idle"]
     assert labels[0].startswith("pid ") and labels[0].endswith(" ranges")
     assert any(label.endswith(" API") for label in labels)
     assert len(labels) == 32
+
+
+def test_idle_time_has_a_lane_for_each_device_with_its_causes(trace_path):
+    analysis = analyze_trace(trace_path("two_gpus"))
+    idle = [lane for lane in list_lanes(analysis)[0] if lane.kind == "idle"]
+    assert [lane.label for lane in idle] == ["GPU 0 idle", "GPU 1 idle"]
+    for lane, device in zip(idle, analysis.idle.devices, strict=True):
+        assert int(lane.length_ns.sum()) == device.idle_ns
+        mine = analysis.idle.table[
+            (analysis.idle.table["device_id"] == device.device_id) & (analysis.idle.table["range"] == "")
+        ]
+        by_cause = {name: int(lane.length_ns[lane.name == at].sum()) for at, name in enumerate(lane.categories)}
+        assert {name: ns for name, ns in by_cause.items() if ns} == dict(
+            zip(mine["cause"], mine["idle_ns"], strict=True)
+        )
+
+
+def test_copies_have_their_size_and_memory(tmp_path):
+    made = TraceBuilder()
+    made.call(0, 100, 1, "cudaMemcpyAsync_v3020")
+    made.copy(50, 90, 1, 4096, host=0)
+    made.call(200, 300, 2, "cudaMemcpyAsync_v3020")
+    made.copy(250, 290, 2, 8192, host=1)
+    made.launch(400, 3)
+    data = timeline_data(samples.analysis(tmp_path, made))
+    facts = zip(column(data, "bytes", "<f8").tolist(), column(data, "memory", "<u1").tolist(), strict=True)
+    assert [fact for fact in facts if fact[0]] == [(4096.0, 1), (8192.0, 2)]
 
 
 def test_a_call_within_a_call_has_a_lane_of_its_own(tmp_path):
@@ -174,7 +205,10 @@ def test_a_large_trace_has_slices_of_all_and_rows_of_its_ranges(large, monkeypat
     data = timeline_data(large)
     assert not data["whole"]
     assert sum(sizes(data)) <= MOST_CHOSEN_ROWS * 1.1
-    assert sum(data["nameCounts"]) == data["rows"], "every row is counted, here or not"
+    kinds = zip(data["nameCounts"], data["nameCategories"], strict=True)
+    assert sum(count for count, kind in kinds if kind not in CAUSES) == data["rows"], (
+        "every row is counted, here or not"
+    )
     assert len(json.dumps(data)) < 3_000_000
     stream = next(lane for lane in data["lanes"] if lane["kind"] == "work")
     busy = np.frombuffer(base64.b64decode(stream["busy"]), dtype=np.uint8)

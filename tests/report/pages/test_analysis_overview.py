@@ -1,8 +1,10 @@
 from dataclasses import replace
 
 from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
-from nsysprof.report.document import Bars, Lines, StackedBar
-from nsysprof.report.pages.analysis import findings_sections, overview_sections, step_sections
+from nsysprof.report.document import Bars, Figure, Lines, Report, Section, Segment, StackedBar
+from nsysprof.report.formats.bars import show_segments
+from nsysprof.report.formats.html import render_html
+from nsysprof.report.pages.analysis import analysis_report, findings_sections, overview_sections, step_sections
 from nsysprof.results.analysis import RangeCost
 from nsysprof.results.column_registry.analysis_columns import cause_column, work_column
 from tests.analysis.programs import MS, US, Program
@@ -47,10 +49,21 @@ def test_a_gpu_that_only_waits_for_other_ranks_is_not_just_called_busy(tmp_path)
 
 
 def test_a_bar_has_all_of_a_step_work_first(tmp_path):
-    section = overview(tmp_path, training())
-    (bar,) = [part for part in section.parts if isinstance(part, StackedBar)]
+    report = analysis_report(samples.analysis(tmp_path, training()), None, figures=[Figure("step.png", "the step")])
+    figure, bar = report.sections[0].parts
+    assert isinstance(figure, Figure) and not figure.in_page, "the page has the bar itself"
+    assert isinstance(bar, StackedBar)
     assert bar.total == 1000
     assert [segment.color for segment in bar.segments[:2]] == ["gemm", "communication"]
+
+
+def test_a_part_of_a_bar_has_its_floor_in_full_colour():
+    bar = StackedBar("a step", (Segment("gemm", 80, "gemm", 20), Segment("idle", 20, "unknown")))
+    gemm, idle = show_segments(bar)
+    assert (gemm.width, gemm.floor_width, gemm.text) == (80.0, 20.0, "80 ns (80.0 %), least 20 ns")
+    assert idle.floor_width is None and idle.text == "20 ns (20.0 %)"
+    page = render_html(Report("a", (Section("", (bar,)),)))
+    assert 'class="pale"' in page and "Full colour: the least time" in page
 
 
 def test_each_step_is_drawn_after_the_findings(tmp_path):
@@ -74,8 +87,8 @@ def test_what_is_too_small_to_be_seen_is_one_part(tmp_path):
     analysis = samples.analysis(tmp_path, training())
     small = {work_column("copy"): 5, work_column("fill"): 4, cause_column("profiler"): 3}
     table = analysis.step_times.table.assign(**small)
-    (section,) = overview_sections(replace(analysis, step_times=replace(analysis.step_times, table=table)))
-    (bar,) = [part for part in section.parts if isinstance(part, StackedBar)]
+    report = analysis_report(replace(analysis, step_times=replace(analysis.step_times, table=table)), None)
+    (bar,) = [part for part in report.sections[0].parts if isinstance(part, StackedBar)]
     shown = {each.label: each.value for each in bar.segments}
     assert shown["other kinds of work (2)"] == 9
     # One small part alone keeps its name.
