@@ -25,7 +25,7 @@ PROGRAMS = (
     ("h200-faults/fsdp_rank0", "FSDP training of a transformer", 40, True),
     ("h200-faults/clean", "eager training of a transformer", 10, True),
     ("h200-faults/sync", "eager training that waits in each step", 10, True),
-    ("h200-faults/small-kernels", "eager training with many small kernels", 10, True),
+    ("h200-faults/small-kernels", "eager training with many small kernels", 7, True),
     ("h200-faults/unfused-attention", "eager training, attention in pieces", 10, True),
     ("h200-programs/decode", "generate: one token at a time", 24, True),
     ("h200-busy/gpt-none", "GPT training in bf16", 6, True),
