@@ -131,7 +131,7 @@ def end_policy(applied: AppliedPolicy) -> None:
             torch.nn.functional.scaled_dot_product_attention = _ORIGINAL.pop()
 
 
-def make_function(original: Callable[..., Any]) -> Callable[..., Any]:  # noqa: PLR0915
+def make_function(original: Callable[..., Any]) -> Callable[..., Any]:
     """Return the function that replaces torch's.
 
     original: torch's function, called for everything that is left to torch.
