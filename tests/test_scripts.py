@@ -339,6 +339,7 @@ def test_the_tables_beside_the_study_of_stragglers_are_what_analyze_says(tmp_pat
         "h200-same-code",
         "h200-sdpa",
         "h200-self-check",
+        "h200-serving",
         "h200-tune",
     ],
 )
