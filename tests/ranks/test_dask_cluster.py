@@ -131,6 +131,7 @@ def test_a_worker_with_other_code_is_refused(job: Path, cluster: Cluster, tmp_pa
     assert "9.9.9" in err
 
 
+@pytest.mark.slow
 def test_a_scheduler_without_workers_is_told(job: Path, cluster: Cluster, tmp_path: Path) -> None:
     code, _, err = finish(start(job, tmp_path / "out", "--scheduler", cluster.address))
     assert code == 16

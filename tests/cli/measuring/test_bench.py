@@ -99,6 +99,7 @@ def test_self_check(tmp_path):
     assert "Self-check" in (tmp_path / "o/report.md").read_text()
 
 
+@pytest.mark.slow
 def test_queries_and_keys_of_different_length(tmp_path):
     lengths = ["--seq", "1", "--kv-seq", "32,64", "--backends", "math,flash,naive", "--causal", "both"]
     done = run(*QUICK, *lengths, "--out", tmp_path / "o")
@@ -115,6 +116,7 @@ def test_queries_and_keys_of_different_length(tmp_path):
     assert "1 of 64" not in run(*QUICK, *lengths[:-1], "no", "--out", tmp_path / "full").stdout
 
 
+@pytest.mark.slow
 def test_windows_and_masks(tmp_path):
     grid = ["--seq", "8", "--kv-seq", "32", "--backends", "math,naive,flex,xformers"]
     done = run(*QUICK, *grid, "--window", "4,0", "--out", tmp_path / "o")

@@ -101,6 +101,7 @@ def test_the_same_seed_gives_the_same_values_and_another_precision_others(run):
     assert 0 < abs(lowered.losses[0] - one.losses[0]) < 0.02 * one.losses[0]
 
 
+@pytest.mark.slow
 def test_rounded_weights_move_the_gradients_by_what_a_rounding_of_that_size_does(run):
     exact = np.array(run(TRAINING, seed=7).samples.gradients)
     fine, coarse = (np.array(run(TRAINING, f"rounded={bits}", seed=7).samples.gradients) for bits in (22, 10))
