@@ -45,8 +45,9 @@ STUDIES: dict[str, Callable[[], dict[str, str]]] = {
     "h200-same-code": h200_same_code.facts,
     "h200-sdpa": h200_sdpa.facts,
     "h200-self-check": h200_self_check.facts,
+    "h200-serving": h200_serving.facts,
     "h200-tune": h200_tune.facts,
-} | ({"h200-serving": h200_serving.facts} if h200_serving.has_data() else {})
+}
 # Studies with the report of a capture in traces/.
 REPORTED = ("h200-roofline", "h200-sdpa")
 

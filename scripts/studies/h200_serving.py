@@ -18,11 +18,6 @@ _WITHIN = 0.03
 _BEHIND = ("slower", "far behind")
 
 
-def has_data() -> bool:
-    """Return whether the study was measured: scripts/measure_serving.py writes its files."""
-    return (FOLDER / "results.csv").is_file()
-
-
 def facts() -> dict[str, str]:
     """Return the numbers of the page."""
     environment = json.loads((FOLDER / "environment.json").read_text(encoding="utf-8"))
