@@ -69,7 +69,7 @@ def test_a_column_that_says_nothing_goes_first_and_nested_names_keep_their_room(
 @pytest.mark.parametrize(("count", "shown"), [(4, True), (5, False)])
 def test_a_long_list_of_findings_has_the_gist_of_each_so_that_a_screen_holds_it(count: int, shown: bool) -> None:
     item = Item(
-        "sync", "a range of a long name " * 2, Cell(1000), "It waits, in 3 calls: they read. It is slow.", "Do less."
+        "sync", "some range of long names", Cell(1000), "It waits, in 3 calls: they read. It is slow.", "Do less."
     )
     lines = render_part(Ranking((item,) * count, "saved per step", source="findings.csv"), 60).splitlines()
     assert max(map(cell_len, lines)) <= 60
