@@ -512,7 +512,8 @@ class StepTimes:
         columns = [(name, True, work_column(name)) for name in WORK_CATEGORIES]
         columns += [(cause, False, cause_column(cause)) for cause in CAUSES]
         columns.append((OUTSIDE, False, "outside_ns"))
-        return [StepPart(name, busy, float(table[chosen][column].mean())) for name, busy, column in columns]
+        rows = table[chosen]
+        return [StepPart(name, busy, float(rows[column].mean())) for name, busy, column in columns]
 
     def busy_pct(self, device_id: int) -> float:
         """Return the share of a usual steady step in which the device ran anything (percent)."""
