@@ -34,7 +34,7 @@ from nsysprof.results.column_registry.analysis_columns import (
     work_column,
 )
 from nsysprof.results.column_registry.case_columns import CAPTURE_RESULTS
-from nsysprof.results.event_rows import CallRows, WorkRows
+from nsysprof.results.event_rows import CallRows, KernelGrids, WorkRows
 from nsysprof.results.findings import TRACE, Findings, Idle
 
 _Make = Callable[[], pd.DataFrame]
@@ -268,6 +268,8 @@ class Analysis:
     allocator: AllocatorMemory | None = None
     recording_cost: tuple[RangeCost, ...] | None = None
     part: ReadPart | None = None
+    # The grids of kernels, for a page; None where they were not read.
+    grids: KernelGrids | None = None
 
     @property
     def is_of_cpu(self) -> bool:

@@ -35,7 +35,7 @@ def analyze_one(request: AnalyzeRequest, progress: Progress) -> TraceResult:
             trace = resolve(source, request.nsys, scratch, progress.say)
             options = AnalysisOptions(
                 request.launched_only, policy, request.unfold, request.counters, request.ncu, range=request.range,
-                step=request.step,
+                step=request.step, grids=request.figures,
             )  # fmt: skip
             assembled = assemble(source, trace, options, progress.say)
             analysis, record = assembled.analysis, assembled.record
