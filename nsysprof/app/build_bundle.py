@@ -328,7 +328,9 @@ def _report_trace(shared: _Shared, stage: Extent, built: Built, say: Say) -> Non
     if built.record is not None:
         built.environment = built.record.environment
     out = built.folder / REPORT_FOLDER
-    for path in write_analysis(built.analysis, built.record, out, figures=stage.figures, progress=say)[0]:
+    for path in write_analysis(
+        built.analysis, built.record, out, figures=stage.figures, timeline=stage.figures, progress=say
+    )[0]:
         if stage.html or path.name != "report.html":
             built.files[f"{REPORT_FOLDER}/{path.name}"] = path
 
