@@ -100,6 +100,12 @@ def test_an_unknown_benchmark_is_refused_with_the_list_of_those_that_there_are()
     assert all(f"{what} " in done.stdout for what in load("bench").WHAT)
 
 
+def test_a_python_that_is_not_there_is_named_before_a_wheel_is_built() -> None:
+    done = call(sys.executable, str(SCRIPTS / "check_wheel.py"), "--python", sys.executable, "python9.9")
+    assert done.returncode == 2
+    assert "there is no python9.9; name each Python" in done.stderr
+
+
 def test_ci_calls_the_test_command_of_the_makefile() -> None:
     assert "exec make test" in (REPOSITORY / ".ci/run").read_text()
     targets = re.findall(r"^([a-z]+):", (REPOSITORY / "Makefile").read_text(), re.MULTILINE)

@@ -22,7 +22,8 @@ _IN_REPOSITORY = Path(__file__).parents[2] / "traces" / "h200-programs" / "train
 def demo(request: DemoRequest, progress: Progress = SILENT) -> TraceResult:
     """Analyze the demo's trace, and write the analysis folder."""
     out, force = request.out or Path("nsysprof-demo"), request.force or request.out is None
-    return analyze_one(AnalyzeRequest((demo_trace(),), out=out, force=force, figures=request.figures), progress)
+    wanted = AnalyzeRequest((demo_trace(),), out=out, force=force, figures=request.figures)
+    return analyze_one(wanted, progress, timeline=True)
 
 
 def demo_trace() -> Path:

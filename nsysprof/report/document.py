@@ -230,8 +230,8 @@ class Item:
 
     @property
     def gist(self) -> str:
-        """Return what was found, up to the first semicolon or colon."""
-        return re.split(r"[;:] ", self.text, maxsplit=1)[0].rstrip(".") + "."
+        """Return what was found, up to the first semicolon or colon, or the end of the first sentence."""
+        return re.split(r"[;:] |\. (?=[A-Z])", self.text, maxsplit=1)[0].rstrip(".") + "."
 
 
 @dataclass(frozen=True)

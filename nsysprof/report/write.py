@@ -69,19 +69,23 @@ def write_analysis(
     out: Path,
     *,
     figures: bool = True,
+    timeline: bool = True,
     svg: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> tuple[list[Path], Report]:
-    """Write tables, figures and reports into `out`; return their paths and the report. Raises OutputError."""
+    """Write tables, figures and reports into `out`; return their paths and the report. Raises OutputError.
+
+    timeline: whether the page has its timeline.
+    """
     say = progress or (lambda _text: None)
     try:
         out.mkdir(parents=True, exist_ok=True)
         written = _write_tables(analysis, record, out)
         pictures = _write_figures(analysis, record, out, svg, say) if figures and can_draw() else []
-        if figures:
+        if timeline:
             say("draw report.html")
-        timeline = timeline_data(analysis) if figures else None
-        report = analysis_report(analysis, record, figures=pictures, timeline=timeline)
+        drawn = timeline_data(analysis) if timeline else None
+        report = analysis_report(analysis, record, figures=pictures, timeline=drawn)
         written += [*figure_paths(pictures, out, svg=svg), *write_report(report, out)]
     except OSError as error:
         raise output_error(out, error) from error

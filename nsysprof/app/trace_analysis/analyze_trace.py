@@ -23,8 +23,12 @@ from nsysprof.trace.inputs.resolve_input import resolve_input
 from nsysprof.trace.open import open_trace
 
 
-def analyze_one(request: AnalyzeRequest, progress: Progress) -> TraceResult:
-    """Analyze one trace or capture, and write its tables, figures and report."""
+def analyze_one(request: AnalyzeRequest, progress: Progress, *, timeline: bool = False) -> TraceResult:
+    """Analyze one trace or capture, and write its tables, figures and report.
+
+    timeline: whether the page has its timeline where no figures are drawn, too.
+    """
+    timeline = timeline or request.figures
     (source,) = request.inputs
     folder = request.out or Path("analysis") / name_after(source)
     if request.ncu is not None and request.counters is None:
@@ -35,14 +39,20 @@ def analyze_one(request: AnalyzeRequest, progress: Progress) -> TraceResult:
             trace = resolve(source, request.nsys, scratch, progress.say)
             options = AnalysisOptions(
                 request.launched_only, policy, request.unfold, request.counters, request.ncu, range=request.range,
-                step=request.step,
+                step=request.step, grids=timeline,
             )  # fmt: skip
             assembled = assemble(source, trace, options, progress.say)
             analysis, record = assembled.analysis, assembled.record
 
         return_freed_memory()
         files, report = write_analysis(
-            analysis, record, claimed.path, figures=request.figures, svg=request.svg, progress=progress.say
+            analysis,
+            record,
+            claimed.path,
+            figures=request.figures,
+            timeline=timeline,
+            svg=request.svg,
+            progress=progress.say,
         )
         claimed.commit()
     return TraceResult(analysis, record, folder, claimed.final(files), report)

@@ -51,6 +51,7 @@ from nsysprof.results.column_registry.case_columns import CAPTURE_RESULTS, FIRST
 from nsysprof.results.column_registry.case_columns import COUNTERS as COUNTERS_FILE
 from nsysprof.results.column_registry.csv_table import set_dtypes
 from nsysprof.results.comparison import RangeFacts
+from nsysprof.results.event_rows import KernelGrids
 from nsysprof.results.findings import StackSamples
 from nsysprof.results.kernel_counters import CountedKernel, CountedLaunches, Run
 from nsysprof.results.power_samples import GpuEnergy
@@ -59,6 +60,7 @@ from nsysprof.torchprof.operator_facts import OperatorFacts
 from nsysprof.trace.inputs.resolve_input import identity_of
 from nsysprof.trace.open import Trace, open_trace
 from nsysprof.trace.table_readers.devices import read_gpus
+from nsysprof.trace.table_readers.kernel_grids import read_grids
 from nsysprof.trace.table_readers.native_stacks import read_launches, read_native_stacks, read_symbols
 from nsysprof.trace.tables import read_tables
 
@@ -86,6 +88,7 @@ class AnalysisOptions:
     calls_by_range: for a comparison: how many calls each range of a capture stands for; None: no facts are collected.
     parts: what is joined: names of JOINS, and COUNTERS with the record of the capture.
     range, step: the path or the name of the only range, or the number of the only step; None for the whole trace.
+    grids: whether the grids of kernels are read, which only a page shows.
     """
 
     launched_only: bool = False
@@ -97,6 +100,7 @@ class AnalysisOptions:
     parts: frozenset[str] = frozenset({COUNTERS, *JOINS})
     range: str | None = None
     step: int | None = None
+    grids: bool = False
 
 
 @dataclass(frozen=True)
@@ -179,6 +183,8 @@ def summarize_opened(
         read.launches, read.ceilings, wanted_part(options.range, options.step),
     )  # fmt: skip
     summary = run_summary(tables, wanted, keeps_attribution=options.calls_by_range is not None)
+    if options.grids and (grids := read_grids(trace)) is not None:
+        summary = replace(summary, analysis=replace(summary.analysis, grids=KernelGrids(*grids)))
     if options.calls_by_range is None or summary.attribution is None:
         return summary.analysis, {}
     facts = collect_range_facts(

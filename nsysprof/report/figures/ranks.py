@@ -404,8 +404,8 @@ def _columns(ranks: list[_RankLanes], names: Mapping[Key, int]) -> dict[str, str
     starts = [np.diff(rank.start_ns, prepend=0) for rank in ranks]
     numbers = [np.array([1 + names[key] for key in rank.keys], dtype=np.int64) for rank in ranks]
     return {
-        "start": pack_column(np.concatenate(starts), "<f8"),
-        "length": pack_column(np.concatenate([rank.end_ns - rank.start_ns for rank in ranks]), "<f8"),
+        "start": pack_column(np.concatenate(starts), "<u8"),
+        "length": pack_column(np.concatenate([rank.end_ns - rank.start_ns for rank in ranks]), "<u8"),
         "name": pack_column(np.concatenate(numbers), "<u4"),
         "call": pack_column(nothing, "<i4"),
         "cause": pack_column(nothing, "<i4"),

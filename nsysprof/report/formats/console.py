@@ -78,8 +78,11 @@ def note_line(note: Note) -> str:
 
 
 def _ranking_lines(part: Ranking, width: int) -> list[str]:
-    """Return a numbered list: what, where and how much on the first line, then the text and the next step."""
-    lines = []
+    """Return a numbered list: what, where and how much on the first line, then the text and the next step.
+
+    A long list has only the gist of each text, so that a screen holds it.
+    """
+    lines, is_long = [], part.whole_count < len(part.items)
     for number, item in enumerate(part.items[: part.terminal_items], 1):
         amount = amount_text(item, part)
         where = f" in {clean(item.where, 60)}" if item.where else ""
@@ -87,14 +90,14 @@ def _ranking_lines(part: Ranking, width: int) -> list[str]:
         if number > part.whole_count:
             lines += wrap_text(f"{head}. {clean(item.gist, _LINE)}", width, "", "   ")
             continue
-        lines.append(f"{head} {part.amount_title}")
-        for text in (item.text, f"-> {item.next_step}" if item.next_step else ""):
+        lines += wrap_text(f"{head} {part.amount_title}", width, "", "   ")
+        for text in (item.gist if is_long else item.text, f"-> {item.next_step}" if item.next_step else ""):
             lines += wrap_text(clean(text, _LINE), width, "   ")
     more = len(part.items) - part.terminal_items
     if more > 0:
         lines.append(f"and {more} more")
-    if part.whole_count < len(part.items):
-        lines.append(f"What to do about {part.whole_count + 1} to {len(part.items)}: {part.source}")
+    if is_long:
+        lines.append(f"The evidence, and what to do about {part.whole_count + 1} to {len(part.items)}: {part.source}")
     return lines
 
 
