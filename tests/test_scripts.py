@@ -180,30 +180,6 @@ def test_an_installed_version_is_found_without_network(nsys: Path) -> None:
     assert done.stdout.splitlines()[-1] == str(nsys)
 
 
-@pytest.fixture
-def prove_compare() -> Any:
-    return load("prove_compare")
-
-
-@pytest.mark.slow
-def test_prove_compare_calls_an_alarm_wrong(prove_compare: Any, tmp_path: Path) -> None:
-    from tests.cli.planted import make_capture, one_more_launch
-
-    for side in ("a", "b"):
-        make_capture(tmp_path / "captures" / side)
-    (row, other) = prove_compare.same_code(tmp_path)
-    assert (row.right, other.right) == (True, True)
-    assert "0 alarms of latency in 15 cases" in other.said
-    make_capture(tmp_path / "planted-captures" / "none")
-    make_capture(tmp_path / "planted-captures" / "launch", change=one_more_launch)
-    make_capture(tmp_path / "planted-captures" / "backend")
-    launch, backend = prove_compare.planted_changes(tmp_path)
-    assert launch.right
-    assert "launches 1 to 2" in launch.said
-    assert not backend.right, "nothing was planted"
-    assert "WRONG" in prove_compare.render([backend])
-
-
 def test_counted_traffic_is_what_the_kernels_must_move(tmp_path: Path) -> None:
     source, script = REPOSITORY / "traces" / "h200-roofline", REPOSITORY / "scripts" / "expect_traffic.py"
     done = subprocess.run([sys.executable, script, source], capture_output=True, text=True, check=False)
