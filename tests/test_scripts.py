@@ -24,7 +24,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
+from nsysprof.app.analyze import analyze_trace
 from nsysprof.report.document import Report
 from nsysprof.report.formats.markdown import render_markdown
 from nsysprof.report.pages.analysis import findings_sections

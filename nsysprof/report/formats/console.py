@@ -15,9 +15,21 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from nsysprof.notes import Note, Severity
-from nsysprof.report.document import Code, Column, Gate, Lines, Notes, Paragraph, Part, Ranking, Report, Table, Unit
+from nsysprof.report.document import (
+    Code,
+    Column,
+    Gate,
+    Lines,
+    Notes,
+    Paragraph,
+    Part,
+    Ranking,
+    Report,
+    Table,
+    Unit,
+    clean,
+)
 from nsysprof.report.formats.cell_text import amount_text, cell_text, shorten_names
-from nsysprof.report.formats.escape import clean
 from nsysprof.results.checks import GateResult, Outcome
 
 _LINE, _NOTE = 700, 500
