@@ -11,13 +11,15 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nsysprof.notes import Note
 from nsysprof.plain_text import plain_line
-from nsysprof.results.analysis import TraceInfo
 from nsysprof.results.checks import GateResult
 from nsysprof.units import format_factor, format_interval_ns, format_ns
+
+if TYPE_CHECKING:
+    from nsysprof.results.analysis import TraceInfo
 
 Value = int | float | str | bool | None
 
