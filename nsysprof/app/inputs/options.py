@@ -225,7 +225,13 @@ CANDIDATE = Option("The candidate side, written like --baseline.", panel=SIDES)
 
 # The measurement.
 Device = Annotated[Literal["auto", "cuda", "cpu"], Option("Where to measure.", panel=MEASUREMENT)]
-Samples = Annotated[int, Option("Maximum number of samples in a block of a case.", panel=MEASUREMENT, min=1)]
+BlockSamples = Annotated[
+    int,
+    Option(
+        "Maximum number of samples in a block of a case.", ("--block-samples",), MEASUREMENT, min=1,
+        old_names=("--samples",),
+    ),
+]  # fmt: skip
 SampleSeconds = Annotated[
     float, Option("Take fewer samples if they take longer than this (s).", panel=MEASUREMENT, min=LEAST_SECONDS)
 ]
