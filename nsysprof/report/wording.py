@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from nsysprof.results.analysis import TraceInfo
 from nsysprof.units import format_factor, format_interval_ns, format_ns
 
+# What a table calls kernels that belong to a range which did not launch them, by the prefix of their columns.
+CAUSED_WORDS = {"adopted": "by helper threads", "captured": "captured"}
 # How a label writes the columns of a shape.
 _SHAPE_KEYS = {
     "seq": "S", "batch": "B", "heads": "H", "kv_heads": "KV", "head_dim": "D", "kv_seq": "K", "mask": "mask",

@@ -199,8 +199,8 @@ Margin = Annotated[
 Attribution = Annotated[
     bool,
     Option(
-        "Kernels that count for a range: all (also adopted from helper threads and captured into CUDA graphs), or "
-        "launched (NVIDIA's numbers).",
+        "Kernels that count for a range: all (also those that helper threads launched for it, and of CUDA graphs that "
+        "it captured), or launched (NVIDIA's numbers).",
         ("--attribution",),
         form=ATTRIBUTION,
     ),
