@@ -30,10 +30,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from nsysprof.analysis.comparison.compare_latency import Settings, compare_latencies
 from nsysprof.analysis.comparison.compare_programs import compare_program_runs
-from nsysprof.analysis.comparison.compare_ranges import compare_ranges
 from nsysprof.analysis.comparison.compare_turns import EARLY_ALPHA, LAST_ALPHA, compare_in_turn
 from nsysprof.analysis.comparison.gate.gate import GateRule, judge, parse_gate
-from nsysprof.analysis.comparison.judge_walls import judge_walls
 from nsysprof.analysis.overview.recording_cost import cost_of
 from nsysprof.analysis.sampling.bench import summarize_bench
 from nsysprof.analysis.sampling.latency import summarize_latency
@@ -55,13 +53,11 @@ from nsysprof.ranks.collective_waits.collectives import Arrivals
 from nsysprof.ranks.collective_waits.stragglers import COLLECTIVES, find_late, judged_collectives
 from nsysprof.results.analysis import STEPS
 from nsysprof.results.comparison import (
-    METRICS,
     LatencyChange,
     LatencyComparison,
     LatencyVerdict,
     Measured,
     Outcome,
-    RangeFacts,
 )
 from nsysprof.results.program_runs import TimedRun
 from nsysprof.results.samples import Block, median_interval
@@ -285,11 +281,6 @@ def recordings(seed: int, runs: int) -> Iterator[Row]:
 def comparisons(seed: int, runs: int) -> Iterator[Row]:
     for index, noise in enumerate(MODELS):
         yield from versions(np.random.default_rng([seed, 250 + index]), noise, runs)
-
-
-def ranges_of_traces(seed: int, runs: int) -> Iterator[Row]:
-    for index, noise in enumerate(MODELS):
-        yield from traces(np.random.default_rng([seed, 270 + index]), noise, max(1, 2 * runs // 3))
 
 
 def advices(seed: int, runs: int) -> Iterator[Row]:
@@ -540,31 +531,6 @@ def versions(rng: np.random.Generator, noise: Noise, repeats: int) -> Iterator[R
         yield Row(name, text, failed, max(1, repeats // 2), ALARMS)
 
 
-def traces(rng: np.random.Generator, noise: Noise, repeats: int) -> Iterator[Row]:
-    """Count ranges of the same code that `compare` tells apart, of one trace of each side and of three."""
-    ranges = 5
-    for count in (1, 3):
-        told = 0
-        for _ in range(repeats):
-            sides = [[trace_facts(rng, noise, ranges) for _ in range(count)] for _ in range(2)]
-            found = judge_walls(compare_ranges(*sides), *sides, Settings(LIMIT_PCT))
-            judged = [change.wall_verdict for change in found if change.wall_verdict is not None]
-            told += any(each.verdict in (LatencyVerdict.SLOWER, LatencyVerdict.FASTER) for each in judged)
-        text = f"compare, {count} trace{'s' if count > 1 else ''} a side, {ranges} unchanged ranges: any is told apart"
-        yield Row(f"{noise.name}, runs of 0.7 %", text, told, repeats, ALARMS)
-
-
-def trace_facts(rng: np.random.Generator, noise: Noise, ranges: int) -> dict[tuple[str, str], RangeFacts]:
-    """Return ranges of a trace, of 40 instances each, which takes as long as its process and its run do."""
-    found = {}
-    for number, spread in enumerate(uneven(rng, noise, ranges)):
-        level = np.log(TRUE_NS) + rng.normal(0, BETWEEN_RUNS) + spread * rng.normal(0, noise.process)
-        values = np.exp(level + spread * autocorrelated(rng, (1, 40), noise)[0]).astype(int).tolist()
-        metrics = dict.fromkeys(METRICS, 0) | {"wall": sum(values)}
-        found[f"range {number}", ""] = RangeFacts(40, None, metrics, None, {}, walls_ns=tuple(values))
-    return found
-
-
 def advice(rng: np.random.Generator, repeats: int) -> Iterator[Row]:
     """Count how often the advised number of turns, or of runs, finds one case that is slower by the margin."""
     found = of = 0
@@ -800,8 +766,8 @@ def page(families: Sequence[Family]) -> str:
         "Without a number, turns go on until the gate is decided, as in `bench`: 3, 6, 12 or 24. A run of a program",
         f"has {STEPS_OF_RUN} steps. Of a running program, {RECORDED_STEPS} steps are recorded; as many before",
         "and as many after are not.",
-        "Runs and traces of `compare` differ by 0.7 % (standard deviation) in addition; a trace has ranges of 40",
-        "instances each. The clock of DRAM samples is off by up to 5 us.",
+        "Runs of `compare` differ by 0.7 % (standard deviation) in addition. The clock of DRAM samples is off by up to",
+        "5 us.",
         "",
         "The families whose name begins with *busy* have the noise of busy machines: processes that are slow in all",
         "their cases at once, stalls, clocks with states, heavy tails. *pairs* are real measurements of the same code.",
@@ -884,7 +850,6 @@ FAMILIES = {
     "programs": programs,
     "recording": recordings,
     "compare": comparisons,
-    "traces": ranges_of_traces,
     "advice": advices,
     "dram": dram,
     "stragglers": stragglers,

@@ -4,7 +4,6 @@
     scripts/fuzz_traces.py                               2000 files made from traces/, on every core
     scripts/fuzz_traces.py --files 200 --seed 7 --json
     scripts/fuzz_traces.py --only 1234                   one file of that run again, with its traceback
-    scripts/fuzz_traces.py --pages                       by the reader and the compiled loops of large files
     scripts/fuzz_traces.py --readers --files 5000        by both readers, whose tables must be equal
     scripts/fuzz_traces.py --reports a.sqlite b.sqlite   from these, and write the report and the exports of each too
     scripts/fuzz_traces.py --package ../other            the nsysprof of another checkout
@@ -72,7 +71,6 @@ class Job:
     target: Path
     package: Path
     reports: bool
-    pages: bool
     readers: bool
 
 
@@ -120,7 +118,6 @@ def parse() -> argparse.Namespace:
     )
     parser.add_argument("--seconds", type=float, default=20.0, help="time limit of a file (default 20)")
     parser.add_argument("--memory", type=int, default=512, metavar="MIB", help="address space of a file (default 512)")
-    parser.add_argument("--pages", action="store_true", help="read every file the way large ones are read")
     parser.add_argument("--readers", action="store_true", help="compare the tables that both readers read")
     parser.add_argument("--reports", action="store_true", help="write the report and the exports of each file too")
     parser.add_argument(
@@ -225,7 +222,7 @@ def run(arguments: argparse.Namespace, bases: tuple[Path, ...], indices: list[in
 
     def next_job(worker: Worker) -> Job:
         package = arguments.package.resolve()
-        how = arguments.reports, arguments.pages, arguments.readers
+        how = arguments.reports, arguments.readers
         return Job(arguments.seed, todo.pop(), bases, worker.target, package, *how)
 
     workers = [Worker(number, folder, arguments.memory << 20) for number in range(min(arguments.jobs, len(indices)))]
@@ -309,22 +306,12 @@ def serve(connection: Connection, memory_bytes: int) -> None:
             source, damages = make_file(job)
             if not limited:
                 sys.path.insert(0, str(job.package))
-                if job.pages:
-                    read_pages()
                 examine(job, job.bases[0])  # what is loaded on need is loaded before the limit counts
                 limit_memory(memory_bytes)
                 limited = True
             connection.send(("made", source, damages, sha256(job.target)))
             kind, detail = judge(job)
             connection.send((kind, detail, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024))
-
-
-def read_pages() -> None:
-    """Refuse to compare readers where there is no compiled one."""
-    from nsysprof.native import load
-
-    if load.native_problem():
-        raise SystemExit(f"no compiled part: {load.native_problem()}")
 
 
 def compare_readers(path: Path) -> str:

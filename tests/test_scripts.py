@@ -186,30 +186,6 @@ def test_an_installed_version_is_found_without_network(nsys: Path) -> None:
     assert done.stdout.splitlines()[-1] == str(nsys)
 
 
-@pytest.fixture
-def prove_compare() -> Any:
-    return load("prove_compare")
-
-
-@pytest.mark.slow
-def test_prove_compare_calls_an_alarm_wrong(prove_compare: Any, tmp_path: Path) -> None:
-    from tests.cli.planted import make_capture, one_more_launch
-
-    for side in ("a", "b"):
-        make_capture(tmp_path / "captures" / side)
-    (row, other) = prove_compare.same_code(tmp_path)
-    assert (row.right, other.right) == (True, True)
-    assert "0 alarms of latency in 15 cases" in other.said
-    make_capture(tmp_path / "planted-captures" / "none")
-    make_capture(tmp_path / "planted-captures" / "launch", change=one_more_launch)
-    make_capture(tmp_path / "planted-captures" / "backend")
-    launch, backend = prove_compare.planted_changes(tmp_path)
-    assert launch.right
-    assert "launches 1 to 2" in launch.said
-    assert not backend.right, "nothing was planted"
-    assert "WRONG" in prove_compare.render([backend])
-
-
 def test_counted_traffic_is_what_the_kernels_must_move(tmp_path: Path) -> None:
     source, script = REPOSITORY / "traces" / "h200-roofline", REPOSITORY / "scripts" / "expect_traffic.py"
     done = subprocess.run([sys.executable, script, source], capture_output=True, text=True, check=False)
@@ -439,7 +415,7 @@ def test_the_page_of_the_calibration_says_what_its_files_say() -> None:
 
 FAMILIES = (
     "advice", "bench", "busy-bench", "busy-captures", "busy-traces", "busy-tune", "busy-turns", "compare", "cost",
-    "dram", "gate", "medians", "outliers", "pairs", "process", "programs", "recording", "steps", "stragglers", "traces",
+    "dram", "gate", "medians", "outliers", "pairs", "process", "programs", "recording", "steps", "stragglers",
 )  # fmt: skip
 
 
@@ -487,20 +463,6 @@ def test_the_verdicts_on_the_same_code_come_from_its_samples() -> None:
 
     old = pd.read_csv(h200_same_code.VERDICTS).fillna({"case": ""})
     pd.testing.assert_frame_equal(h200_same_code.evaluate(), old, rtol=1e-9, atol=1e-12)
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(shutil.which("tmux") is None, reason="needs tmux")
-def test_what_a_new_user_does_first_shows_what_it_should(tmp_path: Path) -> None:
-    # As pip writes it, for the environment that runs the tests.
-    program = tmp_path / "bin" / "nsysprof"
-    program.parent.mkdir()
-    program.write_text(f"#!{sys.executable}\nfrom nsysprof.__main__ import main\nmain()\n")
-    program.chmod(0o755)
-    command = [sys.executable, REPOSITORY / "scripts/play_first_tasks.py", "--nsysprof", program]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=900)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "11 of 11 tasks" in done.stdout
 
 
 @pytest.fixture(scope="module")

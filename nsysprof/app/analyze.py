@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from nsysprof.app.inputs.reading_requests import AnalyzeRequest, is_snapshot
 from nsysprof.app.progress import SILENT, Progress
+from nsysprof.app.trace_analysis.analyze_ranks import RanksResult, analyze_ranks
+from nsysprof.app.trace_analysis.analyze_snapshot import SnapshotRequest, SnapshotResult, analyze_snapshot
+from nsysprof.app.trace_analysis.analyze_trace import TraceResult, analyze_one
 from nsysprof.errors import UsageError
 from nsysprof.files.plain_file import name_after, refuse_url
 from nsysprof.files.scratch_folder import scratch_folder
@@ -16,11 +18,6 @@ from nsysprof.kernels.names import use_names
 from nsysprof.ranks.identity import read_manifest_ranks
 from nsysprof.trace.inputs.bundle_file import is_bundle, unpack_bundle
 from nsysprof.trace.inputs.resolve_input import FILES, TRACES
-
-if TYPE_CHECKING:
-    from nsysprof.app.trace_analysis.analyze_ranks import RanksResult
-    from nsysprof.app.trace_analysis.analyze_snapshot import SnapshotResult
-    from nsysprof.app.trace_analysis.analyze_trace import TraceResult
 
 __all__ = ["AnalyzeRequest", "analyze"]
 
@@ -45,8 +42,6 @@ def _analyze(request: AnalyzeRequest, progress: Progress) -> TraceResult | Ranks
             )
         if request.range is not None or request.step is not None:
             raise UsageError("--range and --step need a trace, and this is a memory snapshot.", "Leave them out.")
-        from nsysprof.app.trace_analysis.analyze_snapshot import SnapshotRequest, analyze_snapshot
-
         snapshot = SnapshotRequest(inputs[0], out or Path("analysis") / name, request.force, request.figures)
         return analyze_snapshot(snapshot, progress)
     with scratch_folder() as scratch:
@@ -56,8 +51,6 @@ def _analyze(request: AnalyzeRequest, progress: Progress) -> TraceResult | Ranks
             inputs = (unpack_bundle(inputs[0], scratch),)
             ranks_out = out or Path("analysis") / f"{name}-ranks"
         if not is_many(inputs):
-            from nsysprof.app.trace_analysis.analyze_trace import analyze_one
-
             return analyze_one(replace(request, inputs=inputs, out=out or Path("analysis") / name), progress)
         of_one = (request.counters, request.ncu, request.policy, request.range, request.step)
         if any(value is not None for value in of_one):
@@ -65,8 +58,6 @@ def _analyze(request: AnalyzeRequest, progress: Progress) -> TraceResult | Ranks
                 "--counters, --ncu, --policy, --range and --step need a single trace, and several were given.",
                 "Give only the trace that they belong to.",
             )
-        from nsysprof.app.trace_analysis.analyze_ranks import analyze_ranks
-
         return analyze_ranks(replace(request, inputs=inputs, out=ranks_out), progress)
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import sqlite_utils
 
 from nsysprof.analysis.sampling.significance import judge_history
 from nsysprof.app.inputs.reading_requests import HistoryRequest
@@ -223,8 +224,6 @@ def append_results(path: Path, run: BenchRun, table: pd.DataFrame) -> None:
 
 
 def _open(path: Path) -> Any:
-    import sqlite_utils
-
     try:
         database = sqlite_utils.Database(path)
         (version,) = database.conn.execute("PRAGMA user_version").fetchone()

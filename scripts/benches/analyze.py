@@ -4,9 +4,7 @@
     scripts/bench.py analyze --kernels 100000 --keep big.sqlite --no-nsys
     scripts/bench.py analyze --shape deep --phases    a training whose ranges nest four deep, and every phase of analyze
     scripts/bench.py analyze --shape all --no-nsys    ranges nested 0, 1, 4 and 12 deep, with 10, 300 and 30,000 names
-    scripts/bench.py analyze --scaling                our time alone, from 10 thousand to 10 million kernels
     scripts/bench.py analyze --commands --no-nsys     also analyze with figures, both exports, compare and bundle
-    scripts/bench.py analyze --readers                the two large tables read: our pages, adbc-driver-sqlite, sqlite3
 
 The shallow trace repeats the measured ranges of traces/h200-sdpa with their kernels, fills and API calls, each
 repetition later and with correlation ids of its own; large_traces.py makes the others. Every command runs in a process
@@ -17,30 +15,22 @@ from __future__ import annotations
 
 import argparse
 import csv
-import itertools
 import json
-import lzma
 import os
 import shutil
 import sqlite3
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from scripts.benches.large_traces import make_deep_trace
-from scripts.benches.machine import BENCH, ROOT, machine
+from scripts.benches.large_traces import made_from, make_deep_trace, repeat_rows
+from scripts.benches.machine import BENCH, ROOT, Timing, load_now, machine, time_command
 from scripts.benches.phases import render_phases
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    Array = npt.NDArray[Any]
 
 SOURCE = ROOT / "traces" / "h200-sdpa" / "nsys.sqlite.xz"
 REPORTS = ("cuda_gpu_kern_sum", "cuda_api_sum", "nvtx_gpu_proj_sum", "nvtx_kern_sum")
@@ -48,29 +38,9 @@ SCAN = (
     "SELECT sum(end - start) FROM CUPTI_ACTIVITY_KIND_KERNEL",
     "SELECT sum(end - start) FROM CUPTI_ACTIVITY_KIND_RUNTIME",
 )
-# The columns that analyze reads of the two large tables.
-COLUMNS = {
-    "CUPTI_ACTIVITY_KIND_KERNEL": (
-        "start", "end", "deviceId", "streamId", "contextId", "correlationId", "globalPid", "demangledName", "shortName",
-        "graphNodeId",
-    ),
-    "CUPTI_ACTIVITY_KIND_RUNTIME": (
-        "start", "end", "nameId", "eventClass", "globalTid", "correlationId", "returnValue",
-    ),
-}  # fmt: skip
 # How many ranges enclose a kernel, and how many names the ranges have. The shallow trace is made otherwise.
 SHAPES = {"shallow": (0, 0), "flat": (1, 10), "deep": (4, 300), "deepest": (12, 30_000)}
 _REPEATED = ("CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_MEMSET", "NVTX_EVENTS")
-
-
-@dataclass
-class Timing:
-    """One command: seconds of wall and processor time, and the peak of its resident memory."""
-
-    name: str
-    wall_s: float
-    cpu_s: float
-    peak_bytes: int
 
 
 def main() -> int:
@@ -84,18 +54,10 @@ def main() -> int:
     parser.add_argument("--shape", choices=[*SHAPES, "all"], default="shallow", help="how the ranges nest")
     parser.add_argument("--phases", action="store_true", help="print the time of every phase of one more analyze")
     parser.add_argument("--commands", action="store_true", help="also time figures, exports, compare and bundle, once")
-    parser.add_argument("--scaling", action="store_true", help="time analyze from 10 thousand to --kernels kernels")
-    parser.add_argument("--readers", action="store_true", help="time readers of the two large tables instead")
-    parser.add_argument("--read-with", choices=READERS, help="read the tables of --keep once, for --readers")
     parser.add_argument("--json", action="store_true", help="print JSON")
     arguments = parser.parse_args()
-    load = round(os.getloadavg()[0], 1)
-    if arguments.read_with:
-        print(json.dumps(asdict(read_with(arguments.read_with, arguments.keep))))
-        return 0
+    load = load_now()
     with tempfile.TemporaryDirectory(prefix="bench-analyze-") as scratch:
-        if arguments.scaling:
-            return scale(arguments.kernels, Path(scratch), arguments.runs)
         nsys = None if arguments.no_nsys else arguments.nsys
         if nsys is None:
             print("nsys stats is left out: no nsys was found or wanted", file=sys.stderr)
@@ -104,10 +66,6 @@ def main() -> int:
             trace = arguments.keep or Path(scratch) / f"{shape}.sqlite"
             if not trace.exists():
                 make_shape(shape, trace, arguments.kernels)
-            if arguments.readers:
-                readings = [compare_reader(name, trace, arguments.runs) for name in READERS]
-                print(render_readers(describe(trace), readings))
-                return 0
             timings = measure(trace, nsys, Path(scratch), arguments.runs)
             timings += measure_commands(trace, Path(scratch)) if arguments.commands else []
             phases = time_phases(trace, Path(scratch)) if arguments.phases else None
@@ -147,56 +105,29 @@ def time_phases(trace: Path, scratch: Path) -> dict[str, Any]:
 
 def make_trace(target: Path, kernels: int) -> None:
     """Write a trace with at least `kernels` kernels to `target`."""
-    with tempfile.TemporaryDirectory(prefix="bench-analyze-") as scratch:
-        plain = Path(scratch) / "source.sqlite"
-        with lzma.open(SOURCE) as packed, plain.open("wb") as out:
-            shutil.copyfileobj(packed, out)
-        half_made = target.with_name(target.name + ".part")
-        half_made.unlink(missing_ok=True)
-        database = sqlite3.connect(half_made)
-        database.execute("PRAGMA journal_mode = OFF")
-        database.execute("PRAGMA synchronous = OFF")
-        database.execute("ATTACH ? AS source", (str(plain),))
-        _copy_schema(database)
-        _repeat(database, kernels)
-        database.commit()
-        database.close()
-        half_made.rename(target)
-
-
-def _copy_schema(database: sqlite3.Connection) -> None:
-    for name, sql in database.execute("SELECT name, sql FROM source.sqlite_master WHERE type = 'table'").fetchall():
-        database.execute(sql)
-        if name not in _REPEATED:
-            database.execute(f'INSERT INTO main."{name}" SELECT * FROM source."{name}"')
-    database.execute("DELETE FROM CUDA_GPU_MEMORY_USAGE_EVENTS")  # repeated, its frees would meet other allocations
-
-
-def _repeat(database: sqlite3.Connection, kernels: int) -> None:
     ours = (
         "eventType IN (59, 60) AND coalesce(text, (SELECT value FROM source.StringIds WHERE id = textId)) GLOB 'RUN::*'"
     )
-    database.execute(
-        "CREATE TEMP TABLE inside AS SELECT correlationId AS id FROM source.CUPTI_ACTIVITY_KIND_RUNTIME AS call WHERE "
-        f"EXISTS (SELECT 1 FROM source.NVTX_EVENTS AS n WHERE {ours} AND n.start <= call.start AND call.end <= n.end)"
-    )
     kernel, inside = "source.CUPTI_ACTIVITY_KIND_KERNEL", "correlationId IN (SELECT id FROM temp.inside)"
-    (begin,) = database.execute(f"SELECT min(start) FROM source.NVTX_EVENTS WHERE {ours}").fetchone()
-    one, last_kernel = database.execute(f"SELECT count(*), max(end) FROM {kernel} WHERE {inside}").fetchone()
-    (last_range,) = database.execute(f"SELECT max(end) FROM source.NVTX_EVENTS WHERE {ours}").fetchone()
-    (step,) = database.execute("SELECT max(id) - min(id) + 1 FROM temp.inside").fetchone()
-    copies, shift = -(-kernels // one), max(last_kernel, last_range) - begin + 1000
-    for table in _REPEATED:
-        columns = [row[1] for row in database.execute(f"PRAGMA source.table_info({table})")]
-        moved = {"start": f"start + k * {shift}", "end": f"end + k * {shift}"}
-        if table != "NVTX_EVENTS":
-            moved["correlationId"] = f"correlationId + k * {step}"
-        values = ", ".join(moved.get(column, f'"{column}"') for column in columns)
+    with made_from(SOURCE, target, emptied=_REPEATED) as database:
+        database.execute("DELETE FROM CUDA_GPU_MEMORY_USAGE_EVENTS")  # repeated, its frees would meet other allocations
         database.execute(
-            f"WITH RECURSIVE counter(k) AS (SELECT 0 UNION ALL SELECT k + 1 FROM counter WHERE k + 1 < {copies}) "
-            f"INSERT INTO main.{table} SELECT {values} FROM counter CROSS JOIN source.{table} "
-            f"WHERE {ours if table == 'NVTX_EVENTS' else inside}"
+            "CREATE TEMP TABLE inside AS SELECT correlationId AS id FROM source.CUPTI_ACTIVITY_KIND_RUNTIME AS call "
+            f"WHERE EXISTS (SELECT 1 FROM source.NVTX_EVENTS AS n WHERE {ours} AND n.start <= call.start AND "
+            "call.end <= n.end)"
         )
+        first, last_range = database.execute(
+            f"SELECT min(start), max(end) FROM source.NVTX_EVENTS WHERE {ours}"
+        ).fetchone()
+        one, last_kernel = database.execute(f"SELECT count(*), max(end) FROM {kernel} WHERE {inside}").fetchone()
+        (ids,) = database.execute("SELECT max(id) - min(id) + 1 FROM temp.inside").fetchone()
+        shift = max(last_kernel, last_range) - first + 1000
+        moved = {column: f"{column} + k * {shift}" for column in ("start", "end")}
+        moved["correlationId"] = f"correlationId + k * {ids}"
+        for table in _REPEATED:
+            where = ours if table == "NVTX_EVENTS" else inside
+            rows = f"source.{table} AS one WHERE {where}"
+            repeat_rows(database, rows, table, range(-(-kernels // one)), moved)
 
 
 def measure(trace: Path, nsys: Path | None, scratch: Path, runs: int) -> list[Timing]:
@@ -210,13 +141,13 @@ def measure(trace: Path, nsys: Path | None, scratch: Path, runs: int) -> list[Ti
         "nsysprof analyze --no-figures": analyze_command(trace, scratch / "out"),
     }
     if runs > 1:
-        _run("bare scan, not counted", commands["bare scan"])
-    turns = [[_run(name, argv) for name, argv in commands.items()] for _ in range(runs)]
+        time_command("bare scan, not counted", commands["bare scan"])
+    turns = [[time_command(name, argv) for name, argv in commands.items()] for _ in range(runs)]
     timings = [_middle(each) for each in zip(*turns, strict=True)]
     for report in REPORTS if nsys else ():
         out = scratch / report
         argv = [str(nsys), "stats", "-r", report, "-f", "csv", "-o", str(out), "--force-overwrite=true", str(trace)]
-        timings.append(_run(f"nsys stats {report}", argv))
+        timings.append(time_command(f"nsys stats {report}", argv))
     return timings
 
 
@@ -233,7 +164,7 @@ def measure_commands(trace: Path, scratch: Path) -> list[Timing]:
     found = []
     for name, argv in commands.items():
         out = Path(argv[-1])
-        found.append(_run(name, [sys.executable, "-m", "nsysprof", *argv]))
+        found.append(time_command(name, [sys.executable, "-m", "nsysprof", *argv]))
         if out.is_dir():
             shutil.rmtree(out)
         else:
@@ -246,136 +177,9 @@ def analyze_command(trace: Path, out: Path) -> list[str]:
     return [sys.executable, "-m", "nsysprof", "analyze", str(trace), "--no-figures", "--force", "--out", str(out)]
 
 
-def scale(kernels: int, scratch: Path, runs: int) -> int:
-    """Print seconds for 10 thousand, 100 thousand ... `kernels` kernels."""
-    print("| kernels | seconds | microseconds a kernel | peak memory |\n|---|---|---|---|")
-    count = 1000
-    while count <= kernels:
-        trace = scratch / f"{count}.sqlite"
-        make_trace(trace, count)
-        timing = _median("analyze", analyze_command(trace, scratch / "out"), runs)
-        real = describe(trace)["kernels"]
-        each, memory = 1e6 * timing.wall_s / real, timing.peak_bytes / 2**20
-        print(f"| {real:,} | {timing.wall_s:.2f} | {each:.2f} | {memory:.0f} MiB |", flush=True)
-        trace.unlink()
-        count *= 10
-    return 0
-
-
-@dataclass
-class Reading:
-    """One read of both tables into arrays, without the start of Python.
-
-    rows: of both tables. total_ns: the sum of all durations, by which the readers are seen to agree.
-    """
-
-    name: str
-    wall_s: float
-    cpu_s: float
-    rows: int
-    total_ns: int
-
-
-def read_with(name: str, trace: Path) -> Reading:
-    """Read the columns of both tables into numpy arrays once, by the reader of this name."""
-    read = READERS[name]
-    begin, cpu = time.perf_counter(), time.process_time()
-    tables = [read(trace, table, columns) for table, columns in COLUMNS.items()]
-    wall_s, cpu_s = time.perf_counter() - begin, time.process_time() - cpu
-    total = sum(int((table["end"] - table["start"]).sum()) for table in tables)
-    return Reading(name, wall_s, cpu_s, sum(len(table["start"]) for table in tables), total)
-
-
-def compare_reader(name: str, trace: Path, runs: int) -> Reading:
-    """Read in `runs` processes after one that compiles and warms the page cache; the median by processor time."""
-    argv = [sys.executable, BENCH, "analyze", "--read-with", name, "--keep", str(trace)]
-    found = []
-    for _ in range(runs + 1):
-        done = subprocess.run(argv, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise SystemExit(f"bench analyze: {name} failed:\n{done.stderr}")
-        found.append(Reading(**json.loads(done.stdout)))
-        print(f"{name}: {found[-1].wall_s:.2f} s", file=sys.stderr)
-    return sorted(found[1:], key=lambda reading: reading.cpu_s)[runs // 2]
-
-
-def _read_pages(trace: Path, table: str, columns: tuple[str, ...]) -> dict[str, Array]:
-    import numpy as np
-
-    from nsysprof.arrays import GrowingColumn
-    from nsysprof.trace.leaf_pages import scan_table
-
-    with closing(sqlite3.connect(trace)) as database:
-        (root,) = database.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (table,)).fetchone()
-        places = {row[1]: row[0] for row in database.execute(f"PRAGMA table_info({table})")}
-    found = {name: GrowingColumn(np.empty(0, np.int64)) for name in columns}
-    for batch in scan_table(trace, root, [places[name] for name in columns]):
-        for name, values in zip(columns, batch, strict=False):
-            found[name].append(values)
-    return {name: column.finish() for name, column in found.items()}
-
-
-def _read_adbc(trace: Path, table: str, columns: tuple[str, ...]) -> dict[str, Array]:
-    try:
-        from adbc_driver_sqlite import dbapi
-    except ImportError:
-        raise SystemExit("it is not installed: pip install adbc-driver-sqlite pyarrow") from None
-    with dbapi.connect(str(trace)) as connection, connection.cursor() as cursor:
-        cursor.execute(f"SELECT {', '.join(columns)} FROM {table}")
-        found = cursor.fetch_arrow_table()
-    return {name: found[name].to_numpy() for name in columns}
-
-
-def _read_sqlite(trace: Path, table: str, columns: tuple[str, ...]) -> dict[str, Array]:
-    import numpy as np
-
-    parts = []
-    with closing(sqlite3.connect(trace)) as database:
-        cursor = database.execute(f"SELECT {', '.join(f'ifnull({name}, -1)' for name in columns)} FROM {table}")
-        while rows := cursor.fetchmany(20_000):
-            flat = np.fromiter(itertools.chain.from_iterable(rows), np.int64, len(columns) * len(rows))
-            parts.append(flat.reshape(-1, len(columns)))
-    return dict(zip(columns, np.concatenate(parts).T, strict=True))
-
-
-READERS = {"page reader": _read_pages, "adbc-driver-sqlite": _read_adbc, "sqlite3": _read_sqlite}
-
-
-def render_readers(size: dict[str, int], readings: list[Reading]) -> str:
-    """Return the Markdown table with ratios to the page reader."""
-    if len({(reading.rows, reading.total_ns) for reading in readings}) > 1:
-        raise SystemExit(f"bench analyze: the readers disagree: {readings}")
-    ours = readings[0]
-    lines = [
-        f"{size['kernels']:,} kernels, {size['api_calls']:,} API calls, {size['bytes'] / 1e9:.2f} GB; {machine()}",
-        "",
-        "| reader | wall (s) | processor (s) | processor / page reader |",
-        "|---|---:|---:|---:|",
-    ]
-    lines += [f"| {r.name} | {r.wall_s:.2f} | {r.cpu_s:.2f} | {r.cpu_s / ours.cpu_s:.1f} |" for r in readings]
-    return "\n".join(lines)
-
-
-def _median(name: str, argv: list[str], runs: int) -> Timing:
-    return _middle([_run(name, argv) for _ in range(runs)])
-
-
 def _middle(turns: Sequence[Timing]) -> Timing:
     done = sorted(turns, key=lambda timing: timing.wall_s)
     return done[len(done) // 2]
-
-
-def _run(name: str, argv: list[str]) -> Timing:
-    begin = time.perf_counter()
-    process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    assert process.stderr is not None
-    said = process.stderr.read()
-    _, status, usage = os.wait4(process.pid, 0)
-    wall = time.perf_counter() - begin
-    if os.waitstatus_to_exitcode(status) != 0:
-        raise SystemExit(f"bench analyze: {name} failed:\n{said}")
-    print(f"{name}: {wall:.2f} s", file=sys.stderr)
-    return Timing(name, wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024)
 
 
 def describe(trace: Path) -> dict[str, int]:

@@ -22,7 +22,7 @@ import time
 from pathlib import Path
 
 from scripts.benches.capture_cost import SIDES, describe_cost
-from scripts.benches.machine import ROOT, SPEED
+from scripts.benches.machine import ROOT, SPEED, write_measured
 
 MEASURED = SPEED / "capture.json"
 # 120 kernels a step that each take some 2 us: the GPU waits for the CPU. A step ends when the GPU is done.
@@ -67,7 +67,7 @@ def main() -> int:
         plain = statistics.median(each[SIDES[0]][what] for each in turns)
         print(f"{what}: {plain:.6g} with {SIDES[0]}, {describe_cost(turns, what)} with {SIDES[1]}")
     if options.write:
-        MEASURED.write_text(json.dumps({"gpu": gpu, "steps": options.steps, "turns": turns}, indent=1) + "\n")
+        write_measured(MEASURED, {"gpu": gpu, "steps": options.steps, "turns": turns})
     return 0
 
 

@@ -7,11 +7,12 @@ thread waits for it. One kernel in sixteen runs on a stream of its own, beside t
 
 from __future__ import annotations
 
+import contextlib
 import lzma
 import random
-import shutil
 import sqlite3
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -151,25 +152,52 @@ def make_deep_trace(target: Path, kernels: int, nesting: int, names: int) -> Non
     step.finish(max(1, len(step.rows[KERNEL]) // 3))
     if nesting > 1:
         step.close_range(whole)
-    half_made = target.with_name(target.name + ".part")
-    half_made.unlink(missing_ok=True)
-    database = sqlite3.connect(half_made)
-    for pragma in ("journal_mode = OFF", "synchronous = OFF"):
-        database.execute(f"PRAGMA {pragma}")
-    with tempfile.TemporaryDirectory(prefix="bench-analyze-") as scratch:
-        plain = Path(scratch) / "source.sqlite"
-        with lzma.open(SOURCE) as packed, plain.open("wb") as out:
-            shutil.copyfileobj(packed, out)
-        database.execute("ATTACH ? AS source", (str(plain),))
-        for name, sql in database.execute("SELECT name, sql FROM source.sqlite_master WHERE type = 'table'").fetchall():
-            database.execute(sql)
-            if name not in _EMPTIED:
-                database.execute(f'INSERT INTO main."{name}" SELECT * FROM source."{name}"')
+    with made_from(SOURCE, target, emptied=_EMPTIED) as database:
         _write_names(database, names)
         _repeat(database, step, kernels)
-        database.commit()
-        database.close()
+
+
+@contextlib.contextmanager
+def made_from(packed: Path, target: Path, emptied: tuple[str, ...]) -> Iterator[sqlite3.Connection]:
+    """Open a trace that has the tables of a packed one, attached as `source`, and their rows but for those emptied."""
+    half_made = target.with_name(target.name + ".part")
+    half_made.unlink(missing_ok=True)
+    with tempfile.NamedTemporaryFile(suffix=".sqlite") as plain, contextlib.closing(sqlite3.connect(half_made)) as made:
+        plain.write(lzma.decompress(packed.read_bytes()))
+        plain.flush()
+        made.executescript("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF")
+        made.execute("ATTACH ? AS source", (plain.name,))
+        for name, sql in made.execute("SELECT name, sql FROM source.sqlite_master WHERE type = 'table'").fetchall():
+            made.execute(sql)
+            if name not in emptied:
+                made.execute(f'INSERT INTO main."{name}" SELECT * FROM source."{name}"')
+        yield made
+        made.commit()
     half_made.rename(target)
+
+
+def repeat_rows(
+    database: sqlite3.Connection,
+    rows: str,
+    target: str,
+    times: range,
+    moved: dict[str, str],
+    columns: tuple[str, ...] = (),
+) -> None:
+    """Insert rows again and again into a table.
+
+    rows: what follows FROM; a table in it is called `one`.
+    times: k of each repetition.
+    moved: SQL of the columns that change with k.
+    columns: those that are written, all without.
+    """
+    columns = columns or tuple(row[1] for row in database.execute(f"PRAGMA main.table_info({target})"))
+    listed = ", ".join(f'"{column}"' for column in columns)
+    values = ", ".join(moved.get(column, f'one."{column}"') for column in columns)
+    database.execute(
+        f"WITH RECURSIVE c(k) AS (SELECT {times.start} WHERE {len(times)} UNION ALL SELECT k + 1 FROM c WHERE k + 1 < "
+        f"{times.stop}) INSERT INTO main.{target} ({listed}) SELECT {values} FROM c CROSS JOIN {rows}"
+    )
 
 
 def _write_names(database: sqlite3.Connection, names: int) -> None:
@@ -187,12 +215,11 @@ def _repeat(database: sqlite3.Connection, step: _Step, kernels: int) -> None:
     shift = max(step.clock, *step.free.values()) - _BEGIN_NS + 5000
     distinct = min(step.named, step.names)
     variants = max(1, step.names // distinct)
-    counter = f"WITH RECURSIVE c(k) AS (SELECT 0 UNION ALL SELECT k + 1 FROM c WHERE k + 1 < {copies}) "
     for table, columns in _TABLES.items():
         listed = ", ".join(f'"{column}"' for column in columns)
-        database.execute(f"CREATE TEMP TABLE one ({listed})")
+        database.execute(f"CREATE TEMP TABLE step ({listed})")
         places = ", ".join("?" * len(columns))
-        database.executemany(f"INSERT INTO temp.one VALUES ({places})", sorted(step.rows[table]))
+        database.executemany(f"INSERT INTO temp.step VALUES ({places})", sorted(step.rows[table]))
         jitter = f" + (k * 7919 + one.rowid * 104729) % {_JITTER_NS}" if table == KERNEL else ""
         moved = {
             "start": f"start + k * {shift}",
@@ -201,8 +228,5 @@ def _repeat(database: sqlite3.Connection, step: _Step, kernels: int) -> None:
             # Of the names, the outermost keeps its own; the others change from step to step.
             "textId": f"CASE textId WHEN {_FIRST_RANGE} THEN textId ELSE textId + k % {variants} * {distinct} END",
         }
-        values = ", ".join(moved.get(column, f'"{column}"') for column in columns)
-        database.execute(
-            f"{counter} INSERT INTO main.{table} ({listed}) SELECT {values} FROM c CROSS JOIN temp.one AS one"
-        )
-        database.execute("DROP TABLE temp.one")
+        repeat_rows(database, "temp.step AS one", table, range(copies), moved, columns)
+        database.execute("DROP TABLE temp.step")

@@ -12,8 +12,6 @@ thread.
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import statistics
 import tempfile
 import time
@@ -30,7 +28,7 @@ import nsysprof
 from nsysprof.attention.policy_file import PolicyFile, PolicyRule, write_policy
 from nsysprof.units import format_ns
 from nsysprof.workload.applied_policy.apply_policy import loaded_cudnn
-from scripts.benches.machine import SPEED, machine
+from scripts.benches.machine import SPEED, load_now, machine, write_measured
 
 _ROUNDS = 30
 _SHAPE, _TINY = (1, 8, 128, 64), (1, 1, 8, 8)
@@ -41,7 +39,7 @@ def main() -> int:
     parser.add_argument("--calls", type=int, default=200, help="calls a round (default 200)")
     parser.add_argument("--write", action="store_true", help="write what was measured, for the documentation")
     options = parser.parse_args()
-    calls, load = options.calls, os.getloadavg()[0]
+    calls, load = options.calls, load_now()
     device = "cuda" if torch.cuda.is_available() else "cpu"
     dtype = torch.float16 if device == "cuda" else torch.float32
     shape = _SHAPE if device == "cuda" else _TINY
@@ -76,10 +74,9 @@ def main() -> int:
     for way, middle in medians.items():
         print(f"| {way} | {format_ns(middle)} | {format_ns(middle - medians['torch alone'])} |")
     if options.write:
-        found = {"machine": name, "torch": str(torch.__version__), "device": device, "load": round(load, 1),
+        found = {"machine": name, "torch": str(torch.__version__), "device": device, "load": load,
                  "rounds": _ROUNDS, "calls": calls, "call_ns": medians}  # fmt: skip
-        path = SPEED / ("policy.json" if device == "cpu" else "policy-gpu.json")
-        path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        write_measured(SPEED / ("policy.json" if device == "cpu" else "policy-gpu.json"), found)
     return 0
 
 

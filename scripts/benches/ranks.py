@@ -34,10 +34,12 @@ import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from scripts.benches.machine import ROOT, SPEED, machine
+from scripts.benches.large_traces import repeat_rows
+from scripts.benches.machine import ROOT, SPEED, load_now, machine, time_command, write_measured
 
 ONE, TWO = "ours, 1 worker", "ours, 2 workers"
 TWICE = "ours, 1 worker, two such at once"
@@ -66,12 +68,10 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--write", action="store_true", help="write analysis/speed/ranks-TRACES.json")
     arguments = parser.parse_args()
-    measured = {"machine": machine(), "load": round(os.getloadavg()[0], 1), **measure(arguments)}
+    measured = {"machine": machine(), "load": load_now(), **measure(arguments)}
     print(json.dumps(measured, indent=1) if arguments.json else render_ranks(measured))
     if arguments.write:
-        target = SPEED / f"ranks-{arguments.traces}.json"
-        target.write_text(json.dumps(measured, indent=1) + "\n", encoding="utf-8")
-        print(f"wrote {target}; now run scripts/generate_docs.py")
+        write_measured(SPEED / f"ranks-{arguments.traces}.json", measured)
     return 0
 
 
@@ -129,42 +129,35 @@ def make_traces(folder: Path, count: int, repeat: int) -> Path:
 
 def repeat_work(trace: Path, repeat: int) -> None:
     """Append copies of all work, each later by the length of the trace."""
-    with sqlite3.connect(trace) as database:
+    with closing(sqlite3.connect(trace)) as database:
         database.execute("DELETE FROM CUDA_GPU_MEMORY_USAGE_EVENTS")  # repeated, its frees would meet other allocations
-        ends = [database.execute(f"SELECT max(end) FROM {table}").fetchone()[0] for table in _REPEATED]
+        end = max(database.execute(f"SELECT max(end) FROM {table}").fetchone()[0] for table in _REPEATED)
         (ids,) = database.execute("SELECT max(correlationId) + 1 FROM CUPTI_ACTIVITY_KIND_RUNTIME").fetchone()
+        moved = {
+            "start": f"start + k * {end}",
+            "end": f"end + k * {end}",
+            "correlationId": f"correlationId + k * {ids}",
+        }
         for table in _REPEATED:
-            columns = [row[1] for row in database.execute(f"PRAGMA table_info({table})")]
-            moved = {"start": f"start + k * {max(ends)}", "end": f"end + k * {max(ends)}",
-                     "correlationId": f"correlationId + k * {ids}"}  # fmt: skip
-            values = ", ".join(moved.get(column, f'"{column}"') for column in columns)
             only = f"WHERE eventType IN {_RANGE_TYPES}" if table == "NVTX_EVENTS" else ""
-            database.execute(
-                f"CREATE TEMP TABLE work AS SELECT * FROM {table} {only}",
-            )
-            database.execute(
-                f"WITH RECURSIVE counter(k) AS (SELECT 1 UNION ALL SELECT k + 1 FROM counter WHERE k + 1 < {repeat}) "
-                f"INSERT INTO {table} SELECT {values} FROM counter CROSS JOIN temp.work WHERE {repeat} > 1"
-            )
+            database.execute(f"CREATE TEMP TABLE work AS SELECT * FROM {table} {only}")
+            repeat_rows(database, "temp.work AS one", table, range(1, repeat), moved)
             database.execute("DROP TABLE temp.work")
-    database.close()
+        database.commit()
 
 
-def run_ours(traces: Path, out: Path, workers: int) -> float:
+def run_ours(traces: Path, out: Path, workers: int, processors: list[int] | None = None) -> float:
     """Seconds of the whole command on as many processors as workers."""
     argv = [sys.executable, "-m", "nsysprof", "analyze", str(traces), "--no-figures", "--force", "--out", str(out)]
-    return timed([*argv, "--workers", str(workers)], processors=allowed_processors()[:workers])
+    pinned = pin(processors or allowed_processors()[:workers])
+    return time_command("nsysprof analyze", [*argv, "--workers", str(workers)], preexec_fn=pinned).wall_s
 
 
 def run_twice(traces: Path, scratch: Path) -> float:
     """Seconds of two runs that share nothing but the machine, all traces each: what two workers could do at best."""
-
-    def one(processor: int) -> float:
-        argv = [sys.executable, "-m", "nsysprof", "analyze", str(traces), "--no-figures", "--force", "--workers", "1"]
-        return timed([*argv, "--out", str(scratch / f"twice{processor}")], processors=[processor])
-
     with ThreadPoolExecutor(2) as pool:
-        return max(pool.map(one, allowed_processors()[:2]))
+        processors = allowed_processors()[:2]
+        return max(pool.map(lambda each: run_ours(traces, scratch / f"twice{each}", 1, [each]), processors))
 
 
 def allowed_processors() -> list[int]:
@@ -228,8 +221,14 @@ def run_recipe(
     argv = [str(python), "-m", "nsys_recipe", recipe, "--input", str(source), "--mode", "dask-futures", "--csv"]
     out = scratch / recipe
     shutil.rmtree(out, ignore_errors=True)
-    processors = allowed_processors()[:2]
-    seconds = timed([*argv, "--output", str(out)], environment=environment, processors=processors, may_fail=True)
+    begin = time.perf_counter()
+    done = subprocess.run(
+        [*argv, "--output", str(out)], env=environment, capture_output=True, text=True, check=False,
+        preexec_fn=pin(allowed_processors()[:2]),
+    )  # fmt: skip
+    seconds = time.perf_counter() - begin
+    if done.returncode:
+        print(f"bench ranks: {recipe} failed:\n{done.stdout[-500:]}{done.stderr[-1000:]}", file=sys.stderr)
     wrote = out.is_dir() and any(path.suffix == ".csv" and path.name != "files.csv" for path in out.iterdir())
     return seconds if wrote else None
 
@@ -267,29 +266,6 @@ def recipe_root(folder: Path, nsys: Path) -> Path:
         library = next(line.split()[-1] for line in listed.splitlines() if "libsqlite3.so.0" in line)
         (target / "libsqlite3.so.0").symlink_to(library)
     return folder
-
-
-def timed(
-    argv: list[str],
-    *,
-    processors: list[int],
-    environment: dict[str, str] | None = None,
-    may_fail: bool = False,
-) -> float:
-    """Seconds of wall time of a command that must succeed, or of one whose failure is only told."""
-    begin = time.perf_counter()
-    done = subprocess.run(
-        argv, env=environment, capture_output=True, text=True, check=False,
-        preexec_fn=pin(processors),
-    )  # fmt: skip
-    seconds = time.perf_counter() - begin
-    if done.returncode != 0:
-        failed = f"bench ranks: {' '.join(argv[:4])} failed:\n{done.stdout[-500:]}{done.stderr[-1000:]}"
-        if not may_fail:
-            raise SystemExit(failed)
-        print(failed, file=sys.stderr)
-    print(f"{' '.join(Path(each).name for each in argv[1:5])}: {seconds:.2f} s", file=sys.stderr)
-    return seconds
 
 
 def render_ranks(measured: dict[str, Any]) -> str:

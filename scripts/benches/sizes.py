@@ -13,11 +13,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 from pathlib import Path
 from typing import Any
 
-from scripts.benches.machine import ROOT, SPEED, bench_analyze
+from scripts.benches.machine import ROOT, SPEED, bench_analyze, load_now, write_measured
 
 SIZES, PLOT = SPEED / "sizes.json", ROOT / "docs" / "speed.png"
 FIRST, LAST = 10_000, 1_000_000
@@ -38,8 +37,7 @@ def main() -> int:
     parser.add_argument("--nsys", type=Path, help="the nsys to compare with (default: as in scripts/bench.py analyze)")
     arguments = parser.parse_args()
     if arguments.measure:
-        SIZES.write_text(json.dumps(measure(arguments.kernels, arguments.nsys), indent=1) + "\n", encoding="utf-8")
-        print(f"wrote {SIZES}")
+        write_measured(SIZES, measure(arguments.kernels, arguments.nsys))
     draw(json.loads(SIZES.read_text(encoding="utf-8")), PLOT)
     print(f"wrote {PLOT}")
     return 0
@@ -47,7 +45,7 @@ def main() -> int:
 
 def measure(kernels: int, nsys: Path | None) -> dict[str, Any]:
     """Return the timings of each size, and what they were measured on."""
-    found: dict[str, Any] = {"machine": "", "load": round(os.getloadavg()[0], 1), "sizes": []}
+    found: dict[str, Any] = {"machine": "", "load": load_now(), "sizes": []}
     count = FIRST
     while count <= kernels:
         told = bench_analyze(count, "--runs", "1", *(["--nsys", str(nsys)] if nsys else []))

@@ -16,7 +16,7 @@ import argparse
 import json
 from typing import Any
 
-from scripts.benches.machine import SPEED, bench_analyze
+from scripts.benches.machine import SPEED, bench_analyze, write_measured
 from scripts.benches.phases import findings_ratio
 
 MEASURED = SPEED / "measured.json"
@@ -37,9 +37,7 @@ def main() -> int:
         raise SystemExit(f"bench speed: {MEASURED} is not there: measure with --write first")
     found = measure(arguments.kernels)
     if arguments.write:
-        MEASURED.parent.mkdir(parents=True, exist_ok=True)
-        MEASURED.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-        print(f"wrote {MEASURED}; now run scripts/generate_docs.py")
+        write_measured(MEASURED, found)
         return 0
     slower = compare(json.loads(MEASURED.read_text(encoding="utf-8")), found)
     slower += judge_findings(found)

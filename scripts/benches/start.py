@@ -11,18 +11,16 @@ own compiled files are there, as pip writes them. The large trace has a million 
 from __future__ import annotations
 
 import argparse
-import json
 import lzma
 import os
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
 from scripts.benches.large_traces import make_deep_trace
-from scripts.benches.machine import ROOT, SPEED, machine
+from scripts.benches.machine import ROOT, SPEED, Timing, load_now, machine, time_command, write_measured
 
 STARTS = SPEED / "starts.json"
 SMALL = ROOT / "traces" / "sdpa.sqlite.xz"
@@ -47,24 +45,13 @@ def main() -> int:
     parser.add_argument("--write", action="store_true", help="write what is measured")
     parser.add_argument("--runs", type=int, default=RUNS, help=f"runs of each; the least counts (default {RUNS})")
     arguments = parser.parse_args()
-    load = round(os.getloadavg()[0], 1)
+    load = load_now()
     with tempfile.TemporaryDirectory(prefix="bench-start-") as scratch:
         timings = measure(Path(scratch), arguments.runs)
     for timing in timings:
         print(f"{timing['name']}: {timing['cpu_s']:.3f} s, {timing['peak_bytes'] / 1e6:.0f} MB")
     if arguments.write:
-        STARTS.write_text(
-            json.dumps(
-                {
-                    "machine": machine(),
-                    "load": load,
-                    "timings": timings,
-                },
-                indent=1,
-            )
-            + "\n"
-        )
-        print(f"wrote {STARTS}; now run scripts/generate_docs.py")
+        write_measured(STARTS, {"machine": machine(), "load": load, "timings": timings})
     wrong = judge(timings)
     for line in wrong:
         print(line)
@@ -88,32 +75,24 @@ def measure(scratch: Path, runs: int) -> list[dict[str, Any]]:
     }
     for argv in (commands[HELP_NAME], commands[SMALL_NAME]):  # writes Python's own compiled files
         subprocess.run([sys.executable, *argv], stdout=subprocess.DEVNULL, check=True, env=_environment())
-    found: dict[str, list[tuple[float, float, int]]] = {name: [] for name in commands}
+    found: dict[str, list[Timing]] = {name: [] for name in commands}
     for run in range(runs):
         for name, argv in commands.items():
             home = scratch / f"home{run}" if name == FIRST_NAME else scratch / "home"
             home.mkdir(exist_ok=True)
-            found[name].append(_run([sys.executable, *argv], home))
+            caches = dict.fromkeys(("XDG_CACHE_HOME", "NUMBA_CACHE_DIR", "MPLCONFIGDIR"), str(home / "cache"))
+            environment = {**_environment(), **caches, "HOME": str(home)}
+            found[name].append(time_command(name, [sys.executable, *argv], env=environment))
     return [
-        {"name": name, "wall_s": min(walls), "cpu_s": min(cpus), "peak_bytes": max(peaks)}
-        for name, (walls, cpus, peaks) in ((name, zip(*each, strict=True)) for name, each in found.items())
-    ]
+        {"name": name, "wall_s": min(turn.wall_s for turn in turns), "cpu_s": min(turn.cpu_s for turn in turns),
+         "peak_bytes": max(turn.peak_bytes for turn in turns)}
+        for name, turns in found.items()
+    ]  # fmt: skip
 
 
 def _environment() -> dict[str, str]:
     """Return the environment, in which Python keeps compiled files even where ours says otherwise."""
     return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-
-
-def _run(argv: list[str], home: Path) -> tuple[float, float, int]:
-    caches = dict.fromkeys(("XDG_CACHE_HOME", "NUMBA_CACHE_DIR", "MPLCONFIGDIR"), str(home / "cache"))
-    environment = {**_environment(), **caches, "HOME": str(home)}
-    begin = time.perf_counter()
-    process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
-    _, status, usage = os.wait4(process.pid, 0)
-    if os.waitstatus_to_exitcode(status) != 0:
-        raise SystemExit(f"bench start: {' '.join(argv)} failed")
-    return time.perf_counter() - begin, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024
 
 
 def judge(timings: list[dict[str, Any]]) -> list[str]:

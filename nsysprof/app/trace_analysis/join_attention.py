@@ -11,6 +11,7 @@ import msgspec
 import pandas as pd
 from msgspec import Meta
 
+from nsysprof.capture.user_program.program_hook import find_recorded
 from nsysprof.files.plain_file import FileHeader, read_json
 from nsysprof.notes import Note, make_note
 from nsysprof.results.analysis import Analysis
@@ -91,8 +92,6 @@ def read_libraries(source: Path) -> frozenset[str]:
 def _recorded(source: Path) -> list[_Calls]:
     if not source.is_dir():
         return []
-    from nsysprof.capture.user_program.program_hook import find_recorded
-
     paths = find_recorded(source, "attention")
     return [
         read_json(

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from nsysprof.analysis.overview.recording_cost import compare_with_plain, judge_cost, name_of, without_distorted
+from nsysprof.capture.self_check.record_again import RANGES_ALONE
 from nsysprof.files.plain_file import read_json
 from nsysprof.notes import Note, make_note
 from nsysprof.results.analysis import COSTS, Analysis, RangeCost, RecordingCosts
@@ -35,8 +36,6 @@ def join_recording_cost(analysis: Analysis, source: Path, trace: Path) -> Analys
 
 def read_measured_costs(source: Path, trace: Path) -> RecordingCosts | None:
     """Return what recording cost, as the capture folder says; None where it was not measured."""
-    from nsysprof.capture.self_check.record_again import RANGES_ALONE
-
     if (source / RANGES_ALONE).is_file():
         return RecordingCosts(1, read_costs(trace, source / RANGES_ALONE), in_one_run=False)
     if (source / COSTS).is_file():

@@ -8,7 +8,11 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from rich import box
 from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Table as RichTable
+from rich.text import Text
 
 from nsysprof.notes import Note, Severity
 from nsysprof.report.document import Code, Column, Gate, Lines, Notes, Paragraph, Part, Ranking, Report, Table, Unit
@@ -154,11 +158,6 @@ def _line(cells: Sequence[str], widths: Sequence[int], is_text: Sequence[bool]) 
 
 def _broken_grid(columns: Sequence[Column], layout: Layout) -> str:
     """Return the same where texts must be broken into lines."""
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table as RichTable
-    from rich.text import Text
-
     grid = RichTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, GAP - 1, 0, 0))
     for column, width in zip(columns, layout.widths, strict=True):
         is_text = column.unit.is_text
