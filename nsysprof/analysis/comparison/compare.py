@@ -35,7 +35,8 @@ from nsysprof.results.comparison import (
 _TRACE_METHOD = (
     "a range's numbers cover all its instances after the warm-up, divided by the traced calls of a capture or else by "
     "the instances; its wall time is the median of its instances; for several traces of a side it is the median",
-    "steps are taken together (`step#`), and kernels are those that a range launched, adopted and captured",
+    "steps are taken together (`step#`), and kernels are those that a range and its helper threads launched, and those "
+    "that it captured",
     "of a range's wall time, kernels are when any kernel that it launched ran, copies and fills when only those did, "
     "gaps the idle time between them, before and after the rest; the parts add up to the nanosecond",
     "kernels that are on one side only are paired by role: category and direction, then the likeness of their names",
