@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch", reason="needs the extra [torch]")
 from torch.autograd import DeviceType  # noqa: E402
 from torch.autograd.profiler_util import Interval  # noqa: E402
 
-from nsysprof.workload.eligibility.torch_checks import _kernels, _operators  # noqa: E402
+from nsysprof.workload.torch_checks import _kernels, _operators  # noqa: E402
 
 
 def event(name, device, start_us, end_us):

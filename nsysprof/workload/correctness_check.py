@@ -13,7 +13,7 @@ differ by chance, by a share of 1/sqrt(n). Therefore everything is multiplied by
 block of 64 rows of 64 numbers, and matters only for tiny tensors.
 
 FACTOR is 4. The backends of torch 2.13 stay below 1.6 in fp16, bf16 and fp32 on the CPU (measured by
-tests/workload/correctness/test_check.py), so 4 leaves room for another order of operations. The errors that matter (a
+tests/workload/test_correctness_check.py), so 4 leaves room for another order of operations. The errors that matter (a
 forgotten mask, another scale, a wrong block) are tens to thousands of times the tolerance.
 
 On a GPU, fp32 may run in TF32: torch's efficient kernels and triton's `tl.dot` do so by default. There, intermediates

@@ -8,7 +8,7 @@ torch = pytest.importorskip("torch", reason="needs the extra [torch]")
 
 from nsysprof.attention.shape import Case  # noqa: E402
 from nsysprof.workload.backends import load_attention  # noqa: E402
-from nsysprof.workload.correctness.check import (  # noqa: E402
+from nsysprof.workload.correctness_check import (  # noqa: E402
     FACTOR,
     Inputs,
     check_attention,

@@ -36,8 +36,7 @@ from nsysprof.attention.mask import BACKENDS
 from nsysprof.attention.shape import has_learned_mask
 from nsysprof.environment import collect_host
 from nsysprof.workload.backends import attention_for, check_form
-from nsysprof.workload.eligibility.attention_inputs import AttentionInputs, NoMemoryError, make_inputs
-from nsysprof.workload.measuring.case_tensors import store
+from nsysprof.workload.measuring.case_tensors import AttentionInputs, NoMemoryError, make_inputs, store
 from nsysprof.workload.refusal import IneligibleError
 
 _BACKENDS = {

@@ -14,9 +14,9 @@ from nsysprof.attention.eligibility import (  # noqa: E402
     EligibilityQuestion,
 )
 from nsysprof.files.plain_file import decode_json, encode_json  # noqa: E402
-from nsysprof.workload.eligibility import torch_checks  # noqa: E402
-from nsysprof.workload.eligibility.attention_inputs import NoMemoryError, make_inputs  # noqa: E402
-from nsysprof.workload.eligibility.torch_checks import _naive, _sdpa, answer, collect_facts  # noqa: E402
+from nsysprof.workload import torch_checks  # noqa: E402
+from nsysprof.workload.measuring.case_tensors import NoMemoryError, make_inputs  # noqa: E402
+from nsysprof.workload.torch_checks import _naive, _sdpa, answer, collect_facts  # noqa: E402
 
 CALL = AttentionCall(seq=16, kv_seq=16, heads=4, kv_heads=4, head_dim=8, dtype="fp32")
 WAYS = [
