@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
+import pandas as pd
 
 from nsysprof.analysis.findings.candidates import LONG_GAP_NS, Candidate, copies_beside_frees, less_slowed, without_work
 from nsysprof.analysis.findings.situation import Situation
@@ -15,6 +16,7 @@ from nsysprof.analysis.findings.step_amounts import counted, in_calls, in_work, 
 from nsysprof.analysis.findings.unfused_attention import UnfusedAttention, find_unfused_attention
 from nsysprof.analysis.idle_time.call_classes import MEMORY
 from nsysprof.analysis.replay.replay import ReplayChange, combine, no_change, without
+from nsysprof.arrays import rows_by_key
 from nsysprof.trace.schema import Bools, Int64s
 from nsysprof.units import format_ns
 
@@ -142,8 +144,7 @@ def _storms(situation: Situation) -> tuple[Bools, int]:
     simple &= ~np.isin(situation.category, (*_NOT_SIMPLE, "communication", "wait"))
     particular = np.array([bool(_PARTICULAR.search(name)) for name in kinds], dtype=bool)[code]
     runs = 0
-    for number in np.unique(situation.graph.stream).tolist():
-        mine = np.flatnonzero(situation.graph.stream == number)
+    for _, mine in rows_by_key(pd.Series(situation.graph.stream)):
         if len(mine) < _STORM:
             continue
         edges = np.flatnonzero(np.diff(simple[mine].astype(np.int8))) + 1
@@ -231,8 +232,7 @@ def _is_told_to_wait(situation: Situation) -> Bools:
     """
     stream, call = situation.graph.stream, situation.call
     before = np.full(len(stream), -1, dtype=np.int64)
-    for number in np.unique(stream).tolist():
-        mine = np.flatnonzero(stream == number)
+    for _, mine in rows_by_key(pd.Series(stream)):
         before[mine[1:]] = call[mine[:-1]]
     waits = np.append(0, np.cumsum(situation.is_stream_wait))
     told: Bools = waits[call] > waits[before + 1]
