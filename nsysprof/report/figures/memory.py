@@ -91,8 +91,10 @@ def _draw(axes: mpl.Axes, slices: OwnedInSlices, owners: tuple[str, ...], scale:
 
 
 _MAX_POINTS = 20_000
-_OTHERS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#999999", "#7B3294", "#8c510a", "#01665e", "#F0E442",
-           "#C44E52")  # fmt: skip
+_OTHERS = (
+    "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#999999", "#7B3294", "#8c510a", "#01665e",
+    "#F0E442", "#C44E52",
+)  # fmt: skip
 
 
 def draw_vram(analysis: Analysis, record: CaptureRecord | None) -> mpl.Figure | None:
