@@ -35,9 +35,18 @@ from nsysprof.analysis.comparison.gate.gate import GateRule, judge, parse_gate
 from nsysprof.analysis.overview.recording_cost import cost_of
 from nsysprof.analysis.sampling.bench import summarize_bench
 from nsysprof.analysis.sampling.latency import summarize_latency
-from nsysprof.analysis.sampling.process_model import Turns, estimate, fit, process_levels, turns_of
 from nsysprof.analysis.sampling.series_ratio import ratio_of_medians
-from nsysprof.analysis.sampling.significance import MARGIN_PCT, CaseVerdict, compare_shape, fit_differences
+from nsysprof.analysis.sampling.significance import (
+    MARGIN_PCT,
+    CaseVerdict,
+    Turns,
+    compare_shape,
+    estimate,
+    fit,
+    fit_differences,
+    process_levels,
+    turns_of,
+)
 from nsysprof.analysis.sampling.tune import (
     WINNER,
     cells_to_confirm,

@@ -419,7 +419,7 @@ def judge(job: Job) -> tuple[str, str]:
 
 def analyze(path: Path, *, reports: bool) -> str:
     """Analyse one trace; what is impossible in the result, or nothing."""
-    from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
+    from nsysprof.app.analyze import analyze_trace
 
     if not reports:
         return find_nonsense(analyze_trace(path))

@@ -154,7 +154,7 @@ def judge_trace(source: Path, *, tools: list[Path], folder: Path) -> Result:
 
 def written_files(trace: Path) -> dict[str, bytes]:
     """Return the files of an analysis as they are written."""
-    from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
+    from nsysprof.app.analyze import analyze_trace
     from nsysprof.files.plain_file import plain_json
     from nsysprof.report.write import summary_json
     from nsysprof.results.column_registry import analysis_columns as files

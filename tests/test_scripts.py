@@ -24,7 +24,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
+from nsysprof.app.analyze import analyze_trace
 from nsysprof.report.document import Report
 from nsysprof.report.formats.markdown import render_markdown
 from nsysprof.report.pages.analysis import findings_sections
@@ -98,6 +98,12 @@ def test_an_unknown_benchmark_is_refused_with_the_list_of_those_that_there_are()
     assert done.returncode == 2
     assert set(load("bench").WHAT) == {path.stem for path in (SCRIPTS / "benches").glob("*.py")} - NO_BENCHES
     assert all(f"{what} " in done.stdout for what in load("bench").WHAT)
+
+
+def test_a_python_that_is_not_there_is_named_before_a_wheel_is_built() -> None:
+    done = call(sys.executable, str(SCRIPTS / "check_wheel.py"), "--python", sys.executable, "python9.9")
+    assert done.returncode == 2
+    assert "there is no python9.9; name each Python" in done.stderr
 
 
 def test_ci_calls_the_test_command_of_the_makefile() -> None:

@@ -1,4 +1,4 @@
-"""The workflows hold what the documentation promises: pinned actions, a token that reads only, no injected text."""
+"""The workflows hold what the documentation promises: pinned actions, tokens that may do little, no injected text."""
 
 import os
 import re
@@ -85,12 +85,28 @@ def test_ci_tests_the_lowest_and_the_newest_packages():
     assert setup.index("lock.py --lowest") < setup.index("--dev ]"), "for both of its steps"
 
 
-def test_workflows_may_only_read_and_run_on_machines_of_github():
+RELEASE = ROOT / ".github" / "workflows" / "release.yml"
+# What each job of a release may do beside reading. None of them runs code of this repository.
+MAY_WRITE = {
+    "provenance": {"id-token": "write", "attestations": "write"},
+    "pypi": {"id-token": "write"},
+    "release": {"contents": "write"},
+    "pages": {"pages": "write", "id-token": "write"},
+}
+
+
+def release_jobs():
+    return yaml.safe_load(RELEASE.read_text(encoding="utf-8"))["jobs"]
+
+
+def test_workflows_read_and_run_on_machines_of_github_and_only_a_release_may_write():
     workflows = [path for path in FILES if path.parent.name == "workflows"]
     assert workflows
     for path in workflows:
         data = yaml.safe_load(path.read_text(encoding="utf-8"))
         assert data["permissions"] == {"contents": "read"}
+        more = {name: job["permissions"] for name, job in data["jobs"].items() if "permissions" in job}
+        assert more == (MAY_WRITE if path == RELEASE else {})
         for job in data["jobs"].values():
             machines = [job["runs-on"]]
             if machines == ["${{ matrix.machine }}"]:
@@ -99,16 +115,47 @@ def test_workflows_may_only_read_and_run_on_machines_of_github():
 
 
 def test_a_release_has_wheels_of_both_processors_and_the_sources_and_knows_no_secret():
-    text = (ROOT / ".github" / "workflows" / "release.yml").read_text(encoding="utf-8")
-    jobs = yaml.safe_load(text)["jobs"]
-    assert "secrets." not in text
+    jobs = release_jobs()
+    assert "secrets." not in RELEASE.read_text(encoding="utf-8")
     assert jobs["wheels"]["strategy"]["matrix"]["machine"] == ["ubuntu-24.04", "ubuntu-24.04-arm"]
     paths = [step["with"]["path"] for step in steps_of({"jobs": jobs}) if "upload-artifact" in step.get("uses", "")]
-    assert paths == ["dist/*.whl", "dist/*.tar.gz"]
+    assert paths == ["dist/*.whl", "dist/*.tar.gz", "nsysprof-sbom.cdx.json"]
     options = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     assert options["tool"]["cibuildwheel"]["build"] == "cp311-manylinux_*"
     packed = options["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]
     assert {"nsysprof", "hatch_build.py"} <= set(packed)
+
+
+def test_nothing_is_published_without_a_pushed_tag_and_what_may_write_runs_none_of_our_code():
+    jobs = release_jobs()
+    for name in MAY_WRITE:
+        assert jobs[name]["if"] == "github.event_name == 'push' && github.ref_type == 'tag'"
+        used = [step["uses"].partition("@")[0] for step in jobs[name]["steps"] if "uses" in step]
+        assert "actions/checkout" not in used
+        commands = [step["run"].split()[:2] for step in jobs[name]["steps"] if "run" in step]
+        assert commands == ([["gh", "release"]] if name == "release" else [])
+    assert [name for name in jobs if "if" in jobs[name]] == list(MAY_WRITE)
+    publishing = ("pypa/gh-action-pypi-publish", "actions/deploy-pages", "actions/attest-build-provenance")
+    for action in publishing:
+        (user,) = [name for name, job in jobs.items() if action in str(job["steps"])]
+        assert user in MAY_WRITE
+    assert jobs["pypi"]["environment"]["name"] == "pypi"
+    assert set(jobs["pypi"]["needs"]) == {"provenance", "docs"}
+    assert set(jobs["provenance"]["needs"]) == {"wheels", "source", "sbom"}
+
+
+@pytest.mark.parametrize(("tag", "expected"), [("v{}", 0), ("v{}.1", 1), ("{}", 1)])
+def test_a_tag_names_the_version_of_the_package(tag, expected):
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    jobs = release_jobs()
+    assert all(jobs[name]["needs"] == "version" for name in ("wheels", "source", "docs"))
+    step = jobs["version"]["steps"][-1]
+    assert step["if"] == "github.ref_type == 'tag'"
+    names = {"GITHUB_REF_NAME": tag.format(project["version"]), "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"}
+    command = ["bash", "-e", "-c", step["run"]]
+    done = subprocess.run(command, cwd=ROOT, env=names, capture_output=True, text=True, check=False)
+    assert done.returncode == expected, done.stderr
+    assert (f"pyproject.toml says {project['version']}" in done.stderr) is bool(expected)
 
 
 def test_every_supported_python_is_tested_and_gets_the_wheel():

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from dataclasses import fields
 from html import escape
-from typing import TYPE_CHECKING
 
-from nsysprof.app.trace_analysis.analyze_trace import TraceResult
+from nsysprof.app.analyze import TraceResult
+from nsysprof.report.figures import mpl
 from nsysprof.report.figures.memory import draw_vram
 from nsysprof.report.figures.timeline import draw_kernels, draw_timeline
 from nsysprof.report.formats.console import render_console
 from nsysprof.report.formats.html import render_fragment
 from nsysprof.report.pages.analysis import first_report
 from nsysprof.results.analysis import Analysis
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _REPR_WIDTH = 100
 
@@ -26,21 +23,21 @@ class ShownAnalysis(Analysis):
     A notebook displays a figure that a cell returns. All need matplotlib (the extra `figures`).
     """
 
-    def plot_step(self) -> Figure | None:
+    def plot_step(self) -> mpl.Figure | None:
         """Return the figure of step.png: a usual step as one bar; None where no step is known."""
         from nsysprof.report.figures.step import draw_step
 
         return draw_step(self)
 
-    def plot_timeline(self) -> Figure | None:
+    def plot_timeline(self) -> mpl.Figure | None:
         """Return the figure of timeline.png: a typical step below the whole run; None without anything to draw."""
         return draw_timeline(self)
 
-    def plot_kernels(self) -> Figure | None:
+    def plot_kernels(self) -> mpl.Figure | None:
         """Return the figure of kernels.png: the kernels with the most time; None without kernels."""
         return draw_kernels(self)
 
-    def plot_memory(self) -> Figure | None:
+    def plot_memory(self) -> mpl.Figure | None:
         """Return the figure of vram.png: device memory over time; None without memory events."""
         return draw_vram(self, None)
 

@@ -14,25 +14,29 @@ from collections.abc import Callable, Sequence
 from dataclasses import MISSING, Field, fields
 from pathlib import Path
 from types import GenericAlias
-from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
-from nsysprof.app.inputs.attention_requests import BenchRequest, TuneRequest
+from nsysprof.api.notebook import show_result
+from nsysprof.app.analyze import TraceResult
+from nsysprof.app.analyze import analyze as run_analyze
+from nsysprof.app.bundle import BundleResult
+from nsysprof.app.bundle import bundle as run_bundle
+from nsysprof.app.compare import CompareResult, compare_any
+from nsysprof.app.export import ExportResult
+from nsysprof.app.export import export as run_export
+from nsysprof.app.inputs.attention_requests import BenchRequest, SidesRequest, TuneRequest, parse_side
 from nsysprof.app.inputs.grid import Grid
 from nsysprof.app.inputs.options import default_of, field_hints, option_field
 from nsysprof.app.inputs.reading_requests import AnalyzeRequest, BundleRequest, CompareRequest, ExportRequest
+from nsysprof.app.measuring.bench import BenchResult
+from nsysprof.app.measuring.bench import bench as run_bench
+from nsysprof.app.measuring.bench_program import SidesResult
+from nsysprof.app.measuring.bench_program import bench_sides as run_sides
 from nsysprof.app.progress import SILENT, Progress
-
-if TYPE_CHECKING:
-    from nsysprof.app.bundle import BundleResult
-    from nsysprof.app.compare import CompareResult
-    from nsysprof.app.export import ExportResult
-    from nsysprof.app.measuring.bench import BenchResult
-    from nsysprof.app.measuring.bench_program import SidesResult
-    from nsysprof.app.trace_analysis.analyze_ranks import RanksResult
-    from nsysprof.app.trace_analysis.analyze_snapshot import CompareSnapshotsResult, SnapshotResult
-    from nsysprof.app.trace_analysis.analyze_trace import TraceResult
-    from nsysprof.app.tune import TuneResult
-
+from nsysprof.app.trace_analysis.analyze_ranks import RanksResult
+from nsysprof.app.trace_analysis.analyze_snapshot import CompareSnapshotsResult, SnapshotResult
+from nsysprof.app.tune import TuneResult
+from nsysprof.app.tune import tune as run_tune
 
 Source = str | os.PathLike[str]
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -121,11 +125,7 @@ def analyze(*inputs: Source, progress: Progress = SILENT, **fields: Any) -> Trac
     The result has `analysis`, `folder` and `files`. To read a trace without writing anything, use open_trace. Several
     inputs are the ranks of one job, and give a RanksResult. A snapshot (.pickle) gives a SnapshotResult.
     """
-    from nsysprof.api.notebook import show_result
-    from nsysprof.app import analyze as use_case
-    from nsysprof.app.trace_analysis.analyze_trace import TraceResult
-
-    result = use_case.analyze(make_request(AnalyzeRequest, inputs=inputs, **fields), progress)
+    result = run_analyze(make_request(AnalyzeRequest, inputs=inputs, **fields), progress)
     return show_result(result) if isinstance(result, TraceResult) else result
 
 
@@ -142,11 +142,7 @@ def compare(
     Two snapshots of torch's allocator are compared line by line, with no option but `out` and `force`. The answer of
     the gate is `result.comparison.outcome`. Without `out` nothing is written.
     """
-    from nsysprof.app import compare as use_case
-
-    return use_case.compare_any(
-        make_request(CompareRequest, baseline=baseline, candidate=candidate, **fields), progress
-    )
+    return compare_any(make_request(CompareRequest, baseline=baseline, candidate=candidate, **fields), progress)
 
 
 @takes_fields_of(BenchRequest)
@@ -158,9 +154,7 @@ def bench(grid: Grid, *, progress: Progress = SILENT, **fields: Any) -> BenchRes
 
     grid: such as nsysprof.Grid(backends=("math", "flash"), seqs=(1024, 4096)).
     """
-    from nsysprof.app.measuring import bench as use_case
-
-    result = use_case.bench(make_request(BenchRequest, grid=grid, **fields), progress)
+    result = run_bench(make_request(BenchRequest, grid=grid, **fields), progress)
     if result.failure is not None:
         raise result.failure
     return result
@@ -175,9 +169,7 @@ def tune(grid: Grid, *, progress: Progress = SILENT, **fields: Any) -> TuneResul
 
     grid: such as nsysprof.Grid(backends=(), seqs=(256, 1024)). Without backends, those that suit the device are tried.
     """
-    from nsysprof.app import tune as use_case
-
-    result = use_case.tune(make_request(TuneRequest, grid=grid, **fields), progress)
+    result = run_tune(make_request(TuneRequest, grid=grid, **fields), progress)
     if result.failure is not None:
         raise result.failure
     return result
@@ -189,9 +181,7 @@ def export_trace(source: Source, *, progress: Progress = SILENT, **fields: Any) 
 
     Raises UsageError when no target is given.
     """
-    from nsysprof.app import export as use_case
-
-    return use_case.export(make_request(ExportRequest, source=source, **fields), progress)
+    return run_export(make_request(ExportRequest, source=source, **fields), progress)
 
 
 @takes_fields_of(BundleRequest)
@@ -200,9 +190,7 @@ def write_bundle(source: Source, *, progress: Progress = SILENT, **fields: Any) 
 
     max_bytes is in bytes. With `show`, nothing is written, and `result.contents` says what would be shared.
     """
-    from nsysprof.app import bundle as use_case
-
-    return use_case.bundle(make_request(BundleRequest, source=source, **fields), progress)
+    return run_bundle(make_request(BundleRequest, source=source, **fields), progress)
 
 
 @takes_fields_of(BenchRequest, but=("processes", "self_check", "copies", "db"))
@@ -226,12 +214,9 @@ def bench_sides(
     fail_on: the rules of a gate, such as "slower:3%".
     margin_pct: the smallest difference that matters (percent of the latency).
     """
-    from nsysprof.app.inputs.attention_requests import SidesRequest, parse_side
-    from nsysprof.app.measuring.bench_program import bench_sides as run
-
     bench = make_request(BenchRequest, grid=grid, processes=3 if turns is None else turns, **fields)
     sides = parse_side(baseline), parse_side(candidate)
-    result = run(SidesRequest(bench, *sides, fail_on, margin_pct, until_decided=turns is None), progress)
+    result = run_sides(SidesRequest(bench, *sides, fail_on, margin_pct, until_decided=turns is None), progress)
     if result.failure is not None:
         raise result.failure
     return result

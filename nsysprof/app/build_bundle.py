@@ -16,7 +16,7 @@ import pandas as pd
 from nsysprof.app.analyze import is_many
 from nsysprof.app.measuring.bench import report_of, summarize
 from nsysprof.app.progress import Say
-from nsysprof.app.trace_analysis.assemble import Assembled, assemble, read_record
+from nsysprof.app.trace_analysis.assemble import AnalysisOptions, Assembled, assemble, read_record
 from nsysprof.app.tune import write_tuning
 from nsysprof.bundle.allow_list import NSYS_TABLE, SAMPLED, UNREAD, base_name
 from nsysprof.bundle.archive import most_bytes_of, pack_trace, write_archive
@@ -36,7 +36,7 @@ from nsysprof.report.pages.ranks import write_ranks
 from nsysprof.report.write import write_analysis
 from nsysprof.results.analysis import Analysis, CaptureRecord
 from nsysprof.results.rank_results import RanksAnalysis
-from nsysprof.trace.inputs.bundle_format import CONTENTS, MAX_MEMBERS, REPORT_FOLDER
+from nsysprof.trace.inputs.bundle_file import CONTENTS, MAX_MEMBERS, REPORT_FOLDER
 from nsysprof.trace.inputs.resolve_input import resolve_input
 from nsysprof.trace.open import Trace, open_trace, quote
 from nsysprof.trace.recorded import read_session
@@ -256,7 +256,7 @@ def _share_trace(request: BuildRequest, stage: Extent, folder: Path, say: Say) -
             # any case: its report is shared where no trace fits.
             if stage.leaves_out(request) and packed.result().stat().st_size > request.max_bytes:
                 return _Shared((trace,), (packed.result(),), report)
-            assembled = assemble(folder, trace, say=say)
+            assembled = assemble(folder, trace, AnalysisOptions(grids=stage.figures), say=say)
             originals = originals_of_traces(request.source, (trace,))  # while the trace is still being packed
             fits_never = saved is not None and packed.result().stat().st_size > most_bytes + saved
             return _Shared(
@@ -328,7 +328,9 @@ def _report_trace(shared: _Shared, stage: Extent, built: Built, say: Say) -> Non
     if built.record is not None:
         built.environment = built.record.environment
     out = built.folder / REPORT_FOLDER
-    for path in write_analysis(built.analysis, built.record, out, figures=stage.figures, progress=say)[0]:
+    for path in write_analysis(
+        built.analysis, built.record, out, figures=stage.figures, timeline=stage.figures, progress=say
+    )[0]:
         if stage.html or path.name != "report.html":
             built.files[f"{REPORT_FOLDER}/{path.name}"] = path
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from nsysprof.app.analyze import TraceResult, analyze_one
 from nsysprof.app.inputs.reading_requests import AnalyzeRequest, DemoRequest
 from nsysprof.app.progress import SILENT, Progress
-from nsysprof.app.trace_analysis.analyze_trace import TraceResult, analyze_one
 from nsysprof.errors import MissingToolError
 
 # What the trace shows, for somebody who has just installed nsysprof.
@@ -22,7 +22,8 @@ _IN_REPOSITORY = Path(__file__).parents[2] / "traces" / "h200-programs" / "train
 def demo(request: DemoRequest, progress: Progress = SILENT) -> TraceResult:
     """Analyze the demo's trace, and write the analysis folder."""
     out, force = request.out or Path("nsysprof-demo"), request.force or request.out is None
-    return analyze_one(AnalyzeRequest((demo_trace(),), out=out, force=force, figures=request.figures), progress)
+    wanted = AnalyzeRequest((demo_trace(),), out=out, force=force, figures=request.figures)
+    return analyze_one(wanted, progress, timeline=True)
 
 
 def demo_trace() -> Path:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import sqlite_utils
 
 from nsysprof.analysis.sampling.significance import judge_history
 from nsysprof.app.inputs.reading_requests import HistoryRequest
@@ -22,7 +23,7 @@ from nsysprof.attention.shape import LIKE, SHAPE_COLUMNS, USUAL
 from nsysprof.capture.sampling.bench_run import BenchRun
 from nsysprof.errors import NsysprofError, OutputError, TraceError, UsageError
 from nsysprof.files.plain_file import decode_json, json_value, refuse_url
-from nsysprof.report.wording import shape_label
+from nsysprof.report.document import shape_label
 from nsysprof.results.column_registry.csv_table import to_records
 from nsysprof.results.latency_history import CaseHistory, HistoryPoint
 from nsysprof.trace.confine import ConfinedConnections
@@ -223,8 +224,6 @@ def append_results(path: Path, run: BenchRun, table: pd.DataFrame) -> None:
 
 
 def _open(path: Path) -> Any:
-    import sqlite_utils
-
     try:
         database = sqlite_utils.Database(path)
         (version,) = database.conn.execute("PRAGMA user_version").fetchone()

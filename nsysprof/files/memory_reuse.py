@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import sys
 
 # The numbers of options in <malloc.h>.
@@ -42,8 +43,6 @@ def return_freed_memory() -> None:
 
     Writing files takes some memory that C's allocator does not provide. It would come on top of the kept memory.
     """
-    import ctypes
-
     if any(_keeps):
         ctypes.CDLL(None).malloc_trim(0)
 
@@ -58,8 +57,6 @@ def return_large_memory() -> bool:
 
 
 def _set_options(*options: tuple[int, int]) -> bool:
-    import ctypes
-
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):  # not glibc

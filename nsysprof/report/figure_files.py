@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from nsysprof.files.plain_file import plain_json, write_whole
-from nsysprof.report.document import Figure, Report
+from nsysprof.report.document import Figure, Report, clean
+from nsysprof.report.figures import mpl
 from nsysprof.report.figures.drawing import can_draw, darken, png_bytes, svg_bytes
 from nsysprof.report.formats.data_formats import report_json
-from nsysprof.report.formats.escape import clean
 from nsysprof.report.formats.html import render_html
 from nsysprof.report.formats.markdown import render_markdown
 
 _LONGEST_ALT = 1000
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Drawn
 
 
 def write_figures(
-    draw: Mapping[str, Callable[[], Drawn | None]],
+    draw: Mapping[str, Callable[[], mpl.Figure | None]],
     alts: Mapping[str, Callable[[], str]],
     out: Path,
     *,

@@ -7,13 +7,14 @@ import io
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
 from nsysprof.files.plain_file import json_value, open_whole, output_error, plain_json, write_whole
 from nsysprof.report.document import Figure, Report
 from nsysprof.report.figure_files import figure_paths, write_figures, write_report
+from nsysprof.report.figures import mpl
 from nsysprof.report.figures.drawing import can_draw
 from nsysprof.report.figures.memory import describe_memory, describe_vram, draw_memory, draw_vram
 from nsysprof.report.figures.roofline import describe_roofline, describe_traffic, draw_roofline, draw_traffic
@@ -55,9 +56,6 @@ from nsysprof.results.column_registry.column import TableFile
 from nsysprof.results.column_registry.csv_table import empty_table, render_csv_blocks, to_records
 from nsysprof.results.findings import Idle
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Drawn
-
 # The version of summary.json. 1: the first.
 FORMAT_VERSION = 1
 _NO_WORK = "the trace has no work of a GPU"
@@ -71,19 +69,23 @@ def write_analysis(
     out: Path,
     *,
     figures: bool = True,
+    timeline: bool = True,
     svg: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> tuple[list[Path], Report]:
-    """Write tables, figures and reports into `out`; return their paths and the report. Raises OutputError."""
+    """Write tables, figures and reports into `out`; return their paths and the report. Raises OutputError.
+
+    timeline: whether the page has its timeline.
+    """
     say = progress or (lambda _text: None)
     try:
         out.mkdir(parents=True, exist_ok=True)
         written = _write_tables(analysis, record, out)
         pictures = _write_figures(analysis, record, out, svg, say) if figures and can_draw() else []
-        if figures:
+        if timeline:
             say("draw report.html")
-        timeline = timeline_data(analysis) if figures else None
-        report = analysis_report(analysis, record, figures=pictures, timeline=timeline)
+        drawn = timeline_data(analysis) if timeline else None
+        report = analysis_report(analysis, record, figures=pictures, timeline=drawn)
         written += [*figure_paths(pictures, out, svg=svg), *write_report(report, out)]
     except OSError as error:
         raise output_error(out, error) from error
@@ -250,7 +252,7 @@ def _write_figures(
 ) -> list[Figure]:
 
     calls = _traced_calls(record)
-    draw: dict[str, Callable[[], Drawn | None]] = {
+    draw: dict[str, Callable[[], mpl.Figure | None]] = {
         "step": lambda: None if record is not None and record.has_cases else draw_step(analysis),
         "timeline": lambda: draw_timeline(analysis, calls),
         "kernels": lambda: draw_kernels(analysis, calls),

@@ -34,7 +34,7 @@ from nsysprof.results.column_registry.analysis_columns import (
     work_column,
 )
 from nsysprof.results.column_registry.case_columns import CAPTURE_RESULTS
-from nsysprof.results.event_rows import CallRows, WorkRows
+from nsysprof.results.event_rows import CallRows, KernelGrids, WorkRows
 from nsysprof.results.findings import TRACE, Findings, Idle
 
 _Make = Callable[[], pd.DataFrame]
@@ -268,6 +268,8 @@ class Analysis:
     allocator: AllocatorMemory | None = None
     recording_cost: tuple[RangeCost, ...] | None = None
     part: ReadPart | None = None
+    # The grids of kernels, for a page; None where they were not read.
+    grids: KernelGrids | None = None
 
     @property
     def is_of_cpu(self) -> bool:
@@ -512,7 +514,8 @@ class StepTimes:
         columns = [(name, True, work_column(name)) for name in WORK_CATEGORIES]
         columns += [(cause, False, cause_column(cause)) for cause in CAUSES]
         columns.append((OUTSIDE, False, "outside_ns"))
-        return [StepPart(name, busy, float(table[chosen][column].mean())) for name, busy, column in columns]
+        rows = table[chosen]
+        return [StepPart(name, busy, float(rows[column].mean())) for name, busy, column in columns]
 
     def busy_pct(self, device_id: int) -> float:
         """Return the share of a usual steady step in which the device ran anything (percent)."""

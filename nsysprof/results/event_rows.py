@@ -75,6 +75,26 @@ class CallRows:
 
 
 @dataclass(frozen=True)
+class KernelGrids:
+    """The grid and block of kernels, for a page that shows them.
+
+    start_ns, end_ns: when each kernel ran; two that ran at the same time have the same grid, or are not here.
+    place: the place of its text in `texts`, whose first stands for an unknown one.
+    """
+
+    start_ns: Int64s
+    end_ns: Int64s
+    place: _Ints
+    texts: tuple[str, ...]
+
+    def places(self, start_ns: Int64s, end_ns: Int64s) -> Int64s:
+        """Return the places in `texts` of kernels; 0 where a grid is unknown."""
+        known = pd.DataFrame({"start": self.start_ns, "end": self.end_ns, "place": self.place}, copy=False)
+        wanted = pd.DataFrame({"start": start_ns, "end": end_ns}, copy=False)
+        return wanted.merge(known, how="left", on=["start", "end"])["place"].fillna(0).to_numpy(np.int64)
+
+
+@dataclass(frozen=True)
 class WorkRows:
     """The work of the GPUs without migrations, numbered as in the file.
 

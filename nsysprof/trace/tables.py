@@ -25,12 +25,11 @@ from nsysprof.trace.table_readers.calls import (
     read_overheads,
     read_syncs,
     read_waits,
+    read_work,
 )
 from nsysprof.trace.table_readers.collective_payloads import read_collective_payloads
-from nsysprof.trace.table_readers.devices import LONGEST_RANGE_NAME, Gpus, cut_name, read_gpus
-from nsysprof.trace.table_readers.gpu_metrics import read_gpu_metrics
+from nsysprof.trace.table_readers.gpus import LONGEST_RANGE_NAME, Gpus, cut_name, read_gpu_metrics, read_gpus
 from nsysprof.trace.table_readers.layer_ranges import split_added
-from nsysprof.trace.table_readers.work import read_work
 
 # NVIDIA's largest machine that shares one memory has 576.
 MOST_DEVICES = 1024

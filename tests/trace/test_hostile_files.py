@@ -24,7 +24,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
+from nsysprof.app.analyze import analyze_trace
 from nsysprof.bundle.sanitize import sanitize_trace
 from nsysprof.errors import NsysprofError, OutputError, TraceDamagedError, TraceForeignError
 from nsysprof.native import load

@@ -6,14 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from nsysprof.analysis.comparison.compare_latency import METHOD, Settings, compare_latencies
+from nsysprof.analysis.comparison.compare_latency import METHOD, Settings, choose_headline, compare_latencies
+from nsysprof.analysis.comparison.compare_latency import METHOD as WALL_METHOD
 from nsysprof.analysis.comparison.compare_owners import compare_owners
 from nsysprof.analysis.comparison.compare_ranges import compare_ranges
 from nsysprof.analysis.comparison.compare_turns import METHOD as TURNS_METHOD
 from nsysprof.analysis.comparison.compare_turns import UNIT, compare_in_turn
 from nsysprof.analysis.comparison.gate.gate import GateRule, judge
-from nsysprof.analysis.comparison.judge_walls import METHOD as WALL_METHOD
-from nsysprof.analysis.comparison.judge_walls import choose_headline
 from nsysprof.analysis.comparison.range_facts import WHOLE
 from nsysprof.analysis.steps.compare_steps import METHOD as STEP_METHOD
 from nsysprof.analysis.steps.compare_steps import compare_steps, judge_steps_and_walls

@@ -28,8 +28,7 @@ from nsysprof.analysis.findings.from_operators.operator_evidence import (
     of_floors,
     product_factors,
 )
-from nsysprof.analysis.findings.situation import Situation
-from nsysprof.analysis.findings.step_amounts import counted, in_work, in_work_by, number_text
+from nsysprof.analysis.findings.situation import Situation, counted, in_work, in_work_by, number_text
 from nsysprof.analysis.replay.replay import ReplayChange
 from nsysprof.kernels.names import PLAIN, TENSOR, kind_of
 from nsysprof.results.roof import find_peak

@@ -10,9 +10,8 @@ import numpy as np
 import pandas as pd
 
 from nsysprof.analysis.findings.candidates import LEAST_REPEATS, LONG_GAP_NS, Candidate
-from nsysprof.analysis.findings.compile_candidates import find_compile_candidate
-from nsysprof.analysis.findings.situation import Situation
-from nsysprof.analysis.findings.step_amounts import counted, in_calls, in_work
+from nsysprof.analysis.findings.kernel_candidates import find_compile_candidate
+from nsysprof.analysis.findings.situation import Situation, counted, in_calls, in_work
 from nsysprof.analysis.idle_time.call_classes import COPIES, LAUNCH, MEMORY, MODULE, SLOW_NS
 from nsysprof.analysis.idle_time.host_holds import OF_DATA
 from nsysprof.analysis.replay.replay import ReplayChange, no_change

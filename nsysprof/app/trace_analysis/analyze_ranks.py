@@ -9,24 +9,25 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nsysprof.app.inputs.options import parse_size
+from nsysprof.app.inputs.reading_requests import AnalyzeRequest
 from nsysprof.app.progress import Progress
 from nsysprof.errors import InterruptedCaptureError, MissingToolError, UsageError
 from nsysprof.files.folder_state import RANKS
 from nsysprof.files.plain_file import name_after
 from nsysprof.files.result_folder import ClaimedFolder, claim_folder
 from nsysprof.nsight.run_tool import NSYS, find_tool
-from nsysprof.ranks.identity import drop_copies, find_sources, refuse_unrelated
+from nsysprof.ranks.engine import plan_tasks, prepare_parts
+from nsysprof.ranks.identity import RankSource, drop_copies, find_sources, refuse_unrelated
+from nsysprof.ranks.overview import conclude, run_tasks
 from nsysprof.ranks.pool import LocalWorkers
+from nsysprof.ranks.summarize import PARTS
+from nsysprof.report.document import Report
+from nsysprof.report.pages.ranks import ranks_report, whole_ranks_json, write_ranks
+from nsysprof.results.rank_results import RanksAnalysis
 from nsysprof.trace.inputs.resolve_input import FILES, PACKED
-
-if TYPE_CHECKING:
-    from nsysprof.app.inputs.reading_requests import AnalyzeRequest
-    from nsysprof.ranks.identity import RankSource
-    from nsysprof.report.document import Report
-    from nsysprof.results.rank_results import RanksAnalysis
 
 # Starting workers takes a processor a second. In that time, one process reads most of this many bytes of traces.
 _SMALL_BYTES = 192 << 20
@@ -54,10 +55,6 @@ def _analyze_into(
         find_sources(request.inputs, find_tool(NSYS, request.nsys) if is_report else None), by_order=request.by_order
     )
     with _keep_going(folder, len(sources)), _processes(sources, request) as processes:
-        from nsysprof.ranks.engine import plan_tasks, prepare_parts  # while the workers start
-        from nsysprof.ranks.overview import conclude, run_tasks
-        from nsysprof.report.pages.ranks import write_ranks
-
         tasks = plan_tasks(sources, folder)
         there = prepare_parts(folder, tasks, fresh=not claimed.goes_on)
         if there:
@@ -117,8 +114,6 @@ def _keep_going(folder: Path, traces: int) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        from nsysprof.ranks.partial import PARTS
-
         kept = sum(1 for _ in (folder / PARTS).glob("*.parquet"))
         raise InterruptedCaptureError(
             f"Interrupted: {kept} of {traces} traces are done and kept.",
@@ -143,12 +138,8 @@ class RanksResult:
     @property
     def report(self) -> Report:
         """Return what `analyze` prints."""
-        from nsysprof.report.pages.ranks import ranks_report
-
         return ranks_report(self.analysis)
 
     def to_json(self) -> dict[str, Any]:
         """Return what `--json` prints, without the folder."""
-        from nsysprof.report.pages.ranks import whole_ranks_json
-
         return whole_ranks_json(self.analysis)

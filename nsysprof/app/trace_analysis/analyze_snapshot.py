@@ -12,10 +12,17 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nsysprof.analysis.overview.allocator_owners import RangeAt, find_fragmentation, list_allocator_owners
-from nsysprof.analysis.overview.out_of_memory import explain_failure, find_out_of_memory
+from nsysprof.analysis.comparison.compare_owners import compare_owners
+from nsysprof.analysis.overview.allocator_owners import (
+    RangeAt,
+    explain_failure,
+    find_fragmentation,
+    find_out_of_memory,
+    list_allocator_owners,
+)
 from nsysprof.analysis.ranges.open_range import innermost_codes
 from nsysprof.app.progress import SILENT, Progress
+from nsysprof.capture.user_program.program_hook import find_recorded
 from nsysprof.files.folder_state import ANALYSIS, COMPARISON
 from nsysprof.files.result_folder import claim_folder
 from nsysprof.notes import make_note
@@ -79,8 +86,6 @@ def analyze_snapshot(request: SnapshotRequest, progress: Progress = SILENT) -> S
 
 def compare_snapshots(request: CompareSnapshotsRequest, progress: Progress = SILENT) -> CompareSnapshotsResult:
     """Compare the owners of two peaks, and write the folder if the request names one."""
-    from nsysprof.analysis.comparison.compare_owners import compare_owners
-
     sides = []
     for path in (request.baseline, request.candidate):
         progress.say(f"read {path.name}")
@@ -162,8 +167,6 @@ def read_capture_memory(source: Path, trace: Path, ranges: pd.DataFrame) -> Allo
     """
     if not source.is_dir():
         return None
-    from nsysprof.capture.user_program.program_hook import find_recorded
-
     ended, failed = find_recorded(source, "memory"), find_failures(source)
     if not ended and not failed:
         return None

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
@@ -15,6 +15,9 @@ import pandas as pd
 from msgspec import Meta
 
 from nsysprof.analysis.busy_time.operators import Facts
+from nsysprof.analysis.comparison.range_facts import collect_range_facts
+from nsysprof.analysis.comparison.rank_cases import fill_results, rank_cases
+from nsysprof.analysis.overview.allocator_owners import is_own_file
 from nsysprof.analysis.overview.summarize import SummaryOptions, run_summary
 from nsysprof.analysis.parts.find_part import wanted_part
 from nsysprof.analysis.traffic.join_counters import (
@@ -28,22 +31,26 @@ from nsysprof.analysis.traffic.join_counters import (
 from nsysprof.analysis.traffic.roofline import fill_roofline
 from nsysprof.app.progress import Say
 from nsysprof.app.trace_analysis.analyze_snapshot import join_memory, session_start_ns
-from nsysprof.app.trace_analysis.join_attention import join_attention
-from nsysprof.app.trace_analysis.join_recording_cost import join_recording_cost
+from nsysprof.app.trace_analysis.join_recorded import join_attention, join_recording_cost
 from nsysprof.attention.policy_file import PolicyFile
 from nsysprof.attention.shape import SHAPE_COLUMNS, check_case_row, with_later_columns
+from nsysprof.capture.collect import read_counters, write_counters
+from nsysprof.capture.manifest import MANIFEST, Manifest, read_manifest
+from nsysprof.capture.user_program.program_hook import find_recorded
 from nsysprof.errors import MissingToolError, TraceError
 from nsysprof.files.memory_reuse import reuse_in_pyarrow
 from nsysprof.files.plain_file import FileHeader, read_json
 from nsysprof.notes import Note, make_note
 from nsysprof.nsight.ncu import count_kernels, parse_ncu_csv, read_report
 from nsysprof.nsight.run_tool import NCU, find_tool
-from nsysprof.ranks.rank_energy import parse_power, power_of
+from nsysprof.ranks.job_facts import parse_power, power_of
 from nsysprof.results.analysis import Analysis, CaptureRecord
 from nsysprof.results.checks import MissingSource
 from nsysprof.results.column_registry.case_columns import CAPTURE_RESULTS, FIRST_CAPTURE_RESULTS
 from nsysprof.results.column_registry.case_columns import COUNTERS as COUNTERS_FILE
 from nsysprof.results.column_registry.csv_table import set_dtypes
+from nsysprof.results.comparison import RangeFacts
+from nsysprof.results.event_rows import KernelGrids
 from nsysprof.results.findings import StackSamples
 from nsysprof.results.kernel_counters import CountedKernel, CountedLaunches, Run
 from nsysprof.results.power_samples import GpuEnergy
@@ -51,14 +58,10 @@ from nsysprof.results.roof import roof_of
 from nsysprof.torchprof.operator_facts import OperatorFacts
 from nsysprof.trace.inputs.resolve_input import identity_of
 from nsysprof.trace.open import Trace, open_trace
-from nsysprof.trace.table_readers.devices import read_gpus
+from nsysprof.trace.table_readers.gpus import read_gpus
+from nsysprof.trace.table_readers.kernel_grids import read_grids
 from nsysprof.trace.table_readers.native_stacks import read_launches, read_native_stacks, read_symbols
 from nsysprof.trace.tables import read_tables
-
-if TYPE_CHECKING:
-    from nsysprof.capture.manifest import Manifest
-    from nsysprof.results.comparison import RangeFacts
-
 
 # What lies beside a trace in a capture folder and is joined with its analysis, in this order: the name, and what joins
 # it, given the analysis, the input and its SQLite file. A join without its file changes nothing.
@@ -84,6 +87,7 @@ class AnalysisOptions:
     calls_by_range: for a comparison: how many calls each range of a capture stands for; None: no facts are collected.
     parts: what is joined: names of JOINS, and COUNTERS with the record of the capture.
     range, step: the path or the name of the only range, or the number of the only step; None for the whole trace.
+    grids: whether the grids of kernels are read, which only a page shows.
     """
 
     launched_only: bool = False
@@ -95,6 +99,7 @@ class AnalysisOptions:
     parts: frozenset[str] = frozenset({COUNTERS, *JOINS})
     range: str | None = None
     step: int | None = None
+    grids: bool = False
 
 
 @dataclass(frozen=True)
@@ -177,10 +182,10 @@ def summarize_opened(
         read.launches, read.ceilings, wanted_part(options.range, options.step),
     )  # fmt: skip
     summary = run_summary(tables, wanted, keeps_attribution=options.calls_by_range is not None)
+    if options.grids and (grids := read_grids(trace)) is not None:
+        summary = replace(summary, analysis=replace(summary.analysis, grids=KernelGrids(*grids)))
     if options.calls_by_range is None or summary.attribution is None:
         return summary.analysis, {}
-    from nsysprof.analysis.comparison.range_facts import collect_range_facts
-
     facts = collect_range_facts(
         tables,
         summary.analysis,
@@ -211,8 +216,6 @@ def read_operators(source: Path) -> dict[int, dict[int, OperatorFacts]]:
     """Return the operators in a capture folder by process and by their number. Raises TraceError for a damaged file."""
     if not source.is_dir():
         return {}
-    from nsysprof.capture.user_program.program_hook import find_recorded
-
     paths = find_recorded(source, "operators")
     return {process: _read(path) for process, path in paths.items()}
 
@@ -310,8 +313,6 @@ def _read_samples(source: Path, trace: Path) -> StackSamples | None:
     """Return what the sampler wrote into a capture folder; None where nothing can be placed in time."""
     if not source.is_dir():
         return None
-    from nsysprof.capture.user_program.program_hook import find_recorded
-
     paths = find_recorded(source, "stacks")
     if not paths:
         return None
@@ -340,8 +341,6 @@ def _read_samples(source: Path, trace: Path) -> StackSamples | None:
 
 def _line_of(stack: list[tuple[str, int, str]]) -> str:
     """Return FILE:LINE of the innermost frame outside torch and Python's library, relative to the current folder."""
-    from nsysprof.analysis.overview.allocator_owners import is_own_file
-
     for file, line, _ in stack:
         if is_own_file(file):
             return f"{file.removeprefix(str(Path.cwd()) + os.sep)}:{line}"
@@ -391,8 +390,6 @@ def _is_of_program(folder: Path) -> bool:
 
 
 def _read_manifest(folder: Path) -> Manifest | None:
-    from nsysprof.capture.manifest import MANIFEST, read_manifest
-
     return read_manifest(folder) if (folder / MANIFEST).exists() else None
 
 
@@ -433,8 +430,6 @@ def complete_analysis(
     launches: the launches of a program, some of them counted by `capture --counters`.
     """
     if record is not None:
-        from nsysprof.analysis.comparison.rank_cases import fill_results
-
         record = replace(record, results=fill_results(record.results, analysis))
     if record is None and report is None:
         return analysis, None
@@ -461,8 +456,6 @@ def read_counters_in(folder: Path) -> list[CountedKernel]:
     path = folder / COUNTERS_FILE.name
     if not path.is_file():
         return []
-    from nsysprof.capture.collect import read_counters
-
     return read_counters(path)
 
 
@@ -502,8 +495,6 @@ def name_kernels(folder: Path, trace: Path) -> None:
     kernels = read_counters_in(folder)
     if not kernels:
         return
-    from nsysprof.capture.collect import write_counters
-
     names = {symbol: name for name, symbols in read_symbols(trace).items() for symbol in symbols}
     write_counters(folder, [replace(kernel, kernel=names.get(kernel.symbol, kernel.kernel)) for kernel in kernels])
 
@@ -515,8 +506,6 @@ def join_counters(
 
     trace: the SQLite file; None where there is none.
     """
-    from nsysprof.analysis.comparison.rank_cases import rank_cases
-
     environment = record.environment if record is not None else {}
     known = environment.get("gpu_name") or (analysis.devices[0].name if len(analysis.devices) == 1 else None)
     every = counted_table(kernels)

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
 from nsysprof.attention.shape import varied_columns
+from nsysprof.report.document import clean, escape_mathtext, shape_label
+from nsysprof.report.figures import mpl
 from nsysprof.report.figures.drawing import BACKEND_COLORS, INK, SOFT, new_figure, quieten
-from nsysprof.report.formats.escape import clean, escape_mathtext
-from nsysprof.report.wording import shape_label
 from nsysprof.results.roof import known
 from nsysprof.units import format_factor, format_ns, format_rate
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 _OTHERS = ("#7B3294", "#6b7683", "#F0E442", "#8c510a", "#01665e", "#999999")
 _MARKERS = "osD^vPX*"
@@ -34,10 +30,10 @@ _MOST_PANELS = 9
 _MOST_BELOW = 0.9
 
 
-def draw_latency(table: pd.DataFrame) -> Figure | None:
+def draw_latency(table: pd.DataFrame) -> mpl.Figure | None:
     """Draw medians with their 95 % intervals on logarithmic axes. Return None without a measured cell."""
 
-    def draw(axes: Axes, x: list[float], rows: pd.DataFrame, **style: Any) -> None:
+    def draw(axes: mpl.Axes, x: list[float], rows: pd.DataFrame, **style: Any) -> None:
         middle = rows["median_ns"].astype(float) / 1e3
         low = middle - rows["low_ns"].astype(float).fillna(rows["median_ns"].astype(float)) / 1e3
         high = rows["high_ns"].astype(float).fillna(rows["median_ns"].astype(float)) / 1e3 - middle
@@ -47,10 +43,10 @@ def draw_latency(table: pd.DataFrame) -> Figure | None:
     return _draw(table, "median latency (us, log), 95 % interval", draw, log=True)
 
 
-def draw_throughput(table: pd.DataFrame, ceilings: Mapping[str, Any]) -> Figure | None:
+def draw_throughput(table: pd.DataFrame, ceilings: Mapping[str, Any]) -> mpl.Figure | None:
     """Draw FLOP/s by formula, with the rate of a large matrix product on this device. Return None without a cell."""
 
-    def draw(axes: Axes, x: list[float], rows: pd.DataFrame, **style: Any) -> None:
+    def draw(axes: mpl.Axes, x: list[float], rows: pd.DataFrame, **style: Any) -> None:
         middle = rows["flops_per_s"].astype(float) / 1e12
         scale = rows["median_ns"].astype(float)
         low = middle - middle * scale / rows["high_ns"].astype(float).fillna(scale)
@@ -72,10 +68,10 @@ def draw_throughput(table: pd.DataFrame, ceilings: Mapping[str, Any]) -> Figure 
     return figure
 
 
-def draw_scaling(table: pd.DataFrame) -> Figure | None:
+def draw_scaling(table: pd.DataFrame) -> mpl.Figure | None:
     """Draw the time of a billion operations along each varied size: flat where cost grows as the work does."""
 
-    def draw(axes: Axes, x: list[float], rows: pd.DataFrame, **style: Any) -> None:
+    def draw(axes: mpl.Axes, x: list[float], rows: pd.DataFrame, **style: Any) -> None:
         work = rows["flops"].astype(float) / 1e6  # billions of operations, and ns in a us
         middle = rows["median_ns"].astype(float) / work
         low = middle - rows["low_ns"].astype(float).fillna(rows["median_ns"].astype(float)) / work
@@ -91,7 +87,7 @@ def _errors(middle: pd.Series[float], low: pd.Series[float], high: pd.Series[flo
     return [low.clip(lower=0, upper=_MOST_BELOW * middle), high.clip(lower=0)]
 
 
-def _draw(table: pd.DataFrame, label: str, draw: Any, *, log: bool) -> Figure | None:
+def _draw(table: pd.DataFrame, label: str, draw: Any, *, log: bool) -> mpl.Figure | None:
     timed = table[table["median_ns"].notna()]
     if len(timed) == 0:
         return None
@@ -133,19 +129,17 @@ def _draw(table: pd.DataFrame, label: str, draw: Any, *, log: bool) -> Figure | 
     return figure
 
 
-def _dress(axes: Axes, sizes: list[Any], log: bool) -> None:
+def _dress(axes: mpl.Axes, sizes: list[Any], log: bool) -> None:
     axes.set_xscale("log", base=2)
     axes.set_xticks([float(size) for size in sizes], [f"{size}" for size in sizes])
     axes.minorticks_off()
     if len(sizes) == 1:
         axes.set_xlim(float(sizes[0]) / 2, float(sizes[0]) * 2)
     if log:
-        from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
-
         axes.set_yscale("log")
-        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-        axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,g}"))
-        axes.yaxis.set_minor_formatter(NullFormatter())
+        axes.yaxis.set_major_locator(mpl.LogLocator(subs=(1.0, 2.0, 5.0)))
+        axes.yaxis.set_major_formatter(mpl.StrMethodFormatter("{x:,g}"))
+        axes.yaxis.set_minor_formatter(mpl.NullFormatter())
     quieten(axes)
     axes.grid(axis="y", color=SOFT, linewidth=0.5)
 
@@ -165,7 +159,7 @@ _GAINS = (
 _DARK_FROM = 1.5
 
 
-def draw_winners(winners: pd.DataFrame) -> Figure | None:
+def draw_winners(winners: pd.DataFrame) -> mpl.Figure | None:
     """Draw a heat map: the best backend of each shape; the colour is what torch's own choice loses against it.
 
     Return None where no shape has a winner.
@@ -189,9 +183,7 @@ def draw_winners(winners: pd.DataFrame) -> Figure | None:
             axes.set_title(escape_mathtext(shape_label(rest, values)), fontsize=9, loc="left", color=INK)
     for axes in list(grid.flat)[len(shown) :]:
         axes.set_visible(False)
-    from matplotlib.patches import Patch
-
-    handles = [Patch(color=color, label=label) for color, label in _gain_labels()]
+    handles = [mpl.Patch(color=color, label=label) for color, label in _gain_labels()]
     figure.legend(handles=handles, loc="outside upper left", ncols=4, fontsize=9, frameon=False)
     more = f"; {len(shown)} of {len(panels)} panels, all rows are in winners.csv" if len(panels) > len(shown) else ""
     figure.supxlabel(
@@ -223,15 +215,13 @@ def _gain_color(ratio: float | None) -> str:
     return _UNKNOWN if ratio is None else next(color for most, color in _GAINS if ratio <= most)
 
 
-def _draw_panel(axes: Axes, cells: pd.DataFrame, across: str, down: str) -> None:
-    from matplotlib.patches import Rectangle
-
+def _draw_panel(axes: mpl.Axes, cells: pd.DataFrame, across: str, down: str) -> None:
     xs, ys = sorted(cells[across].unique()), sorted(cells[down].unique())
     for row in cells.to_dict("records"):
         x, y = xs.index(row[across]), ys.index(row[down])
         gain = known(row["over_auto"])
         color = _gain_color(gain)
-        axes.add_patch(Rectangle((x - 0.48, y - 0.46), 0.96, 0.92, facecolor=color, edgecolor=SOFT, linewidth=0.5))
+        axes.add_patch(mpl.Rectangle((x - 0.48, y - 0.46), 0.96, 0.92, facecolor=color, edgecolor=SOFT, linewidth=0.5))
         ink = "white" if gain is not None and gain > _DARK_FROM else INK
         axes.annotate(_cell_text(row), (x, y), ha="center", va="center", fontsize=7.5, color=ink)
     axes.set_xlim(-0.5, len(xs) - 0.5)

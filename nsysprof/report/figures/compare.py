@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pandas as pd
 
+from nsysprof.report.document import MOST_NAMED, clean, escape_mathtext, sentence_of
+from nsysprof.report.figures import mpl
 from nsysprof.report.figures.drawing import INK, NS_PER_S, SOFT, label_seconds, new_figure, quieten
-from nsysprof.report.formats.escape import clean, escape_mathtext
-from nsysprof.report.wording import MOST_NAMED, sentence_of
 from nsysprof.results.comparison import PARTS, LatencyChange, LatencyVerdict, RangeChange, VersionComparison
 from nsysprof.units import format_ns
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 # Colours by Okabe and Ito, and a shape for each verdict, so that it does not depend on colour alone.
 _VERDICTS = {
@@ -35,7 +29,7 @@ _LEAST_SHARE = 0.005
 _NAME = 46
 
 
-def draw_ratios(comparison: VersionComparison) -> Figure | None:
+def draw_ratios(comparison: VersionComparison) -> mpl.Figure | None:
     """Draw one row per case, slowest first, with the margin shaded. Return None without a case on both sides."""
     known = [change for change in comparison.latency.changes if change.verdict is not None]
     if not known:
@@ -62,7 +56,7 @@ def draw_ratios(comparison: VersionComparison) -> Figure | None:
     return figure
 
 
-def _draw_case(axes: Axes, row: int, change: LatencyChange) -> None:
+def _draw_case(axes: mpl.Axes, row: int, change: LatencyChange) -> None:
     color, marker = _VERDICTS[change.verdict or LatencyVerdict.INCONCLUSIVE]
     ratio = change.ratio or 1.0
     if change.low is not None and change.high is not None:
@@ -72,10 +66,8 @@ def _draw_case(axes: Axes, row: int, change: LatencyChange) -> None:
     axes.annotate(text, (1.01, row), xycoords=("axes fraction", "data"), fontsize=8.5, va="center", color=INK)
 
 
-def _scale(axes: Axes, shown: list[LatencyChange]) -> None:
+def _scale(axes: mpl.Axes, shown: list[LatencyChange]) -> None:
     """Make the axis symmetric around 1, so that faster and slower look alike; longer intervals are cut."""
-    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
-
     edges = [abs(np.log(edge)) for change in shown for edge in (change.ratio, change.low, change.high) if edge]
     ratios = [abs(np.log(change.ratio or 1)) for change in shown]
     reach = max(min(max(edges), 3 * max(ratios) + 0.05), np.log(1 + (shown[0].margin_pct or 0) / 100) * 1.3)
@@ -85,25 +77,22 @@ def _scale(axes: Axes, shown: list[LatencyChange]) -> None:
     step = next((step for step in steps if np.expm1(reach) / step <= 6), 1.0)
     above = [1 + step * index for index in range(1, int(np.expm1(reach) / step) + 1)]
     ticks = above if len(above) <= 8 else [2.0**power for power in range(1, int(reach / np.log(2)) + 1)]
-    axes.xaxis.set_major_locator(FixedLocator([*(1 / tick for tick in ticks), 1.0, *ticks]))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _at: f"{value:.3g}"))
+    axes.xaxis.set_major_locator(mpl.FixedLocator([*(1 / tick for tick in ticks), 1.0, *ticks]))
+    axes.xaxis.set_minor_locator(mpl.NullLocator())
+    axes.xaxis.set_major_formatter(mpl.FuncFormatter(lambda value, _at: f"{value:.3g}"))
 
 
-def _legend(figure: Figure, shown: list[LatencyChange], margin: float) -> None:
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
-
+def _legend(figure: mpl.Figure, shown: list[LatencyChange], margin: float) -> None:
     used = [verdict for verdict in _VERDICTS if any(change.verdict is verdict for change in shown)]
-    handles: list[Line2D | Patch] = [
-        Line2D([], [], color=_VERDICTS[v][0], marker=_VERDICTS[v][1], linewidth=1.6, markersize=5.5, label=v.value)
+    handles: list[mpl.Line2D | mpl.Patch] = [
+        mpl.Line2D([], [], color=_VERDICTS[v][0], marker=_VERDICTS[v][1], linewidth=1.6, markersize=5.5, label=v.value)
         for v in used
     ]
-    handles.append(Patch(color="#e3e8ee", label=f"margin ±{100 * (margin - 1):g} %"))
+    handles.append(mpl.Patch(color="#e3e8ee", label=f"margin ±{100 * (margin - 1):g} %"))
     figure.legend(handles=handles, loc="outside upper left", ncols=5, fontsize=9, frameon=False)
 
 
-def draw_parts(comparison: VersionComparison) -> Figure | None:
+def draw_parts(comparison: VersionComparison) -> mpl.Figure | None:
     """Draw one bar per range, with its parts stacked by sign. Return None where nothing changed."""
     known = [change for change in comparison.ranges if change.parts is not None and any(change.parts.values())]
     if not known:

@@ -7,16 +7,12 @@ import logging
 import warnings
 from functools import cache
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.axis import Axis
-    from matplotlib.figure import Figure
-
+from nsysprof.report.figures import mpl
 
 CATEGORY_COLORS = {
     "attention": "#0072B2",
@@ -65,16 +61,14 @@ INK, SOFT, RANGE, API = "#1b1f24", "#c8ced6", "#dbe4ee", "#6b7683"
 WIDTH_IN = 9.0
 
 
-def new_figure(height_in: float) -> Figure:
+def new_figure(height_in: float) -> mpl.Figure:
     """Return a white figure with the width of a GitHub comment."""
     # On the first run it would say that it looks for fonts.
     logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
-    from matplotlib.figure import Figure as MatplotlibFigure
-
-    return MatplotlibFigure(figsize=(WIDTH_IN, height_in), dpi=150, layout="constrained", facecolor="white")
+    return mpl.Figure(figsize=(WIDTH_IN, height_in), dpi=150, layout="constrained", facecolor="white")
 
 
-def quieten(axes: Axes) -> None:
+def quieten(axes: mpl.Axes) -> None:
     """Remove the parts of the axes that carry no data."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.tick_params(labelsize=9, length=3)
@@ -82,12 +76,10 @@ def quieten(axes: Axes) -> None:
     axes.set_axisbelow(True)
 
 
-def legend_of_categories(figure: Figure, categories: set[str]) -> None:
+def legend_of_categories(figure: mpl.Figure, categories: set[str]) -> None:
     """Add a legend of the categories that were drawn, below the figure."""
-    from matplotlib.patches import Patch
-
     shown = [category for category in CATEGORY_COLORS if category in categories]
-    patches = [Patch(color=CATEGORY_COLORS[category], label=category) for category in shown]
+    patches = [mpl.Patch(color=CATEGORY_COLORS[category], label=category) for category in shown]
     if patches:
         figure.legend(
             handles=patches, loc="outside lower center", ncols=min(6, len(patches)), fontsize=9, frameon=False
@@ -98,12 +90,10 @@ def legend_of_categories(figure: Figure, categories: set[str]) -> None:
 NS_PER_S = 1e9
 
 
-def label_seconds(axis: Axis) -> None:
+def label_seconds(axis: mpl.Axis) -> None:
     """Label the ticks of an axis that is in seconds as the tables write times: 0 s, 200 us, 400 us."""
-    from matplotlib.ticker import EngFormatter, FuncFormatter
-
-    written = EngFormatter(unit="s")
-    axis.set_major_formatter(FuncFormatter(lambda value, _position: written(value).replace("\N{MICRO SIGN}", "u")))
+    written = mpl.EngFormatter(unit="s")
+    axis.set_major_formatter(mpl.FuncFormatter(lambda value, _position: written(value).replace("\N{MICRO SIGN}", "u")))
 
 
 def byte_scale(largest_bytes: float) -> tuple[float, str]:
@@ -139,17 +129,17 @@ def can_draw() -> bool:
     return find_spec("matplotlib") is not None
 
 
-def png_bytes(figure: Figure) -> bytes:
+def png_bytes(figure: mpl.Figure) -> bytes:
     """Return a figure as PNG, without the version of the program that wrote it."""
     return _saved(figure, "png", {"Software": None})
 
 
-def svg_bytes(figure: Figure) -> bytes:
+def svg_bytes(figure: mpl.Figure) -> bytes:
     """Return a figure as SVG, without the time at which it was written."""
     return _saved(figure, "svg", {"Date": None})
 
 
-def _saved(figure: Figure, kind: str, metadata: dict[str, str | None]) -> bytes:
+def _saved(figure: mpl.Figure, kind: str, metadata: dict[str, str | None]) -> bytes:
     data = io.BytesIO()
     _take_other_fonts(figure)
     with warnings.catch_warnings():
@@ -159,21 +149,17 @@ def _saved(figure: Figure, kind: str, metadata: dict[str, str | None]) -> bytes:
     return data.getvalue()
 
 
-def _take_other_fonts(figure: Figure) -> None:
+def _take_other_fonts(figure: mpl.Figure) -> None:
     """Let names in other scripts than Latin, Greek and Cyrillic take the fonts that are installed for them."""
-    from matplotlib.text import Text
-
-    for text in figure.findobj(Text):
-        if isinstance(text, Text) and any(ord(char) > 0x2FFF for char in text.get_text()) and _installed_fonts():
+    for text in figure.findobj(mpl.Text):
+        if isinstance(text, mpl.Text) and any(ord(char) > 0x2FFF for char in text.get_text()) and _installed_fonts():
             text.set_fontfamily([*text.get_fontfamily(), *_installed_fonts()])
 
 
 @cache
 def _installed_fonts() -> tuple[str, ...]:
     """Return the other fonts that are installed. One that is missing would be complained of for each text."""
-    from matplotlib.font_manager import get_font_names
-
-    names = set(get_font_names())
+    names = set(mpl.get_font_names())
     return tuple(font for font in _OTHER_FONTS if font in names)
 
 
@@ -185,30 +171,25 @@ _GREY = 0.26
 Colors = npt.NDArray[np.float64]
 
 
-def darken(figure: Figure) -> None:
+def darken(figure: mpl.Figure) -> None:
     """Change the colours of a figure in place. Its layout stays as it was when it was last drawn."""
-    from matplotlib.collections import Collection
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
-    from matplotlib.text import Text
-
     figure.set_layout_engine("none")
     on_pictures = {text for axes in figure.axes if axes.images for text in axes.texts}
     for artist in figure.findobj(include_self=True):
         match artist:
-            case Text():
+            case mpl.Text():
                 if artist not in on_pictures:
                     artist.set_color(_one(artist.get_color()))
-            case Line2D():
+            case mpl.Line2D():
                 # All colours are read first, because a marker without its own colour has the line's.
                 line, face, edge = artist.get_color(), artist.get_markerfacecolor(), artist.get_markeredgecolor()
                 artist.set_color(_one(line))
                 artist.set_markerfacecolor(_one(face))
                 artist.set_markeredgecolor(_one(edge))
-            case Patch():
+            case mpl.Patch():
                 artist.set_facecolor(_one(artist.get_facecolor()))
                 artist.set_edgecolor(_one(artist.get_edgecolor()))
-            case Collection():
+            case mpl.Collection():
                 if artist.get_array() is None:  # anything with a colour map keeps it
                     artist.set_facecolor([_one(color) for color in np.asarray(artist.get_facecolor())])
                     artist.set_edgecolor([_one(color) for color in np.asarray(artist.get_edgecolor())])
@@ -223,11 +204,9 @@ def darken(figure: Figure) -> None:
 
 def _one(color: Any) -> Any:
     """Return the dark variant of one colour. Values such as "none" stay."""
-    from matplotlib.colors import to_rgba
-
     if isinstance(color, str) and color in ("none", "auto"):
         return color
-    return tuple(dark_colors(np.array([to_rgba(color)]))[0])
+    return tuple(dark_colors(np.array([mpl.to_rgba(color)]))[0])
 
 
 def dark_colors(colors: Colors, *, smoothly: bool = False) -> Colors:

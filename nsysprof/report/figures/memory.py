@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pandas as pd
 
 from nsysprof.attention.range_name import parse_range
+from nsysprof.report.document import MOST_NAMED, clean, escape_mathtext, words_for
+from nsysprof.report.figures import mpl
 from nsysprof.report.figures.drawing import (
     BACKEND_COLORS,
     CATEGORY_COLORS,
@@ -19,15 +19,9 @@ from nsysprof.report.figures.drawing import (
     new_figure,
     quieten,
 )
-from nsysprof.report.formats.escape import clean, escape_mathtext
-from nsysprof.report.wording import MOST_NAMED, words_for
 from nsysprof.results.allocator_memory import OTHERS, AllocatorMemory, OwnedInSlices, OwnedOverTime
 from nsysprof.results.analysis import Analysis, CaptureRecord
 from nsysprof.units import format_bytes
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 # Strong colours are for owners; everything else is grey.
 _GREYS = ("graph", "wait", "other")
@@ -38,7 +32,7 @@ _GIB, _MIB = 1 << 30, 1 << 20
 _MOST_LETTERS, _COLUMNS = 54, 2
 
 
-def draw_memory(over_time: OwnedOverTime) -> Figure | None:
+def draw_memory(over_time: OwnedOverTime) -> mpl.Figure | None:
     """Draw what each owner held, stacked. Return None where there is no history to draw."""
     whole, near = over_time.whole, over_time.around_peak
     if len(whole.edges) < 2:
@@ -71,14 +65,14 @@ def _scale_of(over_time: OwnedOverTime, slices: OwnedInSlices) -> tuple[float, s
     return (1e6, "seconds of the recording") if is_long else (1e3, "milliseconds of the recording")
 
 
-def _mark(axes: Axes, near: OwnedInSlices, whole: OwnedInSlices, scale: float) -> None:
+def _mark(axes: mpl.Axes, near: OwnedInSlices, whole: OwnedInSlices, scale: float) -> None:
     """Show where the part around the peak lies in the whole, wide enough to be seen."""
     least = _LEAST_MARK * float(whole.edges[-1] - whole.edges[0])
     middle, half = (near.edges[0] + near.edges[-1]) / 2, max(least, float(near.edges[-1] - near.edges[0])) / 2
     axes.axvspan((middle - half) / scale, (middle + half) / scale, color=_MARK, zorder=0, linewidth=0)
 
 
-def _draw(axes: Axes, slices: OwnedInSlices, owners: tuple[str, ...], scale: float, divisor: int) -> None:
+def _draw(axes: mpl.Axes, slices: OwnedInSlices, owners: tuple[str, ...], scale: float, divisor: int) -> None:
     edges = slices.edges / scale
     low = np.zeros(slices.bytes.shape[1])
     for number, owner in enumerate(owners):
@@ -96,7 +90,7 @@ _MAX_POINTS = 20_000
 _OTHERS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#999999")
 
 
-def draw_vram(analysis: Analysis, record: CaptureRecord | None) -> Figure | None:
+def draw_vram(analysis: Analysis, record: CaptureRecord | None) -> mpl.Figure | None:
     """Draw peaks by case (log scale) above, and memory over time below. Return None without memory events."""
     cases = _peaks(analysis, record)
     memory = analysis.timeline.memory
@@ -135,7 +129,7 @@ def _peaks(analysis: Analysis, record: CaptureRecord | None) -> tuple[pd.DataFra
     return table, label
 
 
-def _draw_peaks(axes: Axes, table: pd.DataFrame, label: str) -> None:
+def _draw_peaks(axes: mpl.Axes, table: pd.DataFrame, label: str) -> None:
     backends, seqs = list(dict.fromkeys(table["backend"])), sorted(table["seq"].unique())
     width = 0.82 / len(backends)
     for index, backend in enumerate(backends):
@@ -162,7 +156,7 @@ def _draw_peaks(axes: Axes, table: pd.DataFrame, label: str) -> None:
     axes.grid(False)
 
 
-def _draw_over_time(axes: Axes, analysis: Analysis) -> None:
+def _draw_over_time(axes: mpl.Axes, analysis: Analysis) -> None:
     words, memory = words_for(analysis.trace), analysis.timeline.memory
     start, end = int(memory["time_ns"].min()), int(memory["time_ns"].max())
     size, name = byte_scale(float(memory["used_bytes"].max()))
@@ -184,7 +178,7 @@ def _draw_over_time(axes: Axes, analysis: Analysis) -> None:
     quieten(axes)
 
 
-def _shade_ranges(axes: Axes, analysis: Analysis, start: int) -> bool:
+def _shade_ranges(axes: mpl.Axes, analysis: Analysis, start: int) -> bool:
     """Shade the ranges of our own cases, and return whether there are any."""
     nvtx = analysis.timeline.nvtx
     names = [name for name in nvtx["name"].unique() if parse_range(name)][:200] if len(nvtx) else []

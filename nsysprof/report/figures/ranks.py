@@ -10,23 +10,18 @@ import base64
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from nsysprof.arrays import Int64s
+from nsysprof.report.document import clean, escape_mathtext, sentence_of
+from nsysprof.report.figures import mpl
 from nsysprof.report.figures.drawing import CATEGORY_COLORS, INK, NS_PER_S, RANGE, label_seconds, new_figure
-from nsysprof.report.formats.escape import clean, escape_mathtext
 from nsysprof.report.formats.timeline_lanes import pack_column, resample_shares
-from nsysprof.report.wording import sentence_of
 from nsysprof.results.rank_results import Lanes, RankCollectives, RanksAnalysis, StepLane, StepPicture
 from nsysprof.units import format_ns
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
 
 _MOST_RANGES = 24
 _MOST_LABELS = 48
@@ -40,13 +35,11 @@ _LATE, _HATCH = "#B30000", "////"
 _IDLE, _COMPUTE, _COMM = "#eef1f5", CATEGORY_COLORS["attention"], CATEGORY_COLORS["copy"]
 
 
-def draw_step(job: RanksAnalysis) -> Figure | None:
+def draw_step(job: RanksAnalysis) -> mpl.Figure | None:
     """Draw one step of the ranks: the host's ranges, computation, and communication with waiting hatched.
 
     Return None where no step of several ranks is known.
     """
-    from matplotlib.patches import Patch
-
     picture = job.picture
     if picture is None:
         return None
@@ -70,9 +63,9 @@ def draw_step(job: RanksAnalysis) -> Figure | None:
     axes.tick_params(axis="y", length=0)
     axes.spines[:].set_visible(False)
     axes.set_xlabel(f"time in one step of {format_ns(picture.wall_ns)}, on one clock", fontsize=9)
-    handles = [Patch(color=RANGE, label="range"), Patch(color=_COMPUTE, label="computes"),
-               Patch(color=_COMM, label="communicates"),
-               Patch(facecolor="white", edgecolor=_COMM, hatch=_HATCH, label="waits for other ranks")]  # fmt: skip
+    handles = [mpl.Patch(color=RANGE, label="range"), mpl.Patch(color=_COMPUTE, label="computes"),
+               mpl.Patch(color=_COMM, label="communicates"),
+               mpl.Patch(facecolor="white", edgecolor=_COMM, hatch=_HATCH, label="waits for other ranks")]  # fmt: skip
     figure.legend(handles=handles, loc="outside upper center", ncols=4, fontsize=8, frameon=False)
     if picture.late is not None:
         axes.set_title(f"{_waiting(picture)}.", fontsize=10, color=color, loc="left")
@@ -96,10 +89,8 @@ def _choose_lanes(lanes: Sequence[StepLane], wanted: Collection[int | None]) -> 
     return [lanes[place] for place in sorted(places)]
 
 
-def _draw_lane(axes: Axes, row: int, lane: StepLane, wall_ns: int) -> None:
+def _draw_lane(axes: mpl.Axes, row: int, lane: StepLane, wall_ns: int) -> None:
     """Draw a rank from top to bottom: ranges, computation, communication."""
-    from matplotlib.colors import LinearSegmentedColormap
-
     for name, start, end in lane.ranges:
         low, high = max(start, 0), min(end, wall_ns)
         if high <= low:
@@ -110,7 +101,7 @@ def _draw_lane(axes: Axes, row: int, lane: StepLane, wall_ns: int) -> None:
         if letters >= min(len(name), _LEAST_LETTERS):
             axes.text((low + high) / 2 / NS_PER_S, row - 0.3, escape_mathtext(clean(name, letters)), ha="center",
                       va="center", fontsize=7, color=INK)  # fmt: skip
-    shades = LinearSegmentedColormap.from_list("computes", (_IDLE, _COMPUTE))
+    shades = mpl.LinearSegmentedColormap.from_list("computes", (_IDLE, _COMPUTE))
     extent = (lane.start_ns / NS_PER_S, lane.end_ns / NS_PER_S, row + 0.14, row - 0.16)
     share = np.array([lane.compute_pct], dtype=float)
     axes.imshow(share, aspect="auto", interpolation="nearest", cmap=shades, vmin=0, vmax=100, extent=extent)
@@ -133,7 +124,7 @@ def describe_step(job: RanksAnalysis) -> str:
     return text if job.picture.late is None else f"{text} {_waiting(job.picture)}."
 
 
-def draw_heatmap(job: RanksAnalysis) -> Figure | None:
+def draw_heatmap(job: RanksAnalysis) -> mpl.Figure | None:
     """Draw how each rank's own time in each range differs from the usual one.
 
     Return None where there are not at least two ranks and one range.
@@ -191,11 +182,8 @@ def _deviations(rank_ranges: pd.DataFrame) -> tuple[pd.DataFrame | None, list[st
     return percent, titles
 
 
-def draw_timeline(job: RanksAnalysis) -> Figure | None:
+def draw_timeline(job: RanksAnalysis) -> mpl.Figure | None:
     """Draw when each rank computed and communicated, on the reference's clock. Return None without such ranks."""
-    from matplotlib.colors import to_rgb
-    from matplotlib.patches import Patch
-
     offsets = {fit.rank: fit.offset_ns for fit in job.clocks if fit.offset_ns is not None}
     ranks = [rank for rank in sorted(offsets) if rank in job.lanes]
     if not ranks:
@@ -204,7 +192,7 @@ def draw_timeline(job: RanksAnalysis) -> Figure | None:
     ends = [start + job.lanes[rank].slice_ns * len(job.lanes[rank].compute)
             for rank, start in zip(ranks, begins, strict=True)]  # fmt: skip
     edges = np.linspace(min(begins), max(ends), _SLICES + 1)
-    colors = {name: np.array(to_rgb(color)) for name, color in
+    colors = {name: np.array(mpl.to_rgb(color)) for name, color in
               (("idle", _IDLE), ("compute", _COMPUTE), ("comm", _COMM))}  # fmt: skip
     pixels = np.empty((len(ranks) * 2, _SLICES, 3))
     for row, rank in enumerate(ranks):
@@ -226,8 +214,8 @@ def draw_timeline(job: RanksAnalysis) -> Figure | None:
     axes.set_xlabel(
         f"time on the clock of rank {_reference(job)}; a slice is {format_ns(span / _SLICES)}{more}", fontsize=9
     )
-    handles = [Patch(color=_COMPUTE, label="computes (upper half)"), Patch(color=_COMM, label="NCCL (lower half)"),
-               Patch(color=_IDLE, label="neither")]  # fmt: skip
+    meanings = {"computes (upper half)": _COMPUTE, "NCCL (lower half)": _COMM, "neither": _IDLE}
+    handles = [mpl.Patch(color=color, label=label) for label, color in meanings.items()]
     figure.legend(handles=handles, loc="outside upper center", ncols=3, fontsize=8, frameon=False)
     return figure
 
@@ -236,7 +224,7 @@ def _reference(job: RanksAnalysis) -> int:
     return next((fit.rank for fit in job.clocks if fit.how == "reference"), 0)
 
 
-def _label_ranks(axes: Axes, ranks: list[int], job: RanksAnalysis) -> None:
+def _label_ranks(axes: mpl.Axes, ranks: list[int], job: RanksAnalysis) -> None:
     """Label the ranks: all of them or, of many, some and all that stand out."""
     slow = set(job.stragglers["rank"].tolist())
     step = max(1, -(-len(ranks) // _MOST_LABELS))
@@ -415,8 +403,8 @@ def _columns(ranks: list[_RankLanes], names: Mapping[Key, int]) -> dict[str, str
     starts = [np.diff(rank.start_ns, prepend=0) for rank in ranks]
     numbers = [np.array([1 + names[key] for key in rank.keys], dtype=np.int64) for rank in ranks]
     return {
-        "start": pack_column(np.concatenate(starts), "<f8"),
-        "length": pack_column(np.concatenate([rank.end_ns - rank.start_ns for rank in ranks]), "<f8"),
+        "start": pack_column(np.concatenate(starts), "<u8"),
+        "length": pack_column(np.concatenate([rank.end_ns - rank.start_ns for rank in ranks]), "<u8"),
         "name": pack_column(np.concatenate(numbers), "<u4"),
         "call": pack_column(nothing, "<i4"),
         "cause": pack_column(nothing, "<i4"),

@@ -7,20 +7,16 @@ file.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
+from nsysprof.report.document import clean, escape_mathtext
+from nsysprof.report.figures import mpl
 from nsysprof.report.figures.drawing import BACKEND_COLORS, INK, SOFT, byte_ticks, new_figure, quieten
-from nsysprof.report.formats.escape import clean, escape_mathtext
 from nsysprof.results.analysis import CaptureRecord
 from nsysprof.results.roof import COUNTED, LAUNCH, SAMPLED, Roof, known, roof_of, sampled_of
 from nsysprof.units import format_factor, format_rate
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from matplotlib.lines import Line2D
 
 _OTHERS = ("#7B3294", "#6b7683", "#8c510a", "#01665e", "#999999")
 _MARKERS = "osD^vPX*"
@@ -30,10 +26,8 @@ _LEAST_SHOWN = 1 / 200  # as a share of the least bytes; a case below this moves
 _PASSES = {"fwd": "forward", "bwd": "backward", "fwdbwd": "forward and backward"}
 
 
-def draw_roofline(record: CaptureRecord) -> Figure | None:
+def draw_roofline(record: CaptureRecord) -> mpl.Figure | None:
     """Draw FLOP/s by formula over FLOP per byte of DRAM, by pass and dtype. Return None without ceilings or traffic."""
-    from matplotlib.lines import Line2D
-
     roof, results = roof_of(record.environment), record.results
     points = results[results["flops_per_s"].notna() & results["dram_bytes"].notna()]
     if roof is None or not len(points):
@@ -55,7 +49,7 @@ def draw_roofline(record: CaptureRecord) -> Figure | None:
         axes.set_visible(False)
     hollow: dict[str, Any] = dict(marker="o", linewidth=0, color=INK, markerfacecolor="white", markersize=5)
     ring: dict[str, Any] = dict(marker="o", linewidth=0, color="#a40e26", markerfacecolor="none", markersize=9)
-    meanings = [Line2D([], [], label="launch-bound", **hollow), Line2D([], [], label="above the roof", **ring)]
+    meanings = [mpl.Line2D([], [], label="launch-bound", **hollow), mpl.Line2D([], [], label="above the roof", **ring)]
     _legend(figure, backends, meanings)
     figure.supylabel("FLOP/s by formula, untraced", fontsize=10, color=INK)
     for axes, (_, rows) in zip(grid.flat, panels, strict=False):
@@ -63,9 +57,7 @@ def draw_roofline(record: CaptureRecord) -> Figure | None:
     return figure
 
 
-def _frame(axes: Axes, rows: pd.DataFrame, roof: Roof, peak: float) -> None:
-    from matplotlib.ticker import EngFormatter
-
+def _frame(axes: mpl.Axes, rows: pd.DataFrame, roof: Roof, peak: float) -> None:
     ridge = peak / roof.bytes_per_s
     intensity = rows["intensity"].astype(float).dropna()
     rate = rows["flops_per_s"].astype(float)
@@ -76,14 +68,14 @@ def _frame(axes: Axes, rows: pd.DataFrame, roof: Roof, peak: float) -> None:
     quieten(axes)
     axes.grid(visible=True, which="major", color=SOFT, linewidth=0.5)
     axes.xaxis.set_major_formatter(lambda x, _: f"{x:,.0f}" if x >= 1 else f"{x:g}")
-    axes.yaxis.set_major_formatter(EngFormatter())
+    axes.yaxis.set_major_formatter(mpl.EngFormatter())
 
 
 def _datasheet(roof: Roof, peak: float) -> float:
     return peak if roof.datasheet is None else max(roof.datasheet.flops.values())
 
 
-def _draw_roof(axes: Axes, roof: Roof, dtype: str, peak: float) -> None:
+def _draw_roof(axes: mpl.Axes, roof: Roof, dtype: str, peak: float) -> None:
     low, high = axes.get_xlim()
     clock = roof.clock_mhz.get(dtype)
     at = f" at {clock:,} MHz" if clock else ""
@@ -107,7 +99,7 @@ def _draw_roof(axes: Axes, roof: Roof, dtype: str, peak: float) -> None:
     axes.annotate(text, (0.99, 0.015), xycoords="axes fraction", fontsize=7.5, ha="right", va="bottom", color=INK)
 
 
-def _draw_points(axes: Axes, rows: pd.DataFrame, backends: list[str]) -> None:
+def _draw_points(axes: mpl.Axes, rows: pd.DataFrame, backends: list[str]) -> None:
     for index, backend in enumerate(backends):
         mine = rows[rows["backend"] == backend].sort_values("seq")
         color, marker = _color(backend, index), _MARKERS[index % len(_MARKERS)]
@@ -124,14 +116,14 @@ def _draw_points(axes: Axes, rows: pd.DataFrame, backends: list[str]) -> None:
                 axes.plot(x, y, marker="o", markersize=13, markerfacecolor="none", color="#a40e26", zorder=4)
 
 
-def _place(axes: Axes, row: Any) -> tuple[float, float]:
+def _place(axes: mpl.Axes, row: Any) -> tuple[float, float]:
     """Return where a case is drawn: at the edge when it moves next to nothing."""
     edge = axes.get_xlim()[1] / 1.3
     intensity = known(row["intensity"])
     return (edge if intensity is None else min(float(intensity), edge)), float(row["flops_per_s"])
 
 
-def _label(axes: Axes, rows: pd.DataFrame) -> None:
+def _label(axes: mpl.Axes, rows: pd.DataFrame) -> None:
     cells = rows.sort_values(["backend", "seq"]).to_dict("records")
     places = [_place(axes, row) for row in cells]
     edge = axes.get_xlim()[1] / 1.3
@@ -147,11 +139,9 @@ def _color(backend: str, index: int) -> str:
     return BACKEND_COLORS.get(backend, _OTHERS[index % len(_OTHERS)])
 
 
-def _legend(figure: Figure, backends: list[str], meanings: list[Line2D]) -> None:
-    from matplotlib.lines import Line2D
-
+def _legend(figure: mpl.Figure, backends: list[str], meanings: list[mpl.Line2D]) -> None:
     handles = [
-        Line2D(
+        mpl.Line2D(
             [], [], color=_color(name, i), marker=_MARKERS[i % len(_MARKERS)], markersize=5, linewidth=0.8, label=text
         )
         for i, name in enumerate(backends)
@@ -161,10 +151,8 @@ def _legend(figure: Figure, backends: list[str], meanings: list[Line2D]) -> None
     figure.legend(handles=meanings, loc="outside lower center", ncols=3, fontsize=9, frameon=False)
 
 
-def draw_traffic(record: CaptureRecord) -> Figure | None:
+def draw_traffic(record: CaptureRecord) -> mpl.Figure | None:
     """Draw DRAM bytes per call by sequence length against the least, by pass. Return None where none are known."""
-    from matplotlib.lines import Line2D
-
     results = record.results
     rows = results[results["dram_bytes"].notna() | results["sampled_read_bytes"].notna()]
     if not len(rows):
@@ -179,9 +167,9 @@ def draw_traffic(record: CaptureRecord) -> Figure | None:
         axes.set_title(_PASSES[str(pass_)], fontsize=10, loc="left", color=INK)
         axes.set_xlabel("sequence length (log)", fontsize=10, color=INK)
     handles = [
-        Line2D([], [], color=INK, linestyle=":", label="least: inputs read, results written once"),
-        Line2D([], [], color=INK, marker="o", linewidth=1, markersize=5, label=f"{COUNTED} (ncu)"),
-        Line2D(
+        mpl.Line2D([], [], color=INK, linestyle=":", label="least: inputs read, results written once"),
+        mpl.Line2D([], [], color=INK, marker="o", linewidth=1, markersize=5, label=f"{COUNTED} (ncu)"),
+        mpl.Line2D(
             [],
             [],
             color=INK,
@@ -197,7 +185,7 @@ def draw_traffic(record: CaptureRecord) -> Figure | None:
     return figure
 
 
-def _draw_traffic(axes: Axes, rows: pd.DataFrame, backends: list[str], floor: float) -> None:
+def _draw_traffic(axes: mpl.Axes, rows: pd.DataFrame, backends: list[str], floor: float) -> None:
     """Draw the traffic of one panel.
 
     floor: smaller values (bytes) are raised to this one, to stay on the axis.
@@ -255,7 +243,7 @@ _POINT_PX = 5.0
 Box = tuple[float, float, float, float]
 
 
-def place_labels(axes: Axes, points: Sequence[tuple[float, float]], labels: Sequence[str], **style: Any) -> None:
+def place_labels(axes: mpl.Axes, points: Sequence[tuple[float, float]], labels: Sequence[str], **style: Any) -> None:
     """Write each label at the first free place around its point. A label without a free place is left out.
 
     axes: the axes, with their final limits.

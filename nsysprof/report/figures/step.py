@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from nsysprof.report.figures import mpl
 from nsysprof.report.figures.drawing import CATEGORY_COLORS, IDLE_COLORS, INK, NS_PER_S, label_seconds, new_figure
 from nsysprof.results.analysis import Analysis, StepPart
 from nsysprof.units import format_ns
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 _MOST_DEVICES = 8
 # The floor of a category is drawn where it is known for so much of its time.
@@ -76,7 +72,7 @@ def _floor_shares(analysis: Analysis, device: int) -> dict[str, float]:
     return shares
 
 
-def draw_step(analysis: Analysis) -> Figure | None:
+def draw_step(analysis: Analysis) -> mpl.Figure | None:
     """Draw a bar for each device. None where no steps are known, or nothing ran."""
     times = analysis.step_times
     if times is None or not times.are_steps or analysis.work is None or len(analysis.work) == 0:
@@ -106,7 +102,7 @@ def draw_step(analysis: Analysis) -> Figure | None:
     return figure
 
 
-def _draw_bar(axes: Axes, row: int, bar: Sequence[BarPart]) -> None:
+def _draw_bar(axes: mpl.Axes, row: int, bar: Sequence[BarPart]) -> None:
     whole, left = sum(part.mean_ns for part in bar), 0.0
     for part in bar:
         width = part.mean_ns / NS_PER_S
@@ -124,15 +120,13 @@ def _draw_bar(axes: Axes, row: int, bar: Sequence[BarPart]) -> None:
         left += width
 
 
-def _add_legend(figure: Figure, parts: Iterable[BarPart], *, has_times: bool) -> None:
-    from matplotlib.patches import Patch
-
+def _add_legend(figure: mpl.Figure, parts: Iterable[BarPart], *, has_times: bool) -> None:
     handles = []
     for part in parts:
         floor = "" if part.floor_ns is None else f", least {format_ns(part.floor_ns)}"
         label = f"{part.name} {format_ns(part.mean_ns)}{floor}" if has_times else part.name
         hatch = None if part.is_busy else "////"
-        handles.append(Patch(facecolor=part.color, hatch=hatch, edgecolor="white", label=label))
+        handles.append(mpl.Patch(facecolor=part.color, hatch=hatch, edgecolor="white", label=label))
     figure.legend(handles=handles, loc="outside lower left", ncols=_COLUMNS, fontsize=8, frameon=False)
 
 

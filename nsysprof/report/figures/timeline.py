@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from nsysprof.arrays import Floats, Int64s
 from nsysprof.attention.range_name import parse_range, range_label
+from nsysprof.report.document import MOST_NAMED, clean, escape_mathtext, words_for
+from nsysprof.report.figures import mpl
 from nsysprof.report.figures.drawing import (
     API,
     CATEGORY_COLORS,
@@ -28,19 +30,12 @@ from nsysprof.report.figures.drawing import (
     quieten,
 )
 from nsysprof.report.formats.cell_text import shorten_names
-from nsysprof.report.formats.escape import clean, escape_mathtext
 from nsysprof.report.formats.timeline_lanes import BusyShares, busy_shares, category_shares
-from nsysprof.report.wording import MOST_NAMED, words_for
 from nsysprof.results.analysis import Analysis
 from nsysprof.results.event_rows import CallRows, WorkRows, pieces
 from nsysprof.results.findings import STEP
 from nsysprof.results.roof import known
 from nsysprof.units import format_ns
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
 
 _MAX_PANELS = 6
 _LANE_IN, _MEMORY_IN, _OVERVIEW_IN = 0.26, 0.36, 0.3
@@ -48,7 +43,7 @@ _LANE_IN, _MEMORY_IN, _OVERVIEW_IN = 0.26, 0.36, 0.3
 Row = Mapping[Any, Any]
 
 
-def draw_timeline(analysis: Analysis, calls: dict[str, int] | None = None) -> Figure | None:
+def draw_timeline(analysis: Analysis, calls: dict[str, int] | None = None) -> mpl.Figure | None:
     """Draw ranges, API calls, streams and device memory of a typical step, below an overview of the whole run.
 
     A grid of cases has one panel for each backend at one sequence length: its first call, from the start of its range,
@@ -179,7 +174,7 @@ def _whole_trace(analysis: Analysis) -> list[Panel]:
     return [Panel(title, start, max(end, start + 1), None, "trace")]
 
 
-def _draw_memory(axes: Axes, analysis: Analysis, panel: Panel) -> None:
+def _draw_memory(axes: mpl.Axes, analysis: Analysis, panel: Panel) -> None:
     memory = analysis.timeline.memory
     highest = float(memory["used_bytes"].max())
     size, unit = byte_scale(highest)
@@ -199,9 +194,7 @@ def _draw_memory(axes: Axes, analysis: Analysis, panel: Panel) -> None:
 
 
 def _few_ticks() -> Any:
-    from matplotlib.ticker import MaxNLocator
-
-    return MaxNLocator(2)
+    return mpl.MaxNLocator(2)
 
 
 _MAX_STREAMS, _MAX_LEVELS = 4, 3
@@ -297,7 +290,7 @@ def _window(rows: CallRows | WorkRows, panel: Panel) -> pd.DataFrame:
     return pd.concat(blocks[1:], ignore_index=True) if len(blocks) > 1 else blocks[0]
 
 
-def draw_lanes(axes: Axes, panel: Panel, lanes: Sequence[FigureLane], span_ns: int) -> set[str]:
+def draw_lanes(axes: mpl.Axes, panel: Panel, lanes: Sequence[FigureLane], span_ns: int) -> set[str]:
     """Draw lanes, each with how busy it is at its end, and return the categories that were drawn.
 
     span_ns: the length of the time axis; the panel may end earlier.
@@ -329,7 +322,7 @@ def draw_lanes(axes: Axes, panel: Panel, lanes: Sequence[FigureLane], span_ns: i
     return seen
 
 
-def _beside(axes: Axes, text: str, y: float) -> None:
+def _beside(axes: mpl.Axes, text: str, y: float) -> None:
     """Write a text at the right end of a lane."""
     place: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "va": "center", "annotation_clip": False}
     axes.annotate(text, (1.005, y), fontsize=8, color=INK, **place)
@@ -343,10 +336,8 @@ def _percent(shares: Floats) -> str:
     return f"{busy:.1f} %" if busy < 10 else f"{busy:.0f} %"
 
 
-def draw_overview(axes: Axes, analysis: Analysis, panels: Sequence[Panel], whole: tuple[int, int]) -> set[str]:
+def draw_overview(axes: mpl.Axes, analysis: Analysis, panels: Sequence[Panel], whole: tuple[int, int]) -> set[str]:
     """Draw the whole run in one lane, with the windows of the panels marked, and return the categories drawn."""
-    from matplotlib.ticker import EngFormatter
-
     work, span = analysis.timeline.work, whole[1] - whole[0]
     busy: dict[str, BusyShares] = {}
     category, names = pd.factorize(work.variants["category"].astype(object))
@@ -364,7 +355,7 @@ def draw_overview(axes: Axes, analysis: Analysis, panels: Sequence[Panel], whole
     axes.set_title(
         f"the {words_for(analysis.trace).device} over the whole run ({marked})", fontsize=10, loc="left", color=INK
     )
-    axes.xaxis.set_major_formatter(EngFormatter(unit="s"))
+    axes.xaxis.set_major_formatter(mpl.EngFormatter(unit="s"))
     quieten(axes)
     axes.tick_params(labelbottom=True, labelsize=8)
     return seen
@@ -391,7 +382,7 @@ def _add_up(
 
 
 def _stack(
-    axes: Axes, low: float, busy: dict[str, BusyShares], span_ns: int, *, height: float = _HEIGHT
+    axes: mpl.Axes, low: float, busy: dict[str, BusyShares], span_ns: int, *, height: float = _HEIGHT
 ) -> set[str]:  # fmt: skip
     """Draw the share of each category on top of each other, and return the categories."""
     shares = category_shares(busy)
@@ -405,7 +396,9 @@ def _rank(category: str) -> int:
     return known.index(category) if category in known else len(known)
 
 
-def _fill(axes: Axes, low: float, shares: Sequence[tuple[str, Floats]], span_ns: int, height: float = _HEIGHT) -> None:
+def _fill(
+    axes: mpl.Axes, low: float, shares: Sequence[tuple[str, Floats]], span_ns: int, height: float = _HEIGHT
+) -> None:
     edges = np.linspace(0, span_ns, _BINS + 1) / NS_PER_S
     bottom = np.full(_BINS + 1, low)
     for color, share in shares:
@@ -414,7 +407,7 @@ def _fill(axes: Axes, low: float, shares: Sequence[tuple[str, Floats]], span_ns:
         bottom = top
 
 
-def _range_labels(axes: Axes, rows: pd.DataFrame, start: Int64s, end: Int64s, y: int, span_ns: int) -> None:
+def _range_labels(axes: mpl.Axes, rows: pd.DataFrame, start: Int64s, end: Int64s, y: int, span_ns: int) -> None:
     """Label the ranges that have room for it, and separate them from those before."""
     for name, low, high in zip(rows["name"], start.tolist(), end.tolist(), strict=True):
         room = int(_LETTERS * ((high - low) / span_ns - 2 * _GAP))
@@ -444,7 +437,7 @@ _MAX_BARS = 30
 _TOP = 15
 
 
-def draw_kernels(analysis: Analysis, calls: dict[str, int] | None = None) -> Figure | None:
+def draw_kernels(analysis: Analysis, calls: dict[str, int] | None = None) -> mpl.Figure | None:
     """Draw the time per call by range, stacked by category; one panel a sequence length. None without kernels."""
     if len(analysis.kernels) == 0:
         return None
@@ -468,7 +461,7 @@ def _by_range(analysis: Analysis, calls: dict[str, int]) -> pd.DataFrame | None:
     return table
 
 
-def _draw_ranges(analysis: Analysis, table: pd.DataFrame, per_call: bool) -> Figure:
+def _draw_ranges(analysis: Analysis, table: pd.DataFrame, per_call: bool) -> mpl.Figure:
     words = words_for(analysis.trace)
     sizes = list(dict.fromkeys(table["seq"]))[:6]
     counts = [table[table["seq"] == seq]["range"].nunique() for seq in sizes]
@@ -484,7 +477,7 @@ def _draw_ranges(analysis: Analysis, table: pd.DataFrame, per_call: bool) -> Fig
     return figure
 
 
-def _stack_categories(axes: Axes, rows: pd.DataFrame, works: str) -> set[str]:
+def _stack_categories(axes: mpl.Axes, rows: pd.DataFrame, works: str) -> set[str]:
     ranges = list(dict.fromkeys(rows["range"]))[:_MAX_BARS]
     largest = float(rows.groupby("range")["total_ns"].sum().max())
     for y, name in enumerate(reversed(ranges)):
@@ -506,7 +499,7 @@ def _stack_categories(axes: Axes, rows: pd.DataFrame, works: str) -> set[str]:
     return set(rows["category"])
 
 
-def _draw_top(analysis: Analysis) -> Figure:
+def _draw_top(analysis: Analysis) -> mpl.Figure:
     words = words_for(analysis.trace)
     top = analysis.kernels.head(_TOP).iloc[::-1]
     figure = new_figure(0.34 * len(top) + 1.1)

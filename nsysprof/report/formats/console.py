@@ -8,12 +8,28 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from rich import box
 from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Table as RichTable
+from rich.text import Text
 
 from nsysprof.notes import Note, Severity
-from nsysprof.report.document import Code, Column, Gate, Lines, Notes, Paragraph, Part, Ranking, Report, Table, Unit
+from nsysprof.report.document import (
+    Code,
+    Column,
+    Gate,
+    Lines,
+    Notes,
+    Paragraph,
+    Part,
+    Ranking,
+    Report,
+    Table,
+    Unit,
+    clean,
+)
 from nsysprof.report.formats.cell_text import amount_text, cell_text, shorten_names
-from nsysprof.report.formats.escape import clean
 from nsysprof.results.checks import GateResult, Outcome
 
 _LINE, _NOTE = 700, 500
@@ -74,8 +90,11 @@ def note_line(note: Note) -> str:
 
 
 def _ranking_lines(part: Ranking, width: int) -> list[str]:
-    """Return a numbered list: what, where and how much on the first line, then the text and the next step."""
-    lines = []
+    """Return a numbered list: what, where and how much on the first line, then the text and the next step.
+
+    A long list has only the gist of each text, so that a screen holds it.
+    """
+    lines, is_long = [], part.whole_count < len(part.items)
     for number, item in enumerate(part.items[: part.terminal_items], 1):
         amount = amount_text(item, part)
         where = f" in {clean(item.where, 60)}" if item.where else ""
@@ -83,14 +102,14 @@ def _ranking_lines(part: Ranking, width: int) -> list[str]:
         if number > part.whole_count:
             lines += wrap_text(f"{head}. {clean(item.gist, _LINE)}", width, "", "   ")
             continue
-        lines.append(f"{head} {part.amount_title}")
-        for text in (item.text, f"-> {item.next_step}" if item.next_step else ""):
+        lines += wrap_text(f"{head} {part.amount_title}", width, "", "   ")
+        for text in (item.gist if is_long else item.text, f"-> {item.next_step}" if item.next_step else ""):
             lines += wrap_text(clean(text, _LINE), width, "   ")
     more = len(part.items) - part.terminal_items
     if more > 0:
         lines.append(f"and {more} more")
-    if part.whole_count < len(part.items):
-        lines.append(f"What to do about {part.whole_count + 1} to {len(part.items)}: {part.source}")
+    if is_long:
+        lines.append(f"The evidence, and what to do about {part.whole_count + 1} to {len(part.items)}: {part.source}")
     return lines
 
 
@@ -151,11 +170,6 @@ def _line(cells: Sequence[str], widths: Sequence[int], is_text: Sequence[bool]) 
 
 def _broken_grid(columns: Sequence[Column], layout: Layout) -> str:
     """Return the same where texts must be broken into lines."""
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table as RichTable
-    from rich.text import Text
-
     grid = RichTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, GAP - 1, 0, 0))
     for column, width in zip(columns, layout.widths, strict=True):
         is_text = column.unit.is_text

@@ -15,12 +15,11 @@ import pandas as pd
 
 from nsysprof.arrays import Int64s, merge_spans
 from nsysprof.attention.range_name import parse_range
+from nsysprof.report.document import clean, words_for
 from nsysprof.report.figures.drawing import CATEGORY_COLORS, IDLE_COLORS
-from nsysprof.report.formats.escape import clean
 from nsysprof.report.formats.timeline_lanes import BusyShares, Lane, list_lanes, pack_column
-from nsysprof.report.wording import words_for
 from nsysprof.results.analysis import Analysis
-from nsysprof.results.event_rows import WorkRows
+from nsysprof.results.event_rows import KernelGrids, WorkRows
 
 # The most rows: for a whole trace (some ten megabytes of text), and for parts of a larger one (half a megabyte).
 MOST_ROWS = 1_000_000
@@ -65,6 +64,7 @@ def timeline_data(analysis: Analysis) -> dict[str, Any] | None:
         "windows": [list(window) for window in windows],
         "lanes": lane_data,
         "columns": _pack(analysis, lanes, chosen, origin, names),
+        "grids": [] if analysis.grids is None else list(analysis.grids.texts),
         "opensAt": _opening(analysis, origin, span),
         "names": names.texts,
         "shortNames": names.short,
@@ -205,10 +205,11 @@ def _pack(analysis: Analysis, lanes: list[Lane], chosen: list[Int64s], origin: i
     """Return the columns of all lanes, one lane after another, as packed arrays.
 
     start: in ns since the origin, each as the difference from the one before in its lane.
-    length: in ns (float64).
+    length: in ns (uint64, as start).
     name: the number of its name (uint32).
-    bytes, memory: of copies and fills, the size (float64), and of copies, the memory on the host's side: 1 pageable, 2
+    bytes, memory: of copies and fills, the size (uint64), and of copies, the memory on the host's side: 1 pageable, 2
         pinned (uint8); 0 for neither.
+    grid: of kernels, the place of its grid in `grids` (uint16); 0 where it is unknown.
     call, cause: for work, the position of the call that launched it, and of the innermost range that adopted or
         captured it, plus 1; 0 for none. Each is the difference from the one before (int32).
     """
@@ -228,10 +229,12 @@ def _pack(analysis: Analysis, lanes: list[Lane], chosen: list[Int64s], origin: i
             place[lane.kind][lane.row[rows]] = first + 1 + np.arange(len(rows))
         first += len(rows)
     columns = {"start": np.concatenate(starts), "length": np.concatenate(lengths)}
-    packed = {name: pack_column(column, "<f8") for name, column in columns.items()}
+    packed = {name: pack_column(column, "<u8") for name, column in columns.items()}
     packed["name"] = pack_column(np.concatenate(numbers), "<u4")
-    packed["bytes"] = pack_column(np.concatenate(sizes), "<f8")
+    packed["bytes"] = pack_column(np.concatenate(sizes), "<u8")
     packed["memory"] = pack_column(np.concatenate(hosts), "<u1")
+    if analysis.grids is not None:
+        packed["grid"] = pack_column(_grids(timeline.work, lanes, chosen, analysis.grids), "<u2")
     for name, kind in (("call", "api"), ("cause", "range")):
         linked = [
             place[kind][_links(timeline.work, name, lane.row[rows])] if lane.kind == "work" else np.zeros(len(rows))
@@ -247,6 +250,18 @@ def _transfers(work: WorkRows, lane: Lane, rows: Int64s) -> tuple[Int64s, Int64s
         return np.zeros(len(rows), dtype=np.int64), np.zeros(len(rows), dtype=np.int64)
     numbers = work.numbers()[lane.row[rows]]
     return work.bytes_of(numbers), 1 + work.host_of(numbers).astype(np.int64)
+
+
+def _grids(work: WorkRows, lanes: list[Lane], chosen: list[Int64s], grids: KernelGrids) -> Int64s:
+    """Return the places of the grids of all rows in their list; 0 for none."""
+    places = [np.zeros(len(rows), dtype=np.int64) for rows in chosen]
+    for lane, rows, place in zip(lanes, chosen, places, strict=True):
+        if lane.kind == "work":
+            numbers = work.numbers()[lane.row[rows]]
+            kernels = np.flatnonzero(numbers < work.kernels)
+            start = work.start_ns[numbers[kernels]]
+            place[kernels] = grids.places(start, start + work.duration_ns[numbers[kernels]])
+    return np.concatenate(places)
 
 
 def _row_numbers(rows: int) -> npt.NDArray[np.int32]:

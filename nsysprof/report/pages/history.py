@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from nsysprof.report.document import (
     Cell,
@@ -20,16 +19,15 @@ from nsysprof.report.document import (
     Section,
     Table,
     Unit,
+    clean,
+    escape_mathtext,
     make_table,
 )
 from nsysprof.report.figure_files import figure_paths, write_figures, write_report
+from nsysprof.report.figures import mpl
 from nsysprof.report.figures.drawing import INK, NS_PER_S, SOFT, label_seconds, new_figure, quieten
-from nsysprof.report.formats.escape import clean, escape_mathtext
 from nsysprof.results.latency_history import CaseHistory, HistoryPoint, HistoryState
 from nsysprof.units import format_apart, format_ns
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Drawn
 
 _MOST_FIGURES = 24
 
@@ -206,7 +204,7 @@ _MOST_OF_LONGEST = 2.5
 _MOST_TICKS, _MOST_LABELS = 8, 6
 
 
-def draw_history(case: CaseHistory) -> Drawn | None:
+def draw_history(case: CaseHistory) -> mpl.Figure | None:
     """Draw the median of each run with its interval, and a line for each of the conditions. None without a time."""
     timed = case.timed
     if not timed:

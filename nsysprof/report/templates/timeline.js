@@ -305,12 +305,13 @@
   // Telling
 
   const whenOf = (item) => `at ${duration(Math.round(item.start))}, ${lanes[item.lane].label}`;
-  /** What else is known of a row of work: its size, how quick it was copied, and how long it waited after its call began. */
+  /** What else is known of a row of work: its size, how quick it was copied, its grid, and how long it waited after its call began. */
   function factsOf(item) {
     if (item.row < 0 || item.rows > 1 || lanes[item.lane].kind !== "work") return [];
-    const { bytes: size, memory: host, call } = rows.factsOf(rows.rowOf(item)), told = [];
+    const { bytes: size, memory: host, grid, call } = rows.factsOf(rows.rowOf(item)), told = [];
     const rate = size / (item.end - item.start);
     if (size) told.push(`${memory(size)}${rate ? `, ${rate.toPrecision(3)} GB/s` : ""}${host ? `, ${host} memory` : ""}`);
+    if (grid) told.push(grid);
     if (call >= 0) {
       const begun = rows.item(call);
       told.push(`begins ${duration(Math.round(Math.max(0, item.start - begun.start)))} after its call, ${plainCall(data.names[begun.name])}, began`);

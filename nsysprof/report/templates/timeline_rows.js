@@ -1,19 +1,35 @@
 "use strict";
 // The rows of the timeline as typed arrays, and questions about them. Nothing in this file draws.
 const timelineRows = async (data) => {
-  const unpack = async (text, Numbers) => {
+  // A column has the lowest byte of every value first, then the next ones.
+  const planesOf = async (text) => {
     const bytes = Uint8Array.from(atob(text), (char) => char.charCodeAt(0));
     const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
-    return new Numbers(await new Response(stream).arrayBuffer());
+    return new Uint8Array(await new Response(stream).arrayBuffer());
+  };
+  const unpack = async (text, Numbers) => {
+    const planes = await planesOf(text), size = Numbers.BYTES_PER_ELEMENT, count = planes.length / size;
+    const bytes = new Uint8Array(planes.length);
+    for (let from = 0, plane = 0; plane < size; plane++) for (let at = plane; at < bytes.length; at += size) bytes[at] = planes[from++];
+    return new Numbers(bytes.buffer, 0, count);
+  };
+  /** Whole numbers of 64 bits, which stay exact up to 2^53. */
+  const unpackWhole = async (text) => {
+    const planes = await planesOf(text), numbers = new Float64Array(planes.length / 8);
+    for (let from = 0, scale = 1; from < planes.length; scale *= 256) {
+      for (let at = 0; at < numbers.length; at++) numbers[at] += scale * planes[from++];
+    }
+    return numbers;
   };
   const summed = (numbers) => { for (let at = 1; at < numbers.length; at++) numbers[at] += numbers[at - 1]; return numbers; };
   const { columns } = data;
   const [start, end, name, call, cause] = await Promise.all([
-    unpack(columns.start, Float64Array), unpack(columns.length, Float64Array), unpack(columns.name, Uint32Array),
+    unpackWhole(columns.start), unpackWhole(columns.length), unpack(columns.name, Uint32Array),
     unpack(columns.call, Int32Array).then(summed), unpack(columns.cause, Int32Array).then(summed),
   ]);
-  const sizes = columns.bytes ? await unpack(columns.bytes, Float64Array) : null;
+  const sizes = columns.bytes ? await unpackWhole(columns.bytes) : null;
   const hosts = columns.memory ? await unpack(columns.memory, Uint8Array) : null;
+  const gridOf = columns.grid ? await unpack(columns.grid, Uint16Array) : null;
   const laneOf = new Uint16Array(start.length);
   let first = 0;
   const lanes = data.lanes.map((lane, number) => {
@@ -39,9 +55,10 @@ const timelineRows = async (data) => {
   const item = (row) => ({
     lane: laneOf[row], start: start[row], end: end[row], row: row - lanes[laneOf[row]].first, rows: 1, share: 1, name: name[row],
   });
-  /** What is known of a row of work beside its times: its size, the memory on the host's side, and its call. */
+  /** What is known of a row of work beside its times: its size, the memory on the host's side, its grid and its call. */
   const factsOf = (row) => ({
-    bytes: sizes ? sizes[row] : 0, memory: ["", "pageable", "pinned"][hosts ? hosts[row] : 0], call: call[row] ? call[row] - 1 : -1,
+    bytes: sizes ? sizes[row] : 0, memory: ["", "pageable", "pinned"][hosts ? hosts[row] : 0],
+    grid: gridOf ? data.grids[gridOf[row]] : "", call: call[row] ? call[row] - 1 : -1,
   });
   const rowOf = (each) => lanes[each.lane].first + each.row;
 

@@ -3,7 +3,7 @@
 import pytest
 
 from nsysprof.analysis.overview.summarize import summarize
-from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
+from nsysprof.app.analyze import analyze_trace
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_tables
 from tests.analysis.programs import MS, OF_TORCH, US, Program

@@ -15,7 +15,7 @@ def test_collectives_end_together_on_one_clock_and_the_last_to_come_is_named():
     assert [(lane["label"], lane["rows"]) for lane in data["lanes"]] == [
         ("rank 0", 0), ("rank 0, NCCL", 4), ("rank 1 ▲ straggler", 0), ("rank 1 ▲ straggler, NCCL", 4)
     ]  # fmt: skip
-    starts, lengths = (column(data, name, "<f8") for name in ("start", "length"))
+    starts, lengths = (column(data, name, "<u8") for name in ("start", "length"))
     ends = [np.cumsum(starts[part]) + lengths[part] for part in (slice(0, 4), slice(4, 8))]
     assert ends[0].tolist() == ends[1].tolist() == [MS * each for each in (50, 100, 150, 200)]
     assert column(data, "name", "<u4").tolist() == [1, 2, 3, 4] * 2

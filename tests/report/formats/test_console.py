@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
-from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
-from nsysprof.report.document import Column, Table, Unit, make_table
-from nsysprof.report.formats.console import lay_out, render_table, table_texts
+from nsysprof.app.analyze import analyze_trace
+from nsysprof.report.document import Cell, Column, Item, Ranking, Table, Unit, make_table
+from nsysprof.report.formats.console import lay_out, render_part, render_table, table_texts
 from nsysprof.report.pages.analysis import analysis_report
 from nsysprof.trace.inputs.resolve_input import unpack
 from tests.conftest import REPOSITORY
@@ -64,3 +64,17 @@ def test_a_column_that_says_nothing_goes_first_and_nested_names_keep_their_room(
     assert (wide.shown, narrow.shown) == ((0, 1, 2), (0, 1))
     assert all(len(row[0].strip()) >= 20 for row in narrow.cells)
     assert narrow.cells[1][0].startswith(" " * 6)
+
+
+@pytest.mark.parametrize(("count", "shown"), [(4, True), (5, False)])
+def test_a_long_list_of_findings_has_the_gist_of_each_so_that_a_screen_holds_it(count: int, shown: bool) -> None:
+    item = Item(
+        "sync", "some range of long names", Cell(1000), "It waits, in 3 calls: they read. It is slow.", "Do less."
+    )
+    lines = render_part(Ranking((item,) * count, "saved per step", source="findings.csv"), 60).splitlines()
+    assert max(map(cell_len, lines)) <= 60
+    text = " ".join(" ".join(lines).split())
+    assert text.count("It waits, in 3 calls") == count
+    assert ("It is slow" in text) is shown
+    assert text.count("-> Do less.") == (count if shown else 3)
+    assert ("The evidence, and what to do about 4 to 5: findings.csv" in text) is not shown

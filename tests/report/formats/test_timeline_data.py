@@ -8,26 +8,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
+from nsysprof.app.analyze import analyze_trace
 from nsysprof.report.formats.timeline_data import MOST_CHOSEN_ROWS, timeline_data
 from nsysprof.report.formats.timeline_lanes import BusyShares, busy_shares, list_lanes, stack_levels
 from nsysprof.results.analysis import Timeline
 from nsysprof.results.column_registry.analysis_columns import CAUSES
+from nsysprof.trace.open import open_trace
 from tests.builders.build_trace import OTHER_TID, TraceBuilder
 from tests.builders.training import training
 from tests.report import samples
 
 
 def column(data, name, dtype):
-    return np.frombuffer(gzip.decompress(base64.b64decode(data["columns"][name])), dtype=dtype)
+    """Return a column as a page decodes it: the lowest byte of every value comes first, then the next ones."""
+    planes = np.frombuffer(gzip.decompress(base64.b64decode(data["columns"][name])), dtype=np.uint8)
+    return np.ascontiguousarray(planes.reshape(np.dtype(dtype).itemsize, -1).T).view(dtype).ravel()
 
 
 def rows(data, lane):
     """Return (start, end, name) of the rows of a lane, as a page would decode them."""
     first = sum(each["rows"] for each in data["lanes"][: data["lanes"].index(lane)])
     mine = slice(first, first + lane["rows"])
-    start = np.cumsum(column(data, "start", "<f8")[mine]).astype(np.int64) + data["originNs"]
-    length = column(data, "length", "<f8")[mine].astype(np.int64)
+    start = np.cumsum(column(data, "start", "<u8")[mine]).astype(np.int64) + data["originNs"]
+    length = column(data, "length", "<u8")[mine].astype(np.int64)
     names = [data["names"][number] for number in column(data, "name", "<u4")[mine]]
     return sorted(zip(start.tolist(), (start + length).tolist(), names, strict=True))
 
@@ -51,7 +54,7 @@ def test_a_small_trace_is_there_row_by_row(name, trace_path):
 def linked(data, name):
     """Return pairs of a row of work and the row that a link leads to, each as (start, name)."""
     start = np.concatenate(
-        [np.cumsum(part) for part in np.split(column(data, "start", "<f8"), np.cumsum(sizes(data))[:-1])]
+        [np.cumsum(part) for part in np.split(column(data, "start", "<u8"), np.cumsum(sizes(data))[:-1])]
     )
     names = [data["names"][number] for number in column(data, "name", "<u4")]
     target = np.cumsum(column(data, name, "<i4"))
@@ -119,8 +122,21 @@ def test_copies_have_their_size_and_memory(tmp_path):
     made.copy(250, 290, 2, 8192, host=1)
     made.launch(400, 3)
     data = timeline_data(samples.analysis(tmp_path, made))
-    facts = zip(column(data, "bytes", "<f8").tolist(), column(data, "memory", "<u1").tolist(), strict=True)
-    assert [fact for fact in facts if fact[0]] == [(4096.0, 1), (8192.0, 2)]
+    facts = zip(column(data, "bytes", "<u8").tolist(), column(data, "memory", "<u1").tolist(), strict=True)
+    assert [fact for fact in facts if fact[0]] == [(4096, 1), (8192, 2)]
+
+
+def test_kernels_have_their_grid_where_it_was_read(trace_path):
+    data = timeline_data(analyze_trace(trace_path("sdpa"), grids=True))
+    places = column(data, "grid", "<u2")
+    kinds = np.repeat([lane["kind"] for lane in data["lanes"]], [lane["rows"] for lane in data["lanes"]])
+    assert set(kinds[places > 0]) == {"work"}
+    with open_trace(trace_path("sdpa")) as trace:
+        (count,) = trace.connection.execute("SELECT COUNT(*) FROM CUPTI_ACTIVITY_KIND_KERNEL").fetchone()
+    assert np.count_nonzero(places) == count
+    assert data["grids"][0] == ""
+    assert all(text.startswith("grid ") and ", block " in text for text in data["grids"][1:])
+    assert "grid" not in timeline_data(analyze_trace(trace_path("sdpa")))["columns"]
 
 
 def test_a_call_within_a_call_has_a_lane_of_its_own(tmp_path):
