@@ -32,10 +32,9 @@ def run(oracle: Any, monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int
 
 
 def test_the_second_opinion_is_one() -> None:
+    others = re.compile(r"^\s*(?:import|from) (?:nsysprof|tests(?!\.second_opinion)|numpy|pandas)", re.MULTILINE)
     for path in (REPOSITORY / "tests" / "second_opinion").glob("*.py"):
-        assert not re.search(r"^\s*(?:import|from) (?:nsysprof|tests(?!\.second_opinion)|numpy|pandas)", path.read_text(), re.MULTILINE), (
-            path
-        )
+        assert not others.search(path.read_text()), path
 
 
 def test_every_figure_of_a_folder_is_the_same(
