@@ -20,8 +20,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from scripts.second_opinion.compared import KEYS, Difference, read_table
-from scripts.second_opinion.trace_rows import ADDED, OPERATORS, PID, Call, Enclosed, TraceRows, Work, without_numbers
+from tests.second_opinion.compared import KEYS, Difference, read_table
+from tests.second_opinion.trace_rows import ADDED, OPERATORS, PID, Call, Enclosed, TraceRows, Work, without_numbers
 
 Row = dict[str, Any]
 Key = tuple[str, ...]

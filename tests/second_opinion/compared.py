@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from scripts.second_opinion.figures import Figures
+from tests.second_opinion.figures import Figures
 
 KEYS = {
     "kernels.csv": ("name",), "api.csv": ("name",), "memops.csv": ("operation",),

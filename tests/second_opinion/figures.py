@@ -10,7 +10,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from scripts.second_opinion.trace_rows import PID, Call, Enclosed, Range, TraceRows, Work, union
+from tests.second_opinion.trace_rows import PID, Call, Enclosed, Range, TraceRows, Work, union
 
 Figures = dict[str, dict[tuple[str, ...], dict[str, Any]]]
 GPU = ("kernel", "copy", "fill", "graph")
