@@ -130,8 +130,8 @@ def _ceilings(ceilings: Mapping[str, Any]) -> str:
 
 
 def _ablation() -> Section:
-    columns = (Column("number"), Column("baseline"), Column("changed"), Column("ratio", Unit.QUOTIENT))
-    rows = [(row, "", "", None) for row in _ABLATION_ROWS]
+    columns = (Column("number"), Column("baseline"), Column("changed"), Column("ratio"))
+    rows = [(row, "", "", "") for row in _ABLATION_ROWS]
     parts = (
         Paragraph("Optimisation: NAME"),
         Paragraph("Hypothesis: which limit does it lift, and which number shows that limit?"),
