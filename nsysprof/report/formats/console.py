@@ -16,7 +16,6 @@ from rich.text import Text
 
 from nsysprof.notes import Note, Severity
 from nsysprof.report.document import (
-    Cell,
     Code,
     Column,
     Gate,
@@ -206,7 +205,7 @@ def _left_out(table: Table, layout: Layout, width: int) -> list[str]:
         dropped = [
             column.title
             for number, column in enumerate(table.columns)
-            if number not in layout.shown and _is_unknown(table, number) is is_unknown
+            if number not in layout.shown and table.is_unknown(number) is is_unknown
         ]
         missing += [f"{what} {', '.join(dropped)}"] if dropped else []
     if not missing:
@@ -257,7 +256,7 @@ def lay_out(table: Table, width: int) -> Layout:
         _limits(column, [row[number] for row in texts], max(_indents(table, number), default=0))
         for number, column in enumerate(table.columns)
     ]
-    shown = [number for number in range(len(table.columns)) if not _is_unknown(table, number)]
+    shown = [number for number in range(len(table.columns)) if not table.is_unknown(number)]
     while _total(limits[number][0] for number in shown) > width:
         last = max(shown, key=lambda number: (table.columns[number].drop, number))
         if table.columns[last].drop == 0:
@@ -269,12 +268,6 @@ def lay_out(table: Table, width: int) -> Layout:
         for number, room in zip(shown, widths, strict=True)
     ]
     return Layout(tuple(shown), tuple(widths), tuple(zip(*columns, strict=True)))
-
-
-def _is_unknown(table: Table, column: int) -> bool:
-    """Return whether a column that may be left out says nothing in any row, not even why."""
-    cells = [row[column] for row in table.rows]
-    return table.columns[column].drop > 0 and all(cell == Cell(unit=cell.unit) for cell in cells)
 
 
 def table_texts(table: Table) -> tuple[tuple[str, ...], ...]:

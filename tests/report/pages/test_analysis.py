@@ -59,7 +59,7 @@ def test_unknown_is_a_dash_or_named_below_and_has_its_reason(tmp_path, kind):
     made = samples.builder()
     del made.tables["CUDA_GPU_MEMORY_USAGE_EVENTS"]
     text = render(kind, samples.analysis(tmp_path, made), None)
-    assert ("not known here: peak VRAM" if kind == "console" else "–") in text
+    assert {"console": "not known here: peak VRAM", "html": "Not known here: peak VRAM", "markdown": "–"}[kind] in text
     assert "no allocation was recorded" in text
 
 
