@@ -36,6 +36,7 @@ from nsysprof.results.checks import Outcome
 from nsysprof.results.comparison import (
     METRICS,
     PARTS,
+    WHOLE_TRACE,
     Difference,
     FindingChange,
     KernelChange,
@@ -313,6 +314,12 @@ def kernel_table(comparison: VersionComparison) -> Table:
         Column("total", Unit.NS),
     )
     notable = [(change, kernel) for change in comparison.ranges for kernel in change.kernels if kernel.is_notable]
+    # What changed in a range needs no line for the whole trace.
+    pairs = [(change.range == WHOLE_TRACE, (kernel.baseline_name, kernel.candidate_name)) for change, kernel in notable]
+    in_ranges = {names for is_whole, names in pairs if not is_whole}
+    notable = [
+        found for found, (is_whole, names) in zip(notable, pairs, strict=True) if not is_whole or names not in in_ranges
+    ]
     rows = (_kernel_row(change, kernel) for change, kernel in notable[:MOST_ROWS])
     return make_table("Kernels that changed", columns, rows, source=_JSON, total_rows=len(notable))
 
