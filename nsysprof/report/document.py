@@ -208,7 +208,7 @@ class Chart:
 
     data: Mapping[str, Any]
     alt: str = "Timeline of ranges, API calls, streams and memory."
-    hint: str = "A click on a range lights what it launched, adopted and captured."
+    hint: str = "A click on a range lights what it and its helper threads launched, and what it captured."
 
 
 @dataclass(frozen=True)
@@ -365,6 +365,8 @@ def make_table(title: str, columns: Iterable[Column], rows: Iterable[Iterable[Ce
     return Table(title, tuple(columns), cells, **fields)
 
 
+# What a table calls kernels that belong to a range which did not launch them, by the prefix of their columns.
+CAUSED_WORDS = {"adopted": "by helper threads", "captured": "captured"}
 # How a label writes the columns of a shape.
 _SHAPE_KEYS = {
     "seq": "S", "batch": "B", "heads": "H", "kv_heads": "KV", "head_dim": "D", "kv_seq": "K", "mask": "mask",

@@ -117,6 +117,8 @@ def test_an_old_spelling_is_read_but_not_shown(name, capsys):
         ("capture", "--duration", "--seconds", "duration_s"),
         ("record", "--duration", "--seconds", "seconds"),
         ("capture", "--warmup-calls", "--warmup", "warmup"),
+        ("bench", "--block-samples", "--samples", "samples"),
+        ("tune", "--block-samples", "--samples", "samples"),
     ],
 )
 def test_one_thing_has_one_word_and_the_word_before_still_works(name, new, old, field):

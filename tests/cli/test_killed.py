@@ -36,8 +36,8 @@ FOLDERS = {
     "ranks": "analyze {root}/job --workers 1 --no-figures --out {out}",
     "compare": "compare {root}/in.sqlite {root}/in.sqlite --no-figures --out {out}",
     "parquet": "export {root}/in.sqlite --parquet {out}",
-    "bench": f"bench {GRID} --processes 1 --rounds 2 --samples 3 --seed 1 --no-figures --out {{out}}",
-    "tune": f"tune {GRID} --budget 60 --samples 3 --seed 1 --no-figures --out {{out}}",
+    "bench": f"bench {GRID} --processes 1 --rounds 2 --block-samples 3 --seed 1 --no-figures --out {{out}}",
+    "tune": f"tune {GRID} --budget 60 --block-samples 3 --seed 1 --no-figures --out {{out}}",
     "capture": f"capture {GRID} --profiler none --samples 3 --out {{out}}",
     "capture of a program": "capture --nsys {root}/nsys --out {out} -- true",
 }

@@ -17,7 +17,7 @@ from tests.builders.run_command import fails
 torch = pytest.importorskip("torch", reason="needs the extra [torch]")
 
 SMALL = ["--seq", "16,32", "--heads", "2", "--head-dim", "16", "--device", "cpu", "--warmup-seconds", "0.02"]
-QUICK = [*SMALL, "--samples", "3", "--blocks", "4", "--no-flush"]
+QUICK = [*SMALL, "--block-samples", "3", "--blocks", "4", "--no-flush"]
 
 
 def run(*arguments, cwd=None):
@@ -58,7 +58,7 @@ def test_a_small_tuning_from_end_to_end_and_its_policy_works(tmp_path):
 @pytest.mark.slow
 def test_a_tuning_ends_by_its_budget_and_is_resumed(tmp_path):
     out = ["--out", tmp_path / "o", "--seed", "5"]
-    first = run(*SMALL, "--blocks", "500", "--samples", "2", "--warm-l2", "--budget", "30", *out)
+    first = run(*SMALL, "--blocks", "500", "--block-samples", "2", "--warm-l2", "--budget", "30", *out)
     assert first.returncode == 0, first.stderr
     assert "--resume continues it" in first.stdout
     before = json.loads((tmp_path / "o/samples.json").read_text())

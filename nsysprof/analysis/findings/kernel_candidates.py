@@ -21,6 +21,7 @@ from nsysprof.analysis.idle_time.call_classes import MEMORY
 from nsysprof.analysis.idle_time.interval_layers import outermost
 from nsysprof.analysis.replay.replay import ReplayChange, combine, no_change, without
 from nsysprof.analysis.steps.find_steps import Steps
+from nsysprof.arrays import rows_by_key
 from nsysprof.results.findings import MEAN_STEP, Finding
 from nsysprof.trace.schema import MIGRATION, PID_MASK, Bools, Int64s, Tables
 from nsysprof.units import format_ns
@@ -149,8 +150,7 @@ def _storms(situation: Situation) -> tuple[Bools, int]:
     simple &= ~np.isin(situation.category, (*_NOT_SIMPLE, "communication", "wait"))
     particular = np.array([bool(_PARTICULAR.search(name)) for name in kinds], dtype=bool)[code]
     runs = 0
-    for number in np.unique(situation.graph.stream).tolist():
-        mine = np.flatnonzero(situation.graph.stream == number)
+    for _, mine in rows_by_key(pd.Series(situation.graph.stream)):
         if len(mine) < _STORM:
             continue
         edges = np.flatnonzero(np.diff(simple[mine].astype(np.int8))) + 1
@@ -238,8 +238,7 @@ def _is_told_to_wait(situation: Situation) -> Bools:
     """
     stream, call = situation.graph.stream, situation.call
     before = np.full(len(stream), -1, dtype=np.int64)
-    for number in np.unique(stream).tolist():
-        mine = np.flatnonzero(stream == number)
+    for _, mine in rows_by_key(pd.Series(stream)):
         before[mine[1:]] = call[mine[:-1]]
     waits = np.append(0, np.cumsum(situation.is_stream_wait))
     told: Bools = waits[call] > waits[before + 1]

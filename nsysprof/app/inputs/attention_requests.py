@@ -55,7 +55,7 @@ class BenchRequest:
     grid: Grid = field(default_factory=Grid)
     processes: options.Processes = 3
     rounds: Annotated[int, Option("How often each process measures every case.", panel=options.MEASUREMENT, min=1)] = 5
-    samples: options.Samples = 10
+    samples: options.BlockSamples = 10
     sample_seconds: options.SampleSeconds = 1.0
     warmup_seconds: options.WarmupSeconds = 1.0
     seed: options.Seed = None
@@ -200,7 +200,7 @@ class TuneRequest:
         int,
         Option("Number of blocks of samples for the best backends of a shape.", panel=_SEARCH, min=LEAST_TUNING_BLOCKS),
     ] = 12
-    samples: options.Samples = 10
+    samples: options.BlockSamples = 10
     warmup_seconds: options.WarmupSeconds = 0.5
     seed: options.Seed = None
     flush: options.Flush = True
@@ -266,7 +266,7 @@ class CaptureRequest:
     profilers: options.Profilers = ("auto",)
     device: options.Device = "auto"
     # At least ten samples are taken.
-    samples: options.Samples = 50
+    samples: Annotated[int, Option("Maximum number of samples of a case.", panel=options.MEASUREMENT, min=1)] = 50
     sample_seconds: options.SampleSeconds = 3.0
     warmup: Annotated[
         int,

@@ -199,8 +199,8 @@ Margin = Annotated[
 Attribution = Annotated[
     bool,
     Option(
-        "Kernels that count for a range: all (also adopted from helper threads and captured into CUDA graphs), or "
-        "launched (NVIDIA's numbers).",
+        "Kernels that count for a range: all (also those that helper threads launched for it, and of CUDA graphs that "
+        "it captured), or launched (NVIDIA's numbers).",
         ("--attribution",),
         form=ATTRIBUTION,
     ),
@@ -225,7 +225,13 @@ CANDIDATE = Option("The candidate side, written like --baseline.", panel=SIDES)
 
 # The measurement.
 Device = Annotated[Literal["auto", "cuda", "cpu"], Option("Where to measure.", panel=MEASUREMENT)]
-Samples = Annotated[int, Option("Maximum number of samples in a block of a case.", panel=MEASUREMENT, min=1)]
+BlockSamples = Annotated[
+    int,
+    Option(
+        "Maximum number of samples in a block of a case.", ("--block-samples",), MEASUREMENT, min=1,
+        old_names=("--samples",),
+    ),
+]  # fmt: skip
 SampleSeconds = Annotated[
     float, Option("Take fewer samples if they take longer than this (s).", panel=MEASUREMENT, min=LEAST_SECONDS)
 ]

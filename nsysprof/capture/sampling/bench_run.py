@@ -215,11 +215,12 @@ class BenchPlan:
 def check_plan(plan: BenchPlan) -> None:
     """Raise UsageError for numbers that are too small and for an unknown graph."""
     for name, value, least in (
-        ("processes", plan.processes, 1), ("rounds", plan.rounds, 1), ("samples", plan.samples, 1),
-        ("self-check", plan.copies, 1),
+        ("processes", plan.processes, 1), ("rounds", plan.rounds, 1), ("self-check", plan.copies, 1)
     ):  # fmt: skip
         if value < least:
             raise UsageError(f"--{name} {value} is too small.", f"Give at least {least}.")
+    if plan.samples < 1:
+        raise UsageError(f"{plan.samples} samples are too few.", "Take at least 1.")
     for name, seconds in (("sample-seconds", plan.sample_seconds), ("case-timeout", plan.case_timeout_s)):
         if not seconds > 0:
             raise UsageError(f"--{name} {seconds:g} is not a valid time.", "Give seconds above zero.")

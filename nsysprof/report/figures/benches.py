@@ -11,7 +11,7 @@ import pandas as pd
 from nsysprof.attention.shape import varied_columns
 from nsysprof.report.document import clean, escape_mathtext, shape_label
 from nsysprof.report.figures import mpl
-from nsysprof.report.figures.drawing import BACKEND_COLORS, INK, SOFT, new_figure, quieten
+from nsysprof.report.figures.drawing import BACKEND_COLORS, INK, SOFT, WIDTH_IN, legend_columns, new_figure, quieten
 from nsysprof.results.roof import known
 from nsysprof.units import format_factor, format_ns, format_rate
 
@@ -122,7 +122,7 @@ def _draw(table: pd.DataFrame, label: str, draw: Any, *, log: bool) -> mpl.Figur
     # A backend that cannot run the first panel's shapes is drawn in others.
     drawn = {name: handle for axes in grid.flat for handle, name in zip(*axes.get_legend_handles_labels(), strict=True)}
     more = f"; {len(shown)} of {len(panels)} panels, all rows are in results.csv" if len(panels) > len(shown) else ""
-    columns = min(7, len(drawn))
+    columns = legend_columns(list(drawn), most=7)
     figure.legend([*drawn.values()], [*drawn], loc="outside upper left", ncols=columns, fontsize=9, frameon=False)
     figure.supxlabel(f"{_AXES[along]} (log){more}", fontsize=10, color=INK)
     figure.supylabel(label, fontsize=10, color=INK)
@@ -147,6 +147,8 @@ def _dress(axes: mpl.Axes, sizes: list[Any], log: bool) -> None:
 _UNDECIDED = ("tie", "inconclusive")
 _UNKNOWN = "#ffffff"
 _MOST_HEAT_MAPS = 12
+# The widths of the names of rows, and of a letter in a cell (inches).
+_ROW_NAMES_IN, _CELL_LETTER_IN = 0.9, 0.07
 # The colour of a cell: how many times as long torch's own choice takes as the best, from the palest to the darkest.
 _GAINS = (
     (1.03, "#e3e7ec"),
@@ -177,13 +179,16 @@ def draw_winners(winners: pd.DataFrame) -> mpl.Figure | None:
     figure = new_figure(0.9 + lines * (0.55 + 0.56 * max(2, rows)))
     grid = figure.subplots(lines, columns, squeeze=False)
     for axes, (key, cells) in zip(grid.flat, shown, strict=False):
-        _draw_panel(axes, cells, across, down)
+        room_in = (WIDTH_IN / columns - _ROW_NAMES_IN) / winners[across].nunique()
+        _draw_panel(axes, cells, across, down, letters=max(3, int(room_in / _CELL_LETTER_IN)))
         if rest:
             values = key if isinstance(key, tuple) else (key,)
             axes.set_title(escape_mathtext(shape_label(rest, values)), fontsize=9, loc="left", color=INK)
     for axes in list(grid.flat)[len(shown) :]:
         axes.set_visible(False)
-    handles = [mpl.Patch(color=color, label=label) for color, label in _gain_labels()]
+    handles = [
+        mpl.Patch(facecolor=color, edgecolor=SOFT, linewidth=0.5, label=label) for color, label in _gain_labels()
+    ]
     figure.legend(handles=handles, loc="outside upper left", ncols=4, fontsize=9, frameon=False)
     more = f"; {len(shown)} of {len(panels)} panels, all rows are in winners.csv" if len(panels) > len(shown) else ""
     figure.supxlabel(
@@ -215,7 +220,8 @@ def _gain_color(ratio: float | None) -> str:
     return _UNKNOWN if ratio is None else next(color for most, color in _GAINS if ratio <= most)
 
 
-def _draw_panel(axes: mpl.Axes, cells: pd.DataFrame, across: str, down: str) -> None:
+def _draw_panel(axes: mpl.Axes, cells: pd.DataFrame, across: str, down: str, letters: int) -> None:
+    """Draw one heat map. letters: how many of them a cell has room for."""
     xs, ys = sorted(cells[across].unique()), sorted(cells[down].unique())
     for row in cells.to_dict("records"):
         x, y = xs.index(row[across]), ys.index(row[down])
@@ -223,7 +229,7 @@ def _draw_panel(axes: mpl.Axes, cells: pd.DataFrame, across: str, down: str) -> 
         color = _gain_color(gain)
         axes.add_patch(mpl.Rectangle((x - 0.48, y - 0.46), 0.96, 0.92, facecolor=color, edgecolor=SOFT, linewidth=0.5))
         ink = "white" if gain is not None and gain > _DARK_FROM else INK
-        axes.annotate(_cell_text(row), (x, y), ha="center", va="center", fontsize=7.5, color=ink)
+        axes.annotate(_cell_text(row, letters), (x, y), ha="center", va="center", fontsize=7.5, color=ink)
     axes.set_xlim(-0.5, len(xs) - 0.5)
     axes.set_ylim(len(ys) - 0.5, -0.5)
     axes.set_xticks(range(len(xs)), [f"S={x}" if across == "seq" else str(x) for x in xs], fontsize=8)
@@ -232,13 +238,13 @@ def _draw_panel(axes: mpl.Axes, cells: pd.DataFrame, across: str, down: str) -> 
     axes.spines[:].set_visible(False)
 
 
-def _cell_text(row: dict[Any, Any]) -> str:
+def _cell_text(row: dict[Any, Any], letters: int) -> str:
     margin = known(row["margin"])
     if row["verdict"] in _UNDECIDED:
         names = sorted([str(row["backend"]), *str(row["tied"]).split(", ")])
-        lines = [clean(name, 14) for name in names[:3]] + (["…"] if len(names) > 3 else [])
+        lines = [clean(name, letters) for name in names[:3]] + (["…"] if len(names) > 3 else [])
     else:
-        lines = [clean(str(row["backend"]), 14)] if row["backend"] else []
+        lines = [clean(str(row["backend"]), letters)] if row["backend"] else []
     if margin is None:
         return "\n".join(lines)
     # Nobody reads a surplus of thousands of percent.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import logging
 import warnings
+from collections.abc import Sequence
 from functools import cache
 from importlib.util import find_spec
 from typing import Any
@@ -59,6 +60,8 @@ BACKEND_COLORS = {
 }
 INK, SOFT, RANGE, API = "#1b1f24", "#c8ced6", "#dbe4ee", "#6b7683"
 WIDTH_IN = 9.0
+# The widths of a wide letter of 9 points, of what a legend has before each label, and of what is left free beside it.
+_LETTER_IN, _LEGEND_HANDLE_IN, _LEGEND_MARGIN_IN = 0.085, 0.6, 1.0
 
 
 def new_figure(height_in: float) -> mpl.Figure:
@@ -76,13 +79,19 @@ def quieten(axes: mpl.Axes) -> None:
     axes.set_axisbelow(True)
 
 
+def legend_columns(labels: Sequence[str], most: int = 6) -> int:
+    """Return how many columns of a legend (9 points) fit side by side into a figure."""
+    column_in = _LEGEND_HANDLE_IN + _LETTER_IN * max(map(len, labels), default=0)
+    return max(1, min(most, len(labels), int((WIDTH_IN - _LEGEND_MARGIN_IN) / column_in)))
+
+
 def legend_of_categories(figure: mpl.Figure, categories: set[str]) -> None:
     """Add a legend of the categories that were drawn, below the figure."""
     shown = [category for category in CATEGORY_COLORS if category in categories]
     patches = [mpl.Patch(color=CATEGORY_COLORS[category], label=category) for category in shown]
     if patches:
         figure.legend(
-            handles=patches, loc="outside lower center", ncols=min(6, len(patches)), fontsize=9, frameon=False
+            handles=patches, loc="outside lower center", ncols=legend_columns(shown), fontsize=9, frameon=False
         )
 
 

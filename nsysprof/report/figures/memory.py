@@ -16,6 +16,7 @@ from nsysprof.report.figures.drawing import (
     RANGE,
     byte_scale,
     label_seconds,
+    legend_columns,
     new_figure,
     quieten,
 )
@@ -30,6 +31,8 @@ _MARK, _LEAST_MARK = "#dfe3e8", 0.006
 _GREY = CATEGORY_COLORS["wait"]
 _GIB, _MIB = 1 << 30, 1 << 20
 _MOST_LETTERS, _COLUMNS = 54, 2
+# The heights of the axes of peaks, of the label of a bar, and of a row of the legend above it (inches).
+_PEAKS_IN, _LABEL_IN, _LEGEND_ROW_IN, _MOST_ROOM = 2.4, 0.35, 0.2, 0.6
 
 
 def draw_memory(over_time: OwnedOverTime) -> mpl.Figure | None:
@@ -87,7 +90,10 @@ def _draw(axes: mpl.Axes, slices: OwnedInSlices, owners: tuple[str, ...], scale:
 
 
 _MAX_POINTS = 20_000
-_OTHERS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#999999")
+_OTHERS = (
+    "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#999999", "#7B3294", "#8c510a", "#01665e",
+    "#F0E442", "#C44E52",
+)  # fmt: skip
 
 
 def draw_vram(analysis: Analysis, record: CaptureRecord | None) -> mpl.Figure | None:
@@ -132,12 +138,13 @@ def _peaks(analysis: Analysis, record: CaptureRecord | None) -> tuple[pd.DataFra
 def _draw_peaks(axes: mpl.Axes, table: pd.DataFrame, label: str) -> None:
     backends, seqs = list(dict.fromkeys(table["backend"])), sorted(table["seq"].unique())
     width = 0.82 / len(backends)
+    labels = [clean(backend, 30) for backend in backends]
     for index, backend in enumerate(backends):
         mine = table[table["backend"] == backend]
         x = [seqs.index(seq) + (index - (len(backends) - 1) / 2) * width for seq in mine["seq"]]
         sizes = mine["bytes"].astype(float).to_numpy()
         color = BACKEND_COLORS.get(backend, _OTHERS[index % len(_OTHERS)])
-        name = escape_mathtext(clean(backend, 30))
+        name = escape_mathtext(labels[index])
         axes.bar(x, sizes / 2**20, width * 0.94, color=color, label=name, linewidth=0)
         if len(backends) * len(seqs) <= 24:
             for position, size in zip(x, sizes, strict=True):
@@ -146,12 +153,15 @@ def _draw_peaks(axes: mpl.Axes, table: pd.DataFrame, label: str) -> None:
                     fontsize=8, xytext=(0, 1), textcoords="offset points", color=INK, linespacing=0.9,
                 )  # fmt: skip
     axes.set_yscale("log")
+    columns = legend_columns(labels)
+    # Room above the bars for their labels and the rows of the legend.
+    room = min(_MOST_ROOM, (_LABEL_IN + _LEGEND_ROW_IN * -(-len(labels) // columns)) / _PEAKS_IN)
     low, high = axes.get_ylim()
-    axes.set_ylim(low / 1.5, high * 4)
+    axes.set_ylim(low / 1.5, low * (high / low) ** (1 / (1 - room)))
     axes.set_ylabel("MiB (log)", fontsize=10, color=INK)
     axes.set_xticks(range(len(seqs)), [f"S={seq}" for seq in seqs])
     axes.set_title(label, fontsize=10, loc="left", color=INK)
-    axes.legend(fontsize=9, frameon=False, ncols=min(6, len(backends)), loc="upper left")
+    axes.legend(fontsize=9, frameon=False, ncols=columns, loc="upper left")
     quieten(axes)
     axes.grid(False)
 

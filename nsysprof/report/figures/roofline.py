@@ -13,7 +13,7 @@ import pandas as pd
 
 from nsysprof.report.document import clean, escape_mathtext
 from nsysprof.report.figures import mpl
-from nsysprof.report.figures.drawing import BACKEND_COLORS, INK, SOFT, byte_ticks, new_figure, quieten
+from nsysprof.report.figures.drawing import BACKEND_COLORS, INK, SOFT, byte_ticks, legend_columns, new_figure, quieten
 from nsysprof.results.analysis import CaptureRecord
 from nsysprof.results.roof import COUNTED, LAUNCH, SAMPLED, Roof, known, roof_of, sampled_of
 from nsysprof.units import format_factor, format_rate
@@ -147,7 +147,8 @@ def _legend(figure: mpl.Figure, backends: list[str], meanings: list[mpl.Line2D])
         for i, name in enumerate(backends)
         if (text := escape_mathtext(clean(name, 30)))
     ]
-    figure.legend(handles=handles, loc="outside upper left", ncols=6, fontsize=9, frameon=False)
+    columns = legend_columns([clean(name, 30) for name in backends])
+    figure.legend(handles=handles, loc="outside upper left", ncols=columns, fontsize=9, frameon=False)
     figure.legend(handles=meanings, loc="outside lower center", ncols=3, fontsize=9, frameon=False)
 
 

@@ -6,6 +6,7 @@ lane; a thousand short ones with pauses between them do not.
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -38,6 +39,8 @@ from nsysprof.results.roof import known
 from nsysprof.units import format_ns
 
 _MAX_PANELS = 6
+# The most letters in a line of a title, so that it ends before what is written beside the lanes.
+_TITLE_LETTERS = 88
 _LANE_IN, _MEMORY_IN, _OVERVIEW_IN = 0.26, 0.36, 0.3
 
 Row = Mapping[Any, Any]
@@ -315,7 +318,8 @@ def draw_lanes(axes: mpl.Axes, panel: Panel, lanes: Sequence[FigureLane], span_n
             _beside(axes, busy, y)
     axes.set_yticks(range(len(lanes)), [clean(lane.label, 18) for lane in reversed(lanes)])
     axes.set_ylim(-0.5, len(lanes) - 0.5)
-    axes.set_title(escape_mathtext(panel.title), fontsize=10, loc="left", color=INK)
+    title = textwrap.fill(escape_mathtext(panel.title), _TITLE_LETTERS)
+    axes.set_title(title, fontsize=10, loc="left", color=INK)
     if any(lane.kind != "range" for lane in lanes):
         _beside(axes, "busy", len(lanes) - 0.4)
     quieten(axes)
@@ -408,14 +412,15 @@ def _fill(
 
 
 def _range_labels(axes: mpl.Axes, rows: pd.DataFrame, start: Int64s, end: Int64s, y: int, span_ns: int) -> None:
-    """Label the ranges that have room for it, and separate them from those before."""
-    for name, low, high in zip(rows["name"], start.tolist(), end.tolist(), strict=True):
-        room = int(_LETTERS * ((high - low) / span_ns - 2 * _GAP))
-        if room < _FEWEST_LETTERS:
-            continue
-        axes.vlines([low / NS_PER_S], y - _HEIGHT / 2, y + _HEIGHT / 2, color="white", linewidth=1)
-        text = escape_mathtext(clean(str(name), room))
-        axes.text((low + _GAP * span_ns) / NS_PER_S, y, text, fontsize=8, va="center", clip_on=True, color=INK)
+    """Label the ranges that have room for it until the next one begins, and separate them from those before."""
+    order = np.argsort(start, kind="stable")
+    low, name = start[order], rows["name"].to_numpy(dtype=object)[order]
+    free = np.minimum(end[order], np.append(low[1:], span_ns)) - low
+    letters = (_LETTERS * (free / span_ns - 2 * _GAP)).astype(np.int64)
+    for at in np.flatnonzero(letters >= _FEWEST_LETTERS).tolist():
+        axes.vlines([low[at] / NS_PER_S], y - _HEIGHT / 2, y + _HEIGHT / 2, color="white", linewidth=1)
+        text = escape_mathtext(clean(str(name[at]), int(letters[at])))
+        axes.text((low[at] + _GAP * span_ns) / NS_PER_S, y, text, fontsize=8, va="center", clip_on=True, color=INK)
 
 
 def describe_timeline(analysis: Analysis) -> str:

@@ -18,8 +18,8 @@ def coverage_line(analysis: Analysis) -> str:
     text = f"{coverage.kernels:,} {words.works}: {coverage.attributed_kernels:,} inside ranges"
     if coverage.kernels == 0 and analysis.totals.kernel_count is None:
         text = f"an unknown number of {words.works}"
-    caused = ((coverage.adopted_kernels, "adopted"), (coverage.captured_kernels, "captured"))
-    caused_counts = ", ".join(f"{count:,} {kind}" for count, kind in caused if count)
+    caused = ((coverage.adopted_kernels, "launched by helper threads"), (coverage.captured_kernels, "captured"))
+    caused_counts = ", ".join(f"{count:,} {how}" for count, how in caused if count)
     text += f" ({caused_counts})" if caused_counts else ""
     text += "".join(f", {count:,} {reason}" for reason, count in coverage.reasons.items())
     if coverage.launches == 0 and analysis.totals.launch_count is None:
@@ -54,9 +54,9 @@ def method_lines(analysis: Analysis, record: CaptureRecord | None) -> list[str]:
         lines += _counter_lines(record)
     lines.append(
         f"{words.works.capitalize()} belong to a range when it encloses the call that launched them, on its own thread "
-        "(push/pop) or in its process (start/end, so autograd's threads count). A range adopts what a thread without a "
-        "range of the user launched while the range's thread waited in it, and captures replayed graph nodes that were "
-        "created in it; these are counted separately."
+        "(push/pop) or in its process (start/end, so autograd's threads count). A range also has what helper threads "
+        "launched, which are in no range of the user, while its own thread waited in it, and what replayed graph nodes "
+        "ran that it captured; these are counted separately."
     )
     lines.append("Total is the sum of durations, busy their union, wall the range itself.")
     if trace.memory_kind == "driver":

@@ -10,7 +10,7 @@ import pandas as pd
 
 from nsysprof.arrays import Floats
 from nsysprof.attention.range_name import range_label
-from nsysprof.report.document import Cell, Column, Table, Unit, make_table, words_for
+from nsysprof.report.document import CAUSED_WORDS, Cell, Column, Table, Unit, make_table, words_for
 from nsysprof.report.pages.range_rows import RangeRow, qualified_name, range_rows
 from nsysprof.results.analysis import Analysis
 from nsysprof.results.findings import fold_paths, layer_shape
@@ -36,7 +36,7 @@ def range_table(analysis: Analysis) -> Table:
         Column("n", Unit.COUNT, drop=8),
         Column(words.launches, Unit.COUNT, drop=2),
         Column(words.works, Unit.COUNT, drop=1),
-        *(Column(kind, Unit.COUNT, drop=7) for kind in caused),
+        *(Column(CAUSED_WORDS[kind], Unit.COUNT, drop=7) for kind in caused),
         Column(f"{words.device} total", Unit.NS),
         Column(f"{words.device} busy", Unit.NS, drop=10),
         Column("of wall", Unit.SHARE, drop=9),

@@ -352,7 +352,7 @@
     const { marks, sums } = rows.workOfRange(rows.rowOf(item));
     lit = marks;
     const part = ([count, ns], verb) => `${verb} ${count.toLocaleString("en")} ${data.words} (${about(ns)})`;
-    const caused = sums.caused[0] ? `, ${part(sums.caused, "adopted or captured")}` : "";
+    const caused = sums.caused[0] ? `, ${part(sums.caused, "and by helper threads or in captured graphs")}` : "";
     say("told", `${data.names[item.name]}: ${duration(item.end - item.start)} ${whenOf(item)}; ` +
       `${part(sums.launched, "launched")}${caused}. The rest is pale; Escape ends that.`);
     refresh();

@@ -105,12 +105,12 @@ RANGES = TableFile("analysis", "ranges.csv", "One row per range name, style and 
     integer("steady_wall_med_ns", "ns", "Median duration of the instances after the warm-up.", nullable=True),
     integer("lost_launch_count", "", "Number of those launches whose work is not in the trace: the profiler lost it, "
             "and the other columns do not count it. Where all are lost, the work is unknown.", **_WORK),
-    integer("all_busy_ns", "ns", "Union of the GPU work that the range launched, adopted or captured, on each device, "
-            "added over devices.", **_CAUSED),
-    integer("caused_memcpy_bytes", "B", "Bytes of copies that the range adopted or captured, and did not launch.",
-            **_CAUSED),
-    integer("caused_memset_bytes", "B", "Bytes of fills that the range adopted or captured, and did not launch.",
-            **_CAUSED),
+    integer("all_busy_ns", "ns", "Union of the GPU work that the range and its helper threads launched, and that it "
+            "captured, on each device, added over devices.", **_CAUSED),
+    integer("caused_memcpy_bytes", "B", "Bytes of copies that helper threads launched for the range, or that it "
+            "captured.", **_CAUSED),
+    integer("caused_memset_bytes", "B", "Bytes of fills that helper threads launched for the range, or that it "
+            "captured.", **_CAUSED),
 ))  # fmt: skip
 RANGE_KERNELS = TableFile("analysis", "range_kernels.csv", "One row per range and kernel name.", (
     RANGE, STYLE, DOMAIN, NAME, SHORT_NAME, CATEGORY,
@@ -119,10 +119,10 @@ RANGE_KERNELS = TableFile("analysis", "range_kernels.csv", "One row per range an
     LABEL,
     *KERNEL_COUNTERS,
 ))  # fmt: skip
-CAUSED_KERNELS = TableFile("analysis", "range_caused_kernels.csv", "One row per range and kernel that it adopted or "
-                           "captured.", (
+CAUSED_KERNELS = TableFile("analysis", "range_caused_kernels.csv", "One row per range and kernel that helper threads "
+                           "launched for it, or that it captured.", (
     RANGE, STYLE, DOMAIN,
-    text("attribution", "`adopted` or `captured`, as in `ranges.csv`."),
+    text("attribution", "`adopted` (launched by a helper thread) or `captured`, as in `ranges.csv`."),
     NAME, SHORT_NAME, CATEGORY,
     integer("instances", "", "How often the kernel ran on behalf of the range."),
     integer("total_ns", "ns", "Sum of the durations of these kernels."),
@@ -221,7 +221,8 @@ GPU_USE = TableFile("analysis", "gpu_use.csv", "One row per range and sampled un
     text("metric", "Name that nsys gives the metric, without its unit: `SMs Active`, `Tensor Active`, "
          "`PCIe RX Throughput`, `NVLink ...`."),
     number("mean_pct", "%", "Mean of the samples from the first to the last work of each instance after the "
-           "warm-up, adopted work included, in percent of the most that is possible; over the GPUs of the process."),
+           "warm-up, work of helper threads included, in percent of the most that is possible; over the GPUs of the "
+           "process."),
     number("error_pct", "%", "Bound on the distance of the truth from `mean_pct`: rounding, edges and gaps, as for "
            "DRAM bytes."),
     integer("sampled_ns", "ns", "The time that samples cover, added over the GPUs."),
@@ -270,7 +271,7 @@ RANGE_INSTANCES = TableFile("analysis", "range_instances.csv", "One row per inst
 ))  # fmt: skip
 WORK = TableFile("analysis", "work.csv", "One row per device, range, category and unit of work: what the GPU does "
                  "while it works. Without `range`, the whole trace; these rows add up to the `gpu_busy_ns` of the "
-                 "summary exactly. A range has the work that it launched or adopted.", (
+                 "summary exactly. A range has the work that it and its helper threads launched.", (
     integer("device_id", "", "Number of the GPU on the machine."),
     text("range", "Name of the range; empty for the whole trace.", nullable=True),
     text("category", "What the work does, as `category` in `kernels.csv`; copies and fills between memories included."),

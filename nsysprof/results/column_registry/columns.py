@@ -25,7 +25,8 @@ GPU = TableFile("export", "gpu.parquet", "One row per kernel, copy, fill or grap
     integer("bytes", "B", "Size of a copy or fill; 0 for kernels."),
     integer("call", "", "Row of `api.parquet`, from 0, that launched the work.", nullable=True),
     integer(
-        "caused_by", "", "Row of `ranges.parquet`, from 0: the innermost range that adopted or captured the work.",
+        "caused_by", "", "Row of `ranges.parquet`, from 0: the innermost range that captured the work, or for which a "
+        "helper thread launched it.",
         nullable=True,
     ),
     _DEVICE,

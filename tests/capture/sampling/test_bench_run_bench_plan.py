@@ -53,7 +53,7 @@ def test_a_plan_survives_json():
     [
         ({"processes": 0}, "--processes 0"),
         ({"rounds": 0}, "--rounds 0"),
-        ({"samples": 0}, "--samples 0"),
+        ({"samples": 0}, "0 samples are too few"),
         ({"sample_seconds": 0}, "--sample-seconds 0"),
         ({"warmup_seconds": -1}, "--warmup-seconds -1"),
         ({"graph": "maybe"}, "Unknown graph 'maybe'"),

@@ -18,7 +18,7 @@ from tests.builders.run_command import fails
 pytest.importorskip("torch", reason="needs the extra [torch]")
 
 SMALL = ["--seq", "32,64", "--heads", "2", "--head-dim", "16", "--device", "cpu", "--warmup-seconds", "0.05"]
-QUICK = [*SMALL, "--processes", "1", "--rounds", "4", "--samples", "3"]
+QUICK = [*SMALL, "--processes", "1", "--rounds", "4", "--block-samples", "3"]
 
 
 def run(*arguments, cwd=None):
@@ -92,7 +92,7 @@ def test_json(tmp_path):
 @pytest.mark.slow
 def test_self_check(tmp_path):
     arguments = [*SMALL, "--backends", "naive", "--self-check", "--copies", "4", "--rounds", "2", "--processes", "2"]
-    done = run(*arguments, "--samples", "3", "--json", "--no-figures", "--out", tmp_path / "o")
+    done = run(*arguments, "--block-samples", "3", "--json", "--no-figures", "--out", tmp_path / "o")
     found = as_published("bench", done.stdout)["self_check"]
     assert found["pairs"] == 4
     assert found["floor_pct"] > 0

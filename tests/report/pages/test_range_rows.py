@@ -42,8 +42,9 @@ def test_the_table_adds_up_what_was_launched_and_adopted(tmp_path):
     table = range_table(analyze(training(TraceBuilder()), tmp_path))
     titles = [column.title for column in table.columns]
     rows = {row[0].value: dict(zip(titles, (cell.value for cell in row), strict=True)) for row in table.rows}
-    assert (rows["backward"]["kernels"], rows["backward"]["adopted"], rows["backward"]["GPU total"]) == (27, 24, 1350)
-    assert rows["backward"]["GPU busy"] == 1350
+    backward = rows["backward"]
+    assert (backward["kernels"], backward["by helper threads"], backward["GPU total"]) == (27, 24, 1350)
+    assert backward["GPU busy"] == 1350
     assert rows["backward"]["of wall"] == pytest.approx(100 * 1350 / rows["backward"]["wall"])
     assert "captured" not in titles and table.depths == (0, 1, 1)
 
