@@ -9,8 +9,6 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nsysprof.native.load import can_take, loop
-
 Int64s = npt.NDArray[np.int64]
 Integer = TypeVar("Integer", bound=np.integer)
 Floats = npt.NDArray[np.float64]
@@ -71,11 +69,6 @@ def find_places(
     They are looked up in order, so that the next one lies near the last one and in the processor's cache. That takes a
     seventh of the time where there are many of both.
     """
-    run = loop("find_places")
-    if run is not None and can_take(values, wanted):
-        places = np.empty(len(wanted), dtype=np.int64)
-        run(values, wanted, int(side == "right"), places)
-        return places
     if bool((wanted[1:] >= wanted[:-1]).all()):
         return np.searchsorted(values, wanted, side)
     order = np.argsort(wanted)
@@ -92,11 +85,6 @@ def find_rows(chosen: npt.NDArray[np.bool_], code: npt.NDArray[np.integer]) -> n
     """
     if chosen.all():
         return np.arange(len(code), dtype=np.int32)
-    run = loop("find_rows")
-    if run is not None and (count := run(chosen, code, np.empty(0, dtype=np.int32))) >= 0:
-        found = np.empty(count, dtype=np.int32)
-        run(chosen, code, found)
-        return found
     blocks = range(0, len(code), _BLOCK)
     rows = np.empty(sum(int(np.count_nonzero(chosen[code[low : low + _BLOCK]])) for low in blocks), dtype=np.int32)
     filled = 0

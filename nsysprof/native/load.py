@@ -19,21 +19,14 @@ FUNCTIONS = {
     "decode": "b iii ai aa i aii",
     "encode": "a iii ai ai a a",
     "read_events": "b iii ai aa iiii a bbb i ai ai ai aaa",
-    "match_ids": "vv r",
     "replay": "i aaaaaaaaaaaaaa i aa",
     "summarize": "aaa i a vvv a ii aaa v a i",
-    "sum_codes": "vv i a",
-    "find_places": "vv i a",
-    "find_rows": "vvv",
     "order_work": "vvvv a ii a v a v aa i a",
     "count_calls": "vvvv aa ii vvv a i a i a aaa a i i aaa",
     "order_calls": "vvvv a v",
     "count_pauses": "av r i",
-    "find_turns": "av av a i b",
     "find_sets": "r i aaaaa i aaa rrrrrr ii",
     "measure_work": "avva ii r i aa ii rrrrrr v aaa i a aa",
-    "sweep_ranges": "avv i ri a ii rrr va aa i a",
-    "find_gaps": "i r i a vv b i a rr",
     "bound_ends": "av ri i aa i",
     "list_ends": "avv ri i ai ai ii ar i",
     "last_begun": "rr ii ai i",
@@ -41,7 +34,7 @@ FUNCTIONS = {
 }
 # loops.c has this name, so that loops of another version, which may write elsewhere, are not used. The number
 # rises with each change of what a loop takes, or of CAUSES.
-_VERSION = "version_4"
+_VERSION = "version_5"
 # Loops that hand each other what they find, by the one that begins: all of them run compiled, or none.
 UNITS = {
     **dict.fromkeys(("encode", "read_events"), "decode"),

@@ -11,7 +11,7 @@ typedef long long i64;
 typedef unsigned long long u64;
 
 /* load.py looks for this name; see _VERSION there. */
-i64 version_4(void) {
+i64 version_5(void) {
     return 4;
 }
 
@@ -654,21 +654,6 @@ i64 summarize(const i64 *owner, const i64 *begin, const i64 *end, i64 stretches,
 
 /* --- Calls by range, for nsysprof/analysis/ranges ----------------------------------------------------------------- */
 
-/* Add how many values each code has, and their sum, to `sums` (codes, 2); return 0, or -1 where a code is too large. */
-i64 sum_codes(const numbers *code_, const numbers *value_, i64 codes, i64 *sums) {
-    numbers code = *code_, value = *value_;
-    if (code.length != value.length)
-        return -1;
-    for (i64 row = 0; row < code.length; row++) {
-        i64 key = item(code, row);
-        if ((u64)key >= (u64)codes)
-            return -1;
-        sums[2 * key]++;
-        sums[2 * key + 1] += item(value, row);
-    }
-    return 0;
-}
-
 /* The open ranges of a thread or process: where its next range is, how many are open, of how many families and groups,
    when the first of them ends, up to which end of a call these lists hold, and when the last call began. */
 typedef struct {
@@ -791,65 +776,6 @@ i64 count_calls(const numbers *order_, const numbers *start_, const numbers *dur
     return 0;
 }
 
-/* --- Places and orders, for nsysprof/arrays.py and nsysprof/analysis/attribution ---------------------------------- */
-
-static inline int is_below(i64 value, i64 wanted, i64 right) {
-    return right ? value <= wanted : value < wanted;
-}
-
-/* Write numpy.searchsorted(values, wanted) into `places`; return 0. Each is sought from the last place on, in steps that
-   double, so that what lies near is found at once. */
-i64 find_places(const numbers *values_, const numbers *wanted_, i64 right, i64 *places) {
-    numbers values = *values_, wanted = *wanted_;
-    i64 at = 0;
-    for (i64 i = 0; i < wanted.length; i++) {
-        i64 key = item(wanted, i), low = at, high = at, step = 1;
-        /* All values before `low` are below the key, and none from `high` on is. */
-        while (high < values.length && is_below(item(values, high), key, right)) {
-            low = high + 1;
-            high = values.length - low > step ? low + step : values.length;
-            step *= 2;
-        }
-        if (low == at) {
-            while (low > 0 && !is_below(item(values, low - 1), key, right)) {
-                high = low - 1;
-                low = high > step ? high - step : 0;
-                step *= 2;
-            }
-        }
-        while (low < high) {
-            i64 middle = low + (high - low) / 2;
-            if (is_below(item(values, middle), key, right))
-                low = middle + 1;
-            else
-                high = middle;
-        }
-        places[i] = at = low;
-    }
-    return 0;
-}
-
-/* Write the rows whose code is chosen into `rows` (32 bits), as far as these have room; return how many there are, or -1
-   where a code is too large. */
-i64 find_rows(const numbers *chosen_, const numbers *code_, const numbers *rows) {
-    numbers chosen = *chosen_, code = *code_;
-    i32 *out = (i32 *)rows->at;
-    i64 found = 0, room = rows->length;
-    if (chosen.kind != 1 || rows->kind != 4)
-        return -1;
-    for (i64 row = 0; row < code.length; row++) {
-        i64 key = item(code, row);
-        if ((u64)key >= (u64)chosen.length)
-            return -1;
-        if (chosen.at[key]) {
-            if (found < room)
-                out[found] = (i32)row;
-            found++;
-        }
-    }
-    return found;
-}
-
 /* Return whether work comes before other work: by the start of its call, by the row of the call, and by its own row. */
 static inline int is_before(const i32 *rows, const i64 *starts, i64 place, numbers launch, i32 row, i64 start) {
     if (starts[place] != start)
@@ -953,44 +879,6 @@ i64 order_work(const numbers *launch_, const numbers *start_, const numbers *dur
 }
 
 /* --- Launches, for nsysprof/trace/table_readers/calls.py ---------------------------------------------------------- */
-
-/* Write for each wanted id its place in `ids`, or -1, into `found`; 0 is not an id. Return 0, or -1 where `ids` do not
-   rise from each to the next. Both count up together, so the next one is sought from where the last one was. */
-i64 match_ids(const numbers *ids_, const numbers *wanted_, i32 *found) {
-    const u32 *ids = (const u32 *)ids_->at, *wanted = (const u32 *)wanted_->at;
-    i64 count = ids_->length, at = 0;
-    if (ids_->kind != 5 || wanted_->kind != 5)
-        return -1;
-    for (i64 i = 1; i < count; i++)
-        if (ids[i] <= ids[i - 1])
-            return -1;
-    for (i64 i = 0; i < wanted_->length; i++) {
-        u32 id = wanted[i];
-        i64 low = at, high = at, step = 1;
-        /* All ids before `low` are smaller, and none from `high` on is. */
-        while (high < count && ids[high] < id) {
-            low = high + 1;
-            high = count - low > step ? low + step : count;
-            step *= 2;
-        }
-        if (low == at)
-            while (low > 0 && ids[low - 1] >= id) {
-                high = low - 1;
-                low = high > step ? high - step : 0;
-                step *= 2;
-            }
-        while (low < high) {
-            i64 middle = low + (high - low) / 2;
-            if (ids[middle] < id)
-                low = middle + 1;
-            else
-                high = middle;
-        }
-        at = low;
-        found[i] = id && low < count && ids[low] == id ? (i32)low : -1;
-    }
-    return 0;
-}
 
 /* --- Work by range, for nsysprof/analysis/ranges/range_work -------------------------------------------------------- */
 
@@ -1191,60 +1079,7 @@ i64 measure_work(const i64 *start, const numbers *duration_, const numbers *vari
     }
 }
 
-/* Sweep over the work of each range in order of start, cut at the range's begin and end. Return 0, or -1 where more than
-   `most` ranges had to be looked at, or where the arrays do not fit each other.
-
-   Of each range, `sweeps` has: when its first work begins (MOST at first); for each class, how long any work of this or
-   an earlier class ran (0 at first); and for each class, up to when (the range's begin at first).
-
-   class_of: of each variant, from 0 to classes - 1. begin, end: of each range. The others: as measure_work has them. */
-i64 sweep_ranges(const i64 *start, const numbers *duration_, const numbers *variant_, i64 in_order, const i32 *late,
-                 i64 lates, const i64 *class_of, i64 variants, i64 classes, const i32 *set_of, const i32 *edges,
-                 const i32 *items, const numbers *adopter_, const i64 *parent, const i64 *begin, const i64 *end, i64 most,
-                 i64 *sweeps) {
-    numbers duration = *duration_, variant = *variant_, adopter = *adopter_;
-    i64 looked = 0, at = 0, late_at = 0;
-    if (variant.length != duration.length || (adopter.length && adopter.length != duration.length))
-        return -1;
-    while (at < in_order || late_at < lates) {
-        i64 row;
-        if (at < in_order && (late_at >= lates || start[at] <= start[late[late_at]]))
-            row = at++;
-        else
-            row = late[late_at++];
-        i64 set = set_of[row], range = adopter.length ? item(adopter, row) : -1, begins = start[row];
-        if (set < 0 && range < 0)
-            continue;
-        i64 kind = item(variant, row), ends = begins + item(duration, row);
-        if ((u64)kind >= (u64)variants || (u64)class_of[kind] >= (u64)classes)
-            return -1;
-        i64 next = set < 0 ? 0 : edges[set], last = set < 0 ? 0 : edges[set + 1];
-        for (; next < last || range >= 0; looked++) {
-            i64 its = range;
-            if (next < last)
-                its = items[next++];
-            else
-                range = parent[range];
-            i64 from = begins > begin[its] ? begins : begin[its], until = ends < end[its] ? ends : end[its];
-            if (until <= from)
-                continue;
-            i64 *sweep = sweeps + its * (2 * classes + 1), *covered = sweep + 1, *reached = covered + classes;
-            if (from < sweep[0])
-                sweep[0] = from;
-            for (i64 each = class_of[kind]; each < classes && reached[each] < until; each++) {
-                covered[each] += until - (from > reached[each] ? from : reached[each]);
-                reached[each] = until;
-            }
-        }
-        if (looked > most)
-            return -1;
-    }
-    return 0;
-}
-
 /* ---- Different values ---- */
-
-#define DIGIT 11
 
 /* --- The calls of a thread, for nsysprof/analysis/attribution ------------------------------------------------------ */
 
@@ -1286,80 +1121,7 @@ i64 count_pauses(const i64 *starts, const numbers *lasted_, i32 *times, i64 long
     return 0;
 }
 
-/* Write for each point whether the thread with these calls is silent then (it has no call open) inside the range
-   `candidate`, and for each range: at how many points it is, in how many turns (a call of the thread ends a turn), and
-   how many calls had begun at the first and at the last of them: (ranges, 4). Points are in order. Return 0, or -1 where
-   they are not, or a range is none. */
-i64 find_turns(const i64 *starts, const numbers *lasted_, const i64 *points, const numbers *candidate_, i64 *turns,
-               i64 ranges, u8 *is_silent) {
-    numbers lasted = *lasted_, candidate = *candidate_;
-    i64 at = 0;
-    for (i64 point = 0; point < candidate.length; point++) {
-        i64 range = item(candidate, point);
-        if (range >= ranges || (point && points[point] < points[point - 1]))
-            return -1;
-        while (at < lasted.length && starts[at] <= points[point])
-            at++;
-        if (range < 0 || (at && starts[at - 1] + item(lasted, at - 1) > points[point]))
-            continue;
-        is_silent[point] = 1;
-        i64 *its = turns + 4 * range;
-        if (!its[0]++)
-            its[2] = at;
-        if (its[0] == 1 || its[3] != at)
-            its[1]++;
-        its[3] = at;
-    }
-    return 0;
-}
-
 /* --- Idle time, for nsysprof/analysis/idle_time ---------------------------------------------------------------------- */
-
-/* Find the gaps between the chosen rows of work: in `ender` the row that ended each gap, and in `before` the row that
-   had ended last. Return their number.
-
-   The rows are the first `kernels` ones and those of `others`, each in order of start; -1 where they are not. chosen: whether
-   the rows of each variant count. span: takes the first start, the last end, the time in gaps, how many rows count,
-   and the longest gap. */
-i64 find_gaps(i64 kernels, const i32 *others, i64 count, const i64 *start, const numbers *duration, const numbers *variant,
-              const u8 *chosen, i64 variants, i64 *span, i32 *ender, i32 *before) {
-    numbers takes = *duration, its_variant = *variant;
-    i64 kernel = 0, other = 0, found = 0, latest = -1, reached = 0, last = 0, idle = 0, rows = 0, longest = 0;
-    while (kernel < kernels || other < count) {
-        i64 row;
-        if (other == count || (kernel < kernels && start[kernel] <= start[others[other]]))
-            row = kernel++;
-        else
-            row = others[other++];
-        i64 its = item(its_variant, row);
-        if ((u64)its >= (u64)variants || !chosen[its])
-            continue;
-        i64 begin = start[row], end = begin + item(takes, row);
-        rows++;
-        if (latest < 0) {
-            span[0] = last = reached = begin;
-            latest = row;
-        }
-        if (begin < last)
-            return -1;
-        last = begin;
-        if (begin > reached) {
-            ender[found] = (i32)row;
-            before[found++] = (i32)latest;
-            idle += begin - reached;
-            longest = begin - reached > longest ? begin - reached : longest;
-        }
-        if (end > reached) {
-            reached = end;
-            latest = row;
-        }
-    }
-    span[1] = reached;
-    span[2] = idle;
-    span[3] = rows;
-    span[4] = longest;
-    return found;
-}
 
 /* Write when the first and the last call of each block of `block` calls ended. order: the calls of the blocks; none: all
    in the order of the file. */

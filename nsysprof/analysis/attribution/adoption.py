@@ -240,8 +240,7 @@ def _waits(threads: ThreadRanges, other: int, points: Points, candidate: Rows) -
     candidate: the row of the range for each event, or -1 for none.
     """
     calls = threads.calls_of(other)
-    turned = _find_turns(calls, points, candidate, len(threads.start)) or _find_turns_plainly(calls, points, candidate)
-    silent, instance, lengths, turns, first, between = turned
+    silent, instance, lengths, turns, first, between = _find_turns(calls, points, candidate)
     waits = np.zeros(len(candidate), dtype=bool)
     if len(instance) == 0:
         return waits
@@ -260,21 +259,8 @@ def _waits(threads: ThreadRanges, other: int, points: Points, candidate: Rows) -
     return waits
 
 
-def _find_turns(calls: ThreadCalls, points: Points, candidate: Rows, ranges: int) -> _Turns | None:
-    """Return the turns by compiled code; None where it is not to be had."""
-    run = loop("find_turns")
-    if run is None:
-        return None
-    silent, turns = np.zeros(len(candidate), dtype=np.uint8), np.zeros((ranges, 4), dtype=np.int64)
-    start = np.ascontiguousarray(points.start_ns)
-    if run(calls.start_ns, calls.lasted_ns, start, candidate, turns.ravel(), ranges, silent) < 0:
-        return None
-    instance = np.flatnonzero(turns[:, 0])
-    lengths, number, first, last = turns[instance].T.copy()
-    return silent.view(np.bool_), instance, lengths, number, first, last - first
-
-
-def _find_turns_plainly(calls: ThreadCalls, points: Points, candidate: Rows) -> _Turns:
+def _find_turns(calls: ThreadCalls, points: Points, candidate: Rows) -> _Turns:
+    """Return which events find the thread silent, and the turns of each range: see _Turns."""
     # How many calls of the thread began before each event.
     gap = np.searchsorted(calls.start_ns, points.start_ns, "right").astype(np.int32)
     silent = (candidate >= 0) & ((gap == 0) | (calls.ended_ns(gap) <= points.start_ns))

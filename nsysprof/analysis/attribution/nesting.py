@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
-from nsysprof.trace.schema import Int64s, Rows, Work
+from nsysprof.trace.schema import Int64s
 
 SEPARATOR = " > "
 # Ranges of two domains may overlap without nesting. The enclosing range is sought among this many that began before.
@@ -129,14 +128,3 @@ def describe_places(paths: Paths, group: Int64s, wall_ns: Int64s, groups: int) -
 def _join(texts: list[str]) -> str:
     more = len(texts) - _MOST_PATHS
     return " | ".join(texts[:_MOST_PATHS]) + (f" | and {more} more" if more > 0 else "")
-
-
-def go_through(work: Work, run: Callable[[int, Rows], int]) -> int:
-    """Return what `run` returns. It is called again with all rows sorted if the result is below 0: not in order.
-
-    run: takes a number of kernels, and the other rows in order of start. Kernels are recorded in order, so that only
-        the few copies and fills have to be put among them.
-    """
-    late = np.arange(work.kernels, len(work), dtype=np.int32)
-    found = run(work.kernels, late[np.argsort(work.start_ns[late], kind="stable")])
-    return found if found >= 0 else run(0, np.argsort(work.start_ns, kind="stable").astype(np.int32))

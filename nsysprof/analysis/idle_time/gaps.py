@@ -6,11 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nsysprof.analysis.attribution.nesting import go_through
 from nsysprof.arrays import GrowingColumn, find_rows
-from nsysprof.native.load import loop
 from nsysprof.results.findings import DeviceIdle
-from nsysprof.trace.schema import MIGRATION, Bools, Int64s, Rows, Work
+from nsysprof.trace.schema import MIGRATION, Int64s, Rows, Work
 
 _BLOCK = 1 << 20
 
@@ -60,34 +58,9 @@ def find_gaps(work: Work) -> list[Gaps]:
     found = []
     for device in devices.tolist():
         chosen = counted & (work.device_of == device)
-        gaps = _gaps_compiled(work, int(device), chosen)
-        if gaps is not None:
-            found.append(gaps)
-        elif len(rows := find_rows(chosen, work.variant)):
+        if len(rows := find_rows(chosen, work.variant)):
             found.append(_gaps_of(work, int(device), rows))
     return found
-
-
-def _gaps_compiled(work: Work, device: int, chosen: Bools) -> Gaps | None:
-    """Return the gaps of some variants of work, by compiled code; None where it cannot be had or there is no work."""
-    find = loop("find_gaps")
-    if find is None:
-        return None
-    span = np.zeros(5, dtype=np.int64)
-    ender, before = (np.empty(len(work), dtype=np.int32) for _ in range(2))
-
-    def run(kernels: int, others: Rows) -> int:
-        columns = work.start_ns, work.duration_ns, work.variant, chosen.view(np.uint8), len(chosen)
-        return find(kernels, others, len(others), *columns, span, ender, before)
-
-    count = go_through(work, run)
-    ender.resize(count, refcheck=False)  # in place: the allocator frees the rest
-    before.resize(count, refcheck=False)
-    first, reached, idle, rows_of_device, longest = span.tolist()
-    if rows_of_device == 0:
-        return None
-    whole = DeviceIdle(device, reached - first, reached - first - idle, idle)
-    return Gaps(DeviceSpan(device, first, whole), work, ender, before, longest)
 
 
 def _gaps_of(work: Work, device: int, rows: Rows) -> Gaps:

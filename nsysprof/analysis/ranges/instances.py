@@ -315,9 +315,6 @@ def find_functions(tables: Tables) -> CalledFunctions:
 def _sum_variants(calls: Calls) -> tuple[Int64s, Int64s]:
     """Return how many calls of each variant there are, and their total time (ns)."""
     sums = np.zeros((len(calls.variants), 2), dtype=np.int64)
-    run = loop("sum_codes")
-    if run is not None and run(calls.variant, calls.duration_ns, len(sums), sums.ravel()) == 0:
-        return sums[:, 0], sums[:, 1]
     for low in range(0, len(calls), _BLOCK):
         part = slice(low, low + _BLOCK)
         sums[:, 0] += np.bincount(calls.variant[part], minlength=len(sums))

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from nsysprof.analysis.attribution.attribute import FREE_PAIRS, MOST_AROUND, Attributed, expand
+from nsysprof.analysis.attribution.attribute import Attributed, expand
 from nsysprof.analysis.attribution.intervals import union_ns
-from nsysprof.analysis.attribution.nesting import nesting_levels
 from nsysprof.analysis.ranges.instances import RangeEvidence, portions
-from nsysprof.analysis.ranges.range_work.launched_work import find_sets, list_adopters, order_by_start
-from nsysprof.native.load import loop
 from nsysprof.results.comparison import PARTS
 from nsysprof.trace.schema import COPY, FILL, GRAPH, KERNEL, MIGRATION, Bools, Int64s, Ints, Work
 
@@ -37,9 +34,6 @@ def split_walls(evidence: RangeEvidence) -> Int64s:
     """
     work, attributed, caused = evidence.work, evidence.attributed, evidence.caused
     begin, end = (attributed.ranges[column].to_numpy(dtype=np.int64) for column in ("start_ns", "end_ns"))
-    found = _sweep(evidence, begin, end)
-    if found is not None:
-        return found
     parts = np.zeros((len(begin), len(PARTS)), dtype=np.int64)
     parts[:, 0] = end - begin
     for segments in attributed.segments.values():
@@ -48,56 +42,6 @@ def split_walls(evidence: RangeEvidence) -> Int64s:
     if caused is not None and len(caused.adopted_row):
         adopted = caused.adopted_pairs(attributed.structure.parent)
         _split(work, *_with_launched(attributed, *adopted), begin, end, parts)
-    return parts
-
-
-def _sweep(evidence: RangeEvidence, begin: Int64s, end: Int64s) -> Int64s | None:
-    """Return the parts by compiled code, in one pass over the work in order of its start; None where it cannot be had.
-
-    begin, end: of each instance (ns).
-    """
-    work, caused, segments_of = evidence.work, evidence.caused, evidence.attributed.segments
-    run = loop("sweep_ranges")
-    if run is None or len(work) == 0:
-        return None
-    present, class_of = np.unique([_CLASS_OF[kind] for kind in work.kind_of.tolist()], return_inverse=True)
-    classes = len(present)
-    sweeps = np.zeros((len(begin), 1 + 2 * classes), dtype=np.int64)
-    sweeps[:, 0], sweeps[:, 1 + classes :] = _FAR, begin[:, None]
-    in_order, late = order_by_start(work)
-    levels = nesting_levels(evidence.attributed.ranges)
-    has_adopted = caused is not None and len(caused.adopted_row) > 0
-    parent = evidence.attributed.structure.parent if has_adopted else np.zeros(0, dtype=np.int64)
-    for style, segments in segments_of.items():
-        adopter = np.zeros(0, dtype=np.int32)
-        if caused is not None and has_adopted and style == "PushPop":
-            adopter = list_adopters(work, caused.kernels_alone())
-        if len(segments.instance) == 0 and len(adopter) == 0:
-            continue
-        sets = find_sets(evidence, segments, levels)
-        if sets is None or run(
-            work.start_ns, work.duration_ns, work.variant, in_order, late, len(late), class_of.astype(np.int64),
-            len(class_of), classes, *sets[:3], adopter, parent, begin, end, MOST_AROUND * len(work) + FREE_PAIRS,
-            sweeps.ravel(),
-        ):  # fmt: skip
-            return None
-    return _parts(sweeps, present, begin, end)
-
-
-def _parts(sweeps: Int64s, present: Int64s, begin: Int64s, end: Int64s) -> Int64s:
-    """Return the parts of each instance's wall time.
-
-    sweeps: what compiled code found of each instance: when its first work begins; and for each class that is present,
-        how long work of this or an earlier class ran, and up to when.
-    """
-    parts = np.zeros((len(begin), len(PARTS)), dtype=np.int64)
-    classes = len(present)
-    first, last, covered = sweeps[:, 0], sweeps[:, -1], sweeps[:, 1 : 1 + classes]
-    used = first < _FAR
-    parts[:, 1 + present] = np.diff(covered, axis=1, prepend=0)
-    parts[:, 0] = np.where(used, first, end) - begin
-    parts[:, 5] = np.where(used, last - first - covered[:, -1], 0)
-    parts[:, 6] = np.where(used, end - last, 0)
     return parts
 
 

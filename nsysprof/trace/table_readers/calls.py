@@ -12,7 +12,6 @@ import numpy.typing as npt
 import pandas as pd
 
 from nsysprof.arrays import GrowingColumn
-from nsysprof.native.load import loop
 from nsysprof.trace.columns import Batch, TableSource, find_columns, grow_columns, read_integers
 from nsysprof.trace.event_columns import CALLS, TupleEncoder, read_events
 from nsysprof.trace.open import Trace
@@ -292,10 +291,7 @@ def match_table(
 def _match(wanted: CorrelationIds, calls: Calls, call_ids: CorrelationIds, rows: Rows | None) -> Rows:
     """Return for each wanted correlation id the earliest of the calls `rows` (None: all) that has it, or -1."""
     ids = call_ids if rows is None else call_ids[rows]
-    run = loop("match_ids")
     positions = np.empty(len(wanted), dtype=np.int32)
-    if run is not None and run(ids, wanted, positions) == 0:
-        return _of_rows(positions, rows)
     if not bool((ids[1:] > ids[:-1]).all()):
         # Ids are not in order, or not unique: the first of equal ones in this order is the earliest.
         start = calls.start_ns if rows is None else calls.start_ns[rows]
@@ -304,11 +300,6 @@ def _match(wanted: CorrelationIds, calls: Calls, call_ids: CorrelationIds, rows:
         rows = order if rows is None else rows[order]
     for low in range(0, len(wanted), _BLOCK):
         positions[low : low + _BLOCK] = _positions(ids, wanted[low : low + _BLOCK])
-    return _of_rows(positions, rows)
-
-
-def _of_rows(positions: Rows, rows: Rows | None) -> Rows:
-    """Return the rows at these places of `rows` (None: all); -1 stays."""
     return positions if rows is None else np.where(positions >= 0, rows[positions], -1).astype(np.int32)
 
 

@@ -1,12 +1,8 @@
 """Who waits for whom: autograd's pattern is adopted, threads that merely run at once are not."""
 
-import numpy as np
 import pytest
 
-from nsysprof.analysis.attribution import adoption
-from nsysprof.analysis.attribution.adoption import Points, ThreadCalls
 from nsysprof.analysis.overview.summarize import summarize
-from nsysprof.native import load
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_tables
 from tests.builders.build_trace import OTHER_TID, PID, TraceBuilder
@@ -181,20 +177,3 @@ def test_a_process_of_very_many_threads_is_bounded_and_said(tmp_path):
     too_many = "launched by a thread without a range in a process of too many threads to tell which waited"
     assert analysis.coverage.reasons == {SEVERAL: 66, too_many: 84}  # 66 times 150 pairs are fewer than 10,000
     assert analysis.coverage.adopted_kernels == 0
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_compiled_code_finds_the_same_turns(monkeypatch, seed):
-    random = np.random.default_rng(seed)
-    start = np.sort(random.integers(0, 100, 5 * seed))
-    reached = np.maximum.accumulate(start + random.integers(0, 9, len(start)))
-    calls = ThreadCalls(start, (reached - start).astype(np.uint32 if seed % 2 else np.int64))
-    points = Points(np.sort(random.integers(0, 100, 60)), np.zeros(60, np.int64), np.zeros(60, np.int64))
-    candidate = random.integers(-1, 6, 60)
-    plain = adoption._find_turns_plainly(calls, points, candidate)
-    monkeypatch.setattr(load, "is_wanted", lambda _unit: False)
-    assert adoption._find_turns(calls, points, candidate, 7) is None, "numpy does it"
-    monkeypatch.setattr(load, "is_wanted", lambda _unit: True)
-    for one, other in zip(plain, adoption._find_turns(calls, points, candidate, 7), strict=True):
-        assert one.tolist() == other.tolist()
-    assert adoption._find_turns(calls, points, candidate, 5) is None, "a range that there is not"

@@ -1,12 +1,7 @@
 """Work finds the call that launched it, in compiled code as without it."""
 
-import numpy as np
-import pytest
 
-from nsysprof.native import load
 from nsysprof.trace.open import open_trace
-from nsysprof.trace.schema import Calls
-from nsysprof.trace.table_readers import calls as reader
 from nsysprof.trace.tables import read_tables
 from tests.builders.build_trace import OTHER_PID, TID, TraceBuilder
 
@@ -49,22 +44,3 @@ def test_ids_that_lie_far_apart_are_found_too(tmp_path):
     for at, correlation in ((0, 2**32 - 1), (1000, 1), (2000, 2**31)):
         builder.launch(at, correlation, tid=TID)
     assert launches(builder, tmp_path) == {100: 0, 1100: 1000, 2100: 2000}
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_compiled_code_finds_the_same_calls(monkeypatch, seed):
-    chance = np.random.default_rng(seed)
-    # Few ids far apart, or many side by side; in order, nearly so, or not unique.
-    ids = chance.integers(0, (40, 3_000, 2**32)[seed % 3], 2_000, dtype=np.uint32)
-    ids = np.unique(ids) if seed < 6 else ids
-    wanted = chance.choice(np.append(ids, [0, 1, 2**32 - 1, 77]).astype(np.uint32), 3_000)
-    wanted = np.sort(wanted) if seed % 2 else wanted
-    start, none = chance.integers(0, 50, len(ids)), np.zeros(len(ids), dtype=np.int16)
-    calls = Calls(start, none, none, np.zeros((1, 3), dtype=np.int64), 0)
-    rows = None if seed < 3 else np.flatnonzero(chance.random(len(ids)) < 0.7).astype(np.int32)
-    found = []
-    for run in (load.loop("match_ids"), None):
-        monkeypatch.setattr(reader, "loop", lambda _name, run=run: run)
-        found.append(reader._match(wanted, calls, ids, rows))
-    assert found[0].tolist() == found[1].tolist()
-    assert found[0].max() > 0
