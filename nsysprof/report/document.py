@@ -138,6 +138,22 @@ class Table:
         """Return the sign beside a mark."""
         return "\N{WARNING SIGN}" if self.marks_are_bad else "\N{BLACK STAR}"
 
+    def is_unknown(self, column: int) -> bool:
+        """Return whether a column that may be left out says nothing in any row, not even why."""
+        cells = [row[column] for row in self.rows]
+        return self.columns[column].drop > 0 and all(cell == Cell(unit=cell.unit) for cell in cells)
+
+    def known(self) -> Table:
+        """Return the table without the columns of which nothing is known."""
+        kept = [number for number in range(len(self.columns)) if not self.is_unknown(number)]
+        rows = tuple(tuple(row[number] for number in kept) for row in self.rows)
+        return replace(self, columns=tuple(self.columns[number] for number in kept), rows=rows)
+
+    @property
+    def unknown_titles(self) -> list[str]:
+        """Return the titles of the columns of which nothing is known."""
+        return [column.title for number, column in enumerate(self.columns) if self.is_unknown(number)]
+
     @property
     def row_count(self) -> int:
         """Return how many rows there are in all, shown or not."""

@@ -18,7 +18,7 @@ from rich.cells import cell_len
 from syrupy.assertion import SnapshotAssertion
 
 from nsysprof import __version__
-from nsysprof.report.document import Report
+from nsysprof.report.document import Report, Table, list_parts
 from nsysprof.report.formats.console import render_console
 from nsysprof.report.formats.data_formats import render_junit, render_sarif, report_json
 from nsysprof.report.formats.html import render_fragment, render_html
@@ -149,6 +149,21 @@ def test_a_page_has_every_table(reports: Callable[[str], Report], name: str, kin
     shown = squeezed(FORMATS[kind](reports(name)))
     titles = [part["title"] for part in parts_of(reports(name)) if part.get("rows")]
     assert [title for title in titles if squeezed(title) not in shown] == []
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_a_column_of_numbers_holds_numbers_and_one_of_texts_holds_texts(
+    reports: Callable[[str], Report], name: str
+) -> None:
+    wrong = [
+        (table.title, column.title, cell.value)
+        for table in list_parts(reports(name))
+        if isinstance(table, Table)
+        for row in table.rows
+        for column, cell in zip(table.columns, row, strict=True)
+        if cell.value is not None and (cell.unit or column.unit).is_text is not isinstance(cell.value, str | bool)
+    ]
+    assert wrong == []
 
 
 def parts_of(report: Report) -> list[dict[str, Any]]:

@@ -174,6 +174,8 @@ def _installed_fonts() -> tuple[str, ...]:
 
 # The background and the text colour of a dark page; see templates/report.css.
 _PAPER, _INK = np.array([0x14, 0x17, 0x1B]) / 255, np.array([0xDF, 0xE5, 0xEC]) / 255
+# A text on a dark page is at least this light (0 to 1).
+_LEAST_LIGHT = 0.35
 # A colour with less saturation than this counts as grey.
 _GREY = 0.26
 
@@ -183,12 +185,14 @@ Colors = npt.NDArray[np.float64]
 def darken(figure: mpl.Figure) -> None:
     """Change the colours of a figure in place. Its layout stays as it was when it was last drawn."""
     figure.set_layout_engine("none")
-    on_pictures = {text for axes in figure.axes if axes.images for text in axes.texts}
+    # Colours that mean values stay, and so do the texts on them.
+    mapped = [axes for axes in figure.axes if any(np.ndim(image.get_array()) == 2 for image in axes.images)]
+    on_pictures = {text for axes in mapped for text in axes.texts}
     for artist in figure.findobj(include_self=True):
         match artist:
             case mpl.Text():
                 if artist not in on_pictures:
-                    artist.set_color(_one(artist.get_color()))
+                    artist.set_color(_readable(_one(artist.get_color())))
             case mpl.Line2D():
                 # All colours are read first, because a marker without its own colour has the line's.
                 line, face, edge = artist.get_color(), artist.get_markerfacecolor(), artist.get_markeredgecolor()
@@ -209,6 +213,14 @@ def darken(figure: mpl.Figure) -> None:
             pixels = np.asarray(image.get_array())
             if pixels.ndim == 3:  # colours, and not values of a colour map
                 image.set_data(dark_colors(pixels.astype(float), smoothly=True))
+
+
+def _readable(color: Any) -> Any:
+    """Return the colour of a text, lightened where it would be too dark to read."""
+    red, green, blue, *opacity = mpl.to_rgba(color)
+    if 0.3 * red + 0.6 * green + 0.1 * blue > _LEAST_LIGHT:
+        return color
+    return (*((part + 1) / 2 for part in (red, green, blue)), *opacity)
 
 
 def _one(color: Any) -> Any:

@@ -103,8 +103,8 @@ def _draw_lane(axes: mpl.Axes, row: int, lane: StepLane, wall_ns: int) -> None:
                       va="center", fontsize=7, color=INK)  # fmt: skip
     shades = mpl.LinearSegmentedColormap.from_list("computes", (_IDLE, _COMPUTE))
     extent = (lane.start_ns / NS_PER_S, lane.end_ns / NS_PER_S, row + 0.14, row - 0.16)
-    share = np.array([lane.compute_pct], dtype=float)
-    axes.imshow(share, aspect="auto", interpolation="nearest", cmap=shades, vmin=0, vmax=100, extent=extent)
+    pixels = shades(np.array([lane.compute_pct], dtype=float) / 100)
+    axes.imshow(pixels, aspect="auto", interpolation="nearest", extent=extent)
     band = (row + 0.17, 0.24)
     of_step = ((lane.start_ns / NS_PER_S, (lane.end_ns - lane.start_ns) / NS_PER_S),)
     axes.broken_barh(of_step, band, facecolor=_IDLE)

@@ -200,9 +200,14 @@ def _stacked(table: Table, layout: Layout, width: int) -> str:
 
 def _left_out(table: Table, layout: Layout, width: int) -> list[str]:
     """Return which columns and rows of the table are not shown, and where they are."""
-    dropped = [column.title for number, column in enumerate(table.columns) if number not in layout.shown]
     missing = [f"{len(table.rows)} of {table.row_count} rows"] if table.row_count > len(table.rows) else []
-    missing += [f"no room for {', '.join(dropped)}"] if dropped else []
+    for is_unknown, what in ((True, "not known here:"), (False, "no room for")):
+        dropped = [
+            column.title
+            for number, column in enumerate(table.columns)
+            if number not in layout.shown and table.is_unknown(number) is is_unknown
+        ]
+        missing += [f"{what} {', '.join(dropped)}"] if dropped else []
     if not missing:
         return []
     return wrap_text("; ".join(missing) + (f"; all are in {table.source}" if table.source else ""), width, "")
@@ -251,10 +256,9 @@ def lay_out(table: Table, width: int) -> Layout:
         _limits(column, [row[number] for row in texts], max(_indents(table, number), default=0))
         for number, column in enumerate(table.columns)
     ]
-    shown = list(range(len(table.columns)))
+    shown = [number for number in range(len(table.columns)) if not table.is_unknown(number)]
     while _total(limits[number][0] for number in shown) > width:
-        # A column that says nothing goes first, unless it has to stay.
-        last = max(shown, key=lambda number: (_is_empty(table, number), table.columns[number].drop, number))
+        last = max(shown, key=lambda number: (table.columns[number].drop, number))
         if table.columns[last].drop == 0:
             return Layout(tuple(range(len(table.columns))), (), texts, is_stacked=True)
         shown.remove(last)
@@ -264,10 +268,6 @@ def lay_out(table: Table, width: int) -> Layout:
         for number, room in zip(shown, widths, strict=True)
     ]
     return Layout(tuple(shown), tuple(widths), tuple(zip(*columns, strict=True)))
-
-
-def _is_empty(table: Table, column: int) -> bool:
-    return table.columns[column].drop > 0 and all(row[column].value is None for row in table.rows)
 
 
 def table_texts(table: Table) -> tuple[tuple[str, ...], ...]:

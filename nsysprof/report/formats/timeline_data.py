@@ -141,11 +141,15 @@ def _places(analysis: Analysis, origin: int) -> list[tuple[str, list[str], int, 
 
 
 def _opening(analysis: Analysis, origin: int, span: int) -> list[int]:
-    """Return which part is shown first: a typical step with some of its neighbours or, without steps, everything."""
-    times = analysis.step_times
-    if times is None or not times.are_steps or analysis.part is not None:
+    """Return which part is shown first: a typical step with some of its neighbours or, without steps, all work."""
+    times, work = analysis.step_times, analysis.timeline.work
+    if times is not None and times.are_steps and analysis.part is None:
+        start, end = times.usual_window_ns()
+    elif len(work):
+        starts, ends = work.times()
+        start, end = int(starts.min()), int(ends.max())
+    else:
         return [0, span]
-    start, end = times.usual_window_ns()
     margin = (end - start) // 20
     return [max(0, start - origin - margin), min(span, end - origin + margin)]
 

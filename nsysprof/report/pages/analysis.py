@@ -72,8 +72,9 @@ from nsysprof.units import format_apart, format_ns, format_percent, format_rate
 
 # How many reasons a terminal shows; the files have all of them.
 _MOST_LIMITS = 12
-# The figure that stands first, before the findings.
+# The figure that stands first, before the findings, and the one that a page with a timeline leaves out.
 STEP_FIGURE = "step.png"
+TIMELINE_FIGURE = "timeline.png"
 
 
 def analysis_report(
@@ -104,7 +105,12 @@ def analysis_report(
     sections = [*first, *_bar_sections(analysis, figures), *sections]
     sections += [Section("Timeline", (Chart(timeline),), in_terminal=False)] if timeline is not None else []
     sections += [*([] if is_grid else step_sections(analysis)), *idle_sections(analysis)]
-    sections += figure_sections([figure for figure in figures if figure.file != STEP_FIGURE])
+    # The interactive timeline has all that the figure of a program shows; that of a grid compares its backends.
+    is_shown = timeline is not None and not is_grid
+    drawn = [figure for figure in figures if figure.file != STEP_FIGURE]
+    sections += figure_sections(
+        [replace(figure, in_page=not is_shown) if figure.file == TIMELINE_FIGURE else figure for figure in drawn]
+    )
     sections.append(_trace_section(analysis, tier))
     sections += [Section("Memory", tuple(memory_parts(analysis.allocator)))] if analysis.allocator is not None else []
     if analysis.recording_cost:
@@ -130,11 +136,12 @@ def first_report(analysis: Analysis) -> Report:
 
 
 def _lost_sections(analysis: Analysis) -> list[Section]:
-    """Return that the trace lost all its kernels, which comes before everything that depends on them."""
-    if not analysis.lost_kernels:
+    """Return what the trace lost, which comes before everything that depends on it."""
+    if not analysis.losses and not analysis.lost_kernels:
         return []
+    what = "This trace lost every kernel." if analysis.lost_kernels else "This trace is not complete."
     lost = " ".join(loss.note.text for loss in analysis.losses[:1])
-    return [Section("", (Lines((f"This trace lost every kernel. {lost}".rstrip(),), is_verdict=True),))]
+    return [Section("", (Lines((f"{what} {lost}".rstrip(),), is_verdict=True),))]
 
 
 def demo_report(analysis: Analysis, about: str) -> Report:

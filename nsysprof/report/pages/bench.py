@@ -133,7 +133,7 @@ def _ceilings(ceilings: Mapping[str, Any]) -> str:
 
 
 def _ablation() -> Section:
-    columns = (Column("number"), Column("baseline"), Column("changed"), Column("ratio", Unit.QUOTIENT))
+    columns = (Column("number"), Column("baseline"), Column("changed"), Column("ratio"))
     rows = [(row, "", "", "") for row in _ABLATION_ROWS]
     parts = (
         Paragraph("Optimisation: NAME"),
@@ -194,8 +194,8 @@ def _latency_row(row: Row, other: str) -> tuple[Any, ...]:
     p99 = known(row["p99_ns"])
     return (
         row["case"],
-        median_cell(row),
         _verdict(row),
+        median_cell(row),
         known(row.get(other)),
         median_cell(row, "graph_"),
         known(row["cv_pct"]),
@@ -307,9 +307,10 @@ def _without_interval(table: pd.DataFrame) -> tuple[str, ...]:
         return ()
     processes = min(int(row["processes"]) for row in hidden)
     one = "one latency" if len(hidden) == 1 else f"{len(hidden)} latencies"
+    differ = "blocks of one process differ" if processes == 1 else f"{processes} processes differ"
     return (
-        f"The interval of {one} is not shown: {processes} processes differ so much that it says nothing. Give "
-        f"--processes {processes + 1} or more.",
+        f"The interval of {one} is not shown: {differ} so much that it says nothing. Give --processes "
+        f"{processes + 1} or more.",
     )
 
 

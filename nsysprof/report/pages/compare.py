@@ -36,6 +36,7 @@ from nsysprof.results.checks import Outcome
 from nsysprof.results.comparison import (
     METRICS,
     PARTS,
+    WHOLE_TRACE,
     Difference,
     FindingChange,
     KernelChange,
@@ -63,6 +64,10 @@ def compare_report(comparison: VersionComparison, figures: Sequence[Figure] = ()
     head: list[Part] = [
         Paragraph(f"{_side(comparison.baseline)} against {_side(comparison.candidate)}"),
         *_forced(comparison),
+        *(
+            Paragraph(f"Not complete, so that what it lost is not compared: {text}", is_warning=True)
+            for text in comparison.losses
+        ),
     ]
     sections = [Section("", tuple(head))]
     if comparison.outcome is not None:
@@ -309,6 +314,12 @@ def kernel_table(comparison: VersionComparison) -> Table:
         Column("total", Unit.NS),
     )
     notable = [(change, kernel) for change in comparison.ranges for kernel in change.kernels if kernel.is_notable]
+    # What changed in a range needs no line for the whole trace.
+    pairs = [(change.range == WHOLE_TRACE, (kernel.baseline_name, kernel.candidate_name)) for change, kernel in notable]
+    in_ranges = {names for is_whole, names in pairs if not is_whole}
+    notable = [
+        found for found, (is_whole, names) in zip(notable, pairs, strict=True) if not is_whole or names not in in_ranges
+    ]
     rows = (_kernel_row(change, kernel) for change, kernel in notable[:MOST_ROWS])
     return make_table("Kernels that changed", columns, rows, source=_JSON, total_rows=len(notable))
 

@@ -242,7 +242,7 @@ def communication_table(job: RanksAnalysis) -> Table | None:
         "rank": Column("rank"),
         "range": Column("range", Unit.NAME),
         "kind": Column("kind"),
-        "calls": Column("a step", Unit.NUMBER, drop=3),
+        "calls": Column("calls", Unit.NUMBER, drop=3),
         "message_bytes": Column("messages", Unit.BYTES, drop=2),
         "bus_bytes_per_s": Column("bus bandwidth", Unit.BYTES_PER_S, drop=1),
         "share_of_link_pct": Column("of the link", Unit.PERCENT, drop=4),
@@ -252,7 +252,7 @@ def communication_table(job: RanksAnalysis) -> Table | None:
     rows = []
     for cells in rows_of(job.communication.head(MOST_ROWS), list(columns)):
         rows.append((Cell(str(cells[0])), *cells[1:]))
-    return _table("Communication a step", list(columns.values()), rows, len(job.communication), "communication.csv")
+    return _table("Communication of a step", list(columns.values()), rows, len(job.communication), "communication.csv")
 
 
 def _environment(job: RanksAnalysis) -> list[tuple[str, str]]:
