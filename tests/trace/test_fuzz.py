@@ -79,7 +79,7 @@ FAULTS = {
 def faulty_package(folder: Path, fault: str) -> Path:
     """Return a package in the place of ours that does `fault` on every file but the whole one it warms up with."""
     package = folder / "nsysprof"
-    for part in (package, package / "app", package / "app" / "trace_analysis", package / "report"):
+    for part in (package, package / "app", package / "report"):
         part.mkdir()
         (part / "__init__.py").touch()
     (package / "errors.py").write_text(
@@ -88,7 +88,7 @@ def faulty_package(folder: Path, fault: str) -> Path:
     )
     (package / "report" / "write.py").write_text("write_analysis = None\n")
     (package / "app" / "export.py").write_text("read_content = None\n")
-    (package / "app" / "trace_analysis" / "analyze_trace.py").write_text(
+    (package / "app" / "analyze.py").write_text(
         "import os, signal, time\nfrom types import SimpleNamespace\nfrom nsysprof.errors import NsysprofError\n"
         "from dataclasses import dataclass\nimport pandas as pd\n"
         "@dataclass\nclass Totals:\n    memcpy_bytes = peak_vram_bytes = None\n"
