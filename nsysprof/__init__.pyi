@@ -12,6 +12,7 @@ from nsysprof.api.frames import summarize as summarize
 from nsysprof.api.policy import PolicyWarning as PolicyWarning
 from nsysprof.api.policy import policy as policy
 from nsysprof.api.use_cases import Source
+from nsysprof.app.analyze import TraceResult
 from nsysprof.app.bundle import BundleResult
 from nsysprof.app.compare import CompareResult
 from nsysprof.app.export import ExportResult
@@ -21,7 +22,6 @@ from nsysprof.app.measuring.bench_program import SidesResult
 from nsysprof.app.progress import Progress as Progress
 from nsysprof.app.trace_analysis.analyze_ranks import RanksResult
 from nsysprof.app.trace_analysis.analyze_snapshot import CompareSnapshotsResult, SnapshotResult
-from nsysprof.app.trace_analysis.analyze_trace import TraceResult
 from nsysprof.app.tune import TuneResult
 from nsysprof.errors import NsysprofError as NsysprofError
 from nsysprof.results.analysis import Analysis as Analysis

@@ -34,10 +34,17 @@ from nsysprof.analysis.comparison.compare_turns import EARLY_ALPHA, LAST_ALPHA, 
 from nsysprof.analysis.comparison.gate.gate import GateRule, judge, parse_gate
 from nsysprof.analysis.overview.recording_cost import cost_of
 from nsysprof.analysis.sampling.bench import summarize_bench
-from nsysprof.analysis.sampling.latency import summarize_latency
-from nsysprof.analysis.sampling.process_model import Turns, estimate, fit, process_levels, turns_of
-from nsysprof.analysis.sampling.series_ratio import ratio_of_medians
-from nsysprof.analysis.sampling.significance import MARGIN_PCT, CaseVerdict, compare_shape, fit_differences
+from nsysprof.analysis.sampling.significance import (
+    MARGIN_PCT,
+    CaseVerdict,
+    Turns,
+    compare_shape,
+    estimate,
+    fit,
+    fit_differences,
+    process_levels,
+    turns_of,
+)
 from nsysprof.analysis.sampling.tune import (
     WINNER,
     cells_to_confirm,
@@ -60,7 +67,7 @@ from nsysprof.results.comparison import (
     Outcome,
 )
 from nsysprof.results.program_runs import TimedRun
-from nsysprof.results.samples import Block, median_interval
+from nsysprof.results.samples import Block
 from nsysprof.trace.schema import DramSeries, GpuMetrics, Int64s
 from scripts.busy_noise import BUSY_FAMILIES
 from scripts.calibration_rows import ALARMS, COVERS, FINDS, HOLDS, NEVER, PASSES, Row
@@ -247,18 +254,6 @@ def benches(seed: int, runs: int) -> Iterator[Row]:
         yield from power(np.random.default_rng([seed, 99]), MODELS[2], difference, max(1, runs // 10))
 
 
-def one_process_each(seed: int, runs: int) -> Iterator[Row]:
-    for index, noise in enumerate(MODELS):
-        yield from captures(np.random.default_rng([seed, 150 + index]), noise, 4 * runs)
-        yield from one_process(np.random.default_rng([seed, 130 + index]), noise, 4 * runs)
-
-
-def medians(seed: int, runs: int) -> Iterator[Row]:
-    for index, noise in enumerate(MODELS):
-        if not noise.first:  # the first instance of a range does not count
-            yield from ratios(np.random.default_rng([seed, 170 + index]), noise, 8 * runs)
-
-
 def gates(seed: int, runs: int) -> Iterator[Row]:
     for index, noise in enumerate(MODELS):
         yield from gates_in_turn(np.random.default_rng([seed, 200 + index]), noise, runs)
@@ -324,19 +319,6 @@ def coverage(rng: np.random.Generator, noise: Noise, shapes: int, repeats: int) 
     yield Row(noise.name, f"{1.05 * MARGIN_PCT:.3g} % apart, {shapes} shapes: called a tie", same, count, ALARMS)
 
 
-def one_process(rng: np.random.Generator, noise: Noise, repeats: int) -> Iterator[Row]:
-    """Count intervals of a bench of one process, of five blocks, that hold the median of further blocks in it."""
-    alone, held = replace(noise, process=0.0), 0
-    for spread in uneven(rng, noise, repeats):
-        found = summarize_latency(process_blocks(rng, alone, 0, 0, 5, 1.0, spread))
-        assert found is not None
-        assert found.low_ns is not None
-        assert found.high_ns is not None
-        held += found.low_ns <= TRUE_NS <= found.high_ns
-    text = "95 % interval of the latency, 1 shape, one process: holds the truth of that process"
-    yield Row(noise.name, text, held, repeats, COVERS)
-
-
 def power(rng: np.random.Generator, noise: Noise, difference: float, repeats: int) -> Iterator[Row]:
     """Count how often a true difference is found."""
     found = sum(told_apart(measure(rng, noise, 10, [1.0, 1 + difference])) for _ in range(repeats))
@@ -365,29 +347,6 @@ def tuning(rng: np.random.Generator, noise: Noise, repeats: int) -> Iterator[Row
         table, _ = replace_by_again(table, summarize_bench(cells, names, again, {}, {}).table)
         won += int((find_winners(table)["verdict"] == WINNER).sum())
     yield Row(noise.name, "tune, 4 equal backends, 5 shapes, 6 looks: a winner", won, repeats * shapes, ALARMS)
-
-
-def captures(rng: np.random.Generator, noise: Noise, repeats: int) -> Iterator[Row]:
-    """Count intervals of a capture, of 50 calls in one process, that hold the median of further calls in it."""
-    held = 0
-    samples = TRUE_NS * np.exp(autocorrelated(rng, (repeats, 50), noise))
-    samples[:, 0] *= 1 + noise.first
-    for values in samples:
-        low, high = median_interval([round(value) for value in values])
-        held += low <= TRUE_NS <= high
-    yield Row(noise.name, "95 % interval of a capture, one process: holds the truth", held, repeats, COVERS)
-
-
-def ratios(rng: np.random.Generator, noise: Noise, repeats: int) -> Iterator[Row]:
-    """Count intervals of the ratio of two medians, as of the instances of a range, that hold the truth."""
-    held, count = 0, 50
-    for _ in range(repeats):
-        old, new = np.exp(np.log(TRUE_NS) + autocorrelated(rng, (2, count), noise)).astype(int).tolist()
-        _, low, high = ratio_of_medians(old, new)
-        held += (low or 0) <= 1.0 <= (high or 0)
-    yield Row(
-        noise.name, f"95 % interval of the ratio of two medians of {count}: holds the truth", held, repeats, COVERS
-    )
 
 
 def gates_in_turn(rng: np.random.Generator, noise: Noise, runs: int) -> Iterator[Row]:
@@ -844,8 +803,6 @@ def _family_line(family: Family) -> str:
 # The names are those of the files.
 FAMILIES = {
     "bench": benches,
-    "process": one_process_each,
-    "medians": medians,
     "gate": gates,
     "programs": programs,
     "recording": recordings,

@@ -7,7 +7,7 @@
     scripts/oracle.py --nsys /opt/nsys/bin/nsys my.sqlite
     scripts/oracle.py --write                  write the tables of docs/parity.md again
 
-The second opinion (scripts/second_opinion) is SQL and plain loops, written from the schema of nsys' exports without a
+The second opinion (tests/second_opinion) is SQL and plain loops, written from the schema of nsys' exports without a
 line of the package. It computes kernels.csv, api.csv, memops.csv, ranges.csv, range_instances.csv, range_kernels.csv
 and the totals of summary.json; every cell must be the same. nsys stats is compared to the last digit that it prints,
 and a difference there needs a rule that gives the very number that nsys printed.
@@ -35,9 +35,9 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from scripts.second_opinion.compared import Difference, compare_figures, laws_broken  # noqa: E402
-from scripts.second_opinion.figures import figures_of  # noqa: E402
-from scripts.second_opinion.nsys_stats import compare_stats, version_of  # noqa: E402
+from tests.second_opinion.compared import Difference, compare_figures, laws_broken  # noqa: E402
+from tests.second_opinion.figures import figures_of  # noqa: E402
+from tests.second_opinion.nsys_stats import compare_stats, version_of  # noqa: E402
 
 DOCUMENT = ROOT / "docs" / "parity.md"
 BEGIN, END = "<!-- scripts/oracle.py --write: begin -->", "<!-- end -->"
@@ -154,7 +154,7 @@ def judge_trace(source: Path, *, tools: list[Path], folder: Path) -> Result:
 
 def written_files(trace: Path) -> dict[str, bytes]:
     """Return the files of an analysis as they are written."""
-    from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
+    from nsysprof.app.analyze import analyze_trace
     from nsysprof.files.plain_file import plain_json
     from nsysprof.report.write import summary_json
     from nsysprof.results.column_registry import analysis_columns as files

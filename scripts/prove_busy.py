@@ -22,7 +22,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
+from nsysprof.app.analyze import analyze_trace
 from nsysprof.app.trace_analysis.assemble import assemble
 from nsysprof.results.findings import Findings
 from scripts.nsys_rules import RULES, count_rows

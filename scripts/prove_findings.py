@@ -55,7 +55,7 @@ OF_THE_PROGRAM = ("unfused-elementwise", "large-logits")
 # Other sizes of the training with all faults.
 OTHER_SIZES = {"seq512": "batch 32 of 512 tokens, 8 layers", "seq2048": "batch 8 of 2,048 tokens, 6 layers"}
 RANKS = 2
-FSDP_STEPS = 40
+FSDP_STEPS = 24
 MOST_OFF_PCT = 15
 HEAD = """# Findings against what faults really cost, on an H200
 

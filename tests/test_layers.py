@@ -32,7 +32,7 @@ ALLOWED: dict[str, set[str]] = {
     "analysis": {
         "nsysprof.attention", "nsysprof.kernels", "nsysprof.results", "nsysprof.trace.schema",
         "nsysprof.arrays",
-        "nsysprof.trace.inputs.bundle_format",
+        "nsysprof.trace.inputs.bundle_file",
         "nsysprof.torchprof.allocator_history", "nsysprof.torchprof.failed_allocation",
         "nsysprof.torchprof.operator_facts",
     },

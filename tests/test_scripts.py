@@ -24,7 +24,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
+from nsysprof.app.analyze import analyze_trace
 from nsysprof.report.document import Report
 from nsysprof.report.formats.markdown import render_markdown
 from nsysprof.report.pages.analysis import findings_sections
@@ -415,7 +415,7 @@ def test_the_page_of_the_calibration_says_what_its_files_say() -> None:
 
 FAMILIES = (
     "advice", "bench", "busy-bench", "busy-captures", "busy-traces", "busy-tune", "busy-turns", "compare", "cost",
-    "dram", "gate", "medians", "outliers", "pairs", "process", "programs", "recording", "steps", "stragglers",
+    "dram", "gate", "outliers", "pairs", "programs", "recording", "steps", "stragglers",
 )  # fmt: skip
 
 
@@ -429,7 +429,7 @@ def test_a_family_of_the_calibration_was_simulated_with_the_code_as_it_is(name: 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", ["bench", "process", "medians", "gate", "programs", "recording", "compare", "dram"])
+@pytest.mark.parametrize("family", ["bench", "gate", "programs", "recording", "compare", "dram"])
 def test_other_simulations_give_the_shares_of_the_calibration(family: str) -> None:
     """With another seed; whoever changes a verdict or an interval simulates again: scripts/calibrate.py --write."""
     calibrate = load("calibrate")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from html import escape
 
-from nsysprof.app.trace_analysis.analyze_trace import TraceResult
+from nsysprof.app.analyze import TraceResult
 from nsysprof.report.figures import mpl
 from nsysprof.report.figures.memory import draw_vram
 from nsysprof.report.figures.timeline import draw_kernels, draw_timeline

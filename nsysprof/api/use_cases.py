@@ -17,6 +17,7 @@ from types import GenericAlias
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from nsysprof.api.notebook import show_result
+from nsysprof.app.analyze import TraceResult
 from nsysprof.app.analyze import analyze as run_analyze
 from nsysprof.app.bundle import BundleResult
 from nsysprof.app.bundle import bundle as run_bundle
@@ -34,7 +35,6 @@ from nsysprof.app.measuring.bench_program import bench_sides as run_sides
 from nsysprof.app.progress import SILENT, Progress
 from nsysprof.app.trace_analysis.analyze_ranks import RanksResult
 from nsysprof.app.trace_analysis.analyze_snapshot import CompareSnapshotsResult, SnapshotResult
-from nsysprof.app.trace_analysis.analyze_trace import TraceResult
 from nsysprof.app.tune import TuneResult
 from nsysprof.app.tune import tune as run_tune
 

@@ -36,7 +36,7 @@ from nsysprof.report.pages.ranks import write_ranks
 from nsysprof.report.write import write_analysis
 from nsysprof.results.analysis import Analysis, CaptureRecord
 from nsysprof.results.rank_results import RanksAnalysis
-from nsysprof.trace.inputs.bundle_format import CONTENTS, MAX_MEMBERS, REPORT_FOLDER
+from nsysprof.trace.inputs.bundle_file import CONTENTS, MAX_MEMBERS, REPORT_FOLDER
 from nsysprof.trace.inputs.resolve_input import resolve_input
 from nsysprof.trace.open import Trace, open_trace, quote
 from nsysprof.trace.recorded import read_session

@@ -13,7 +13,7 @@ from typing import Any
 from nsysprof.app.build_bundle import BuildRequest, Built, build, find_rank_traces
 from nsysprof.app.inputs.reading_requests import BundleRequest
 from nsysprof.app.progress import SILENT, Progress, Say
-from nsysprof.app.trace_analysis.join_recording_cost import costs_to_share
+from nsysprof.app.trace_analysis.join_recorded import costs_to_share
 from nsysprof.bundle.check import Searched, check_bundle, shared_texts
 from nsysprof.bundle.name_tokens import NameTokens
 from nsysprof.bundle.source import read_ranks, read_source, refuse_bundle
@@ -26,7 +26,7 @@ from nsysprof.nsight.run_tool import NSYS, find_tool
 from nsysprof.report.formats.markdown import render_markdown
 from nsysprof.report.pages.bundle import Shared, bundle_report
 from nsysprof.results.analysis import COSTS
-from nsysprof.trace.inputs.bundle_format import CONTENTS, SUFFIX, plain_title
+from nsysprof.trace.inputs.bundle_file import CONTENTS, SUFFIX, plain_title
 from nsysprof.trace.inputs.resolve_input import REPORTS
 
 

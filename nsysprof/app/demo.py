@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from nsysprof.app.analyze import TraceResult, analyze_one
 from nsysprof.app.inputs.reading_requests import AnalyzeRequest, DemoRequest
 from nsysprof.app.progress import SILENT, Progress
-from nsysprof.app.trace_analysis.analyze_trace import TraceResult, analyze_one
 from nsysprof.errors import MissingToolError
 
 # What the trace shows, for somebody who has just installed nsysprof.

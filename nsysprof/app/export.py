@@ -9,9 +9,9 @@ from functools import partial
 from pathlib import Path
 
 from nsysprof.analysis.overview.summarize import list_rows
+from nsysprof.app.analyze import resolve
 from nsysprof.app.inputs.reading_requests import ExportRequest
 from nsysprof.app.progress import SILENT, Progress, Say
-from nsysprof.app.trace_analysis.analyze_trace import resolve
 from nsysprof.errors import OutputError, UsageError
 from nsysprof.export.chrome import write_chrome
 from nsysprof.export.content import Advance, Content, Counts
@@ -24,8 +24,7 @@ from nsysprof.files.scratch_folder import scratch_folder
 from nsysprof.notes import Note
 from nsysprof.trace.inputs.resolve_input import identity_of
 from nsysprof.trace.open import open_trace
-from nsysprof.trace.table_readers.devices import read_gpus
-from nsysprof.trace.table_readers.gpu_metrics import read_metric_samples
+from nsysprof.trace.table_readers.gpus import read_gpus, read_metric_samples
 from nsysprof.trace.tables import read_tables
 
 Write = Callable[[Content, Path, Advance], Counts]

@@ -19,6 +19,7 @@ from nsysprof.analysis.attention_tuning.program_attention import ProgramFacts, r
 from nsysprof.analysis.attention_tuning.program_gain import judge_optimization
 from nsysprof.analysis.attention_tuning.worth_trying import list_suggestions
 from nsysprof.analysis.sampling.significance import check_prediction, is_better, saves_memory
+from nsysprof.app.analyze import analyze_one
 from nsysprof.app.inputs.reading_requests import AnalyzeRequest
 from nsysprof.app.measuring.bench import dated_bench_folder
 from nsysprof.app.measuring.bench_program import check_program_bench
@@ -37,8 +38,7 @@ from nsysprof.app.optimizing.search import LOOK, Search, Tried, name_of, precisi
 from nsysprof.app.optimizing.trials import Trial, circumstances, list_not_tried, list_trials
 from nsysprof.app.optimizing.tune_uses import LEAST_TUNING_S, TunedProgram, predict_gain, tune_uses
 from nsysprof.app.progress import SILENT, Progress
-from nsysprof.app.trace_analysis.analyze_trace import analyze_one
-from nsysprof.app.trace_analysis.join_attention import read_libraries
+from nsysprof.app.trace_analysis.join_recorded import read_libraries
 from nsysprof.app.tune import POLICY
 from nsysprof.capture.manifest import NSYS_TRACE, TORCH_TRACE
 from nsysprof.capture.user_program.time_program import END_STEPS
@@ -47,20 +47,23 @@ from nsysprof.files.folder_state import OPTIMIZATION
 from nsysprof.files.plain_file import encode_json, read_plain_text, write_whole
 from nsysprof.files.result_folder import claim_folder
 from nsysprof.notes import Note, make_note
+from nsysprof.report.document import count_of
 from nsysprof.report.figure_files import write_report
 from nsysprof.report.pages.program import optimize_report
-from nsysprof.report.wording import count_of
 from nsysprof.results.analysis import Analysis
-from nsysprof.results.optimization import (
+from nsysprof.results.program_runs import (
     BETWEEN,
+    OK,
+    TIMED_OUT,
     Attempt,
     NotTried,
     Optimization,
     OptimizeStep,
     PredictedGain,
+    ProgramTraits,
     ProvenSet,
+    TimedRun,
 )
-from nsysprof.results.program_runs import OK, TIMED_OUT, ProgramTraits, TimedRun
 from nsysprof.units import format_ns
 
 RESULT = "optimize.json"

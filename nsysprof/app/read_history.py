@@ -23,7 +23,7 @@ from nsysprof.attention.shape import LIKE, SHAPE_COLUMNS, USUAL
 from nsysprof.capture.sampling.bench_run import BenchRun
 from nsysprof.errors import NsysprofError, OutputError, TraceError, UsageError
 from nsysprof.files.plain_file import decode_json, json_value, refuse_url
-from nsysprof.report.wording import shape_label
+from nsysprof.report.document import shape_label
 from nsysprof.results.column_registry.csv_table import to_records
 from nsysprof.results.latency_history import CaseHistory, HistoryPoint
 from nsysprof.trace.confine import ConfinedConnections

@@ -32,6 +32,7 @@ from nsysprof.analysis.sampling.tune import (
     insights,
     replace_by_again,
 )
+from nsysprof.app.analyze import resolve
 from nsysprof.app.inputs.attention_requests import TuneRequest
 from nsysprof.app.inputs.grid import Grid
 from nsysprof.app.inputs.machine import default_dtype, require_torch, settle_device, shared_values
@@ -39,7 +40,6 @@ from nsysprof.app.inputs.options import LEAST_TUNING_BLOCKS
 from nsysprof.app.measuring.bench import dated_bench_folder, draw_seed, method_lines, nothing_measured, summarize
 from nsysprof.app.progress import SILENT, Progress
 from nsysprof.app.read_history import append_results, check_database
-from nsysprof.app.trace_analysis.analyze_trace import resolve
 from nsysprof.app.trace_analysis.assemble import assemble
 from nsysprof.attention.backend_limits import why_refused
 from nsysprof.attention.policy_file import AUTO, POLICY_BACKENDS, PolicyFile, PolicyRule, write_policy
@@ -61,7 +61,7 @@ from nsysprof.report.pages.bench import BenchReport, tuning_sections, write_benc
 from nsysprof.results.column_registry.analysis_columns import ATTENTION
 from nsysprof.results.column_registry.case_columns import WINNERS
 from nsysprof.results.column_registry.csv_table import render_csv, set_dtypes, to_records
-from nsysprof.results.optimization import CapturedAttention, CapturedUse, ProgramGain, known_cells
+from nsysprof.results.program_runs import CapturedAttention, CapturedUse, ProgramGain, known_cells
 
 if TYPE_CHECKING:
     pass

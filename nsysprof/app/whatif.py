@@ -11,7 +11,7 @@ from nsysprof.analysis.attribution.range_names import name_families
 from nsysprof.analysis.findings.what_if import ask
 from nsysprof.analysis.overview.summarize import why_not_explained
 from nsysprof.analysis.overview.trace_overview import attribute
-from nsysprof.app.analyze import is_many
+from nsysprof.app.analyze import is_many, resolve
 from nsysprof.app.inputs.reading_requests import (
     LEAST_MB,
     LEAST_SCALE,
@@ -23,7 +23,6 @@ from nsysprof.app.inputs.reading_requests import (
     WhatIfRequest,
 )
 from nsysprof.app.progress import SILENT, Progress
-from nsysprof.app.trace_analysis.analyze_trace import resolve
 from nsysprof.attention.policy_file import read_policy
 from nsysprof.errors import NotComparableError, TraceError, UsageError
 from nsysprof.files.scratch_folder import scratch_folder
@@ -33,9 +32,9 @@ from nsysprof.ranks.collective_waits.stragglers import replay_like_peers
 from nsysprof.ranks.engine import Progress as RankProgress
 from nsysprof.ranks.engine import plan_tasks, prepare_parts, renumber, run_serially
 from nsysprof.ranks.identity import RankSource, find_sources, number_ranks
-from nsysprof.ranks.partial import read_detail
 from nsysprof.ranks.replay.changes import MIB, CommunicationChange, ReplayedJob, Saving, replay_change
 from nsysprof.ranks.replay.joined_graph import RankGraph, read_rank_graph, share_collectives
+from nsysprof.ranks.summarize import read_detail
 from nsysprof.results.findings import JOB, WhatIf, WhatIfAnswer, WhatIfQuestion
 from nsysprof.results.rank_results import RankRow
 from nsysprof.trace.inputs.resolve_input import identity_of, resolve_input

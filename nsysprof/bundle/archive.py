@@ -17,7 +17,7 @@ from typing import Any
 
 from nsysprof.bundle.allow_list import STRINGS, base_name
 from nsysprof.files.plain_file import VERSION, plain_json
-from nsysprof.trace.inputs.bundle_format import CONTENTS, FORMAT_VERSION, MEMBER_NAME
+from nsysprof.trace.inputs.bundle_file import CONTENTS, FORMAT_VERSION, MEMBER_NAME
 from nsysprof.trace.open import open_trace, quote
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the first date that a zip can store; when a bundle was made is private

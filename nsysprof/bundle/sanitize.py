@@ -45,7 +45,7 @@ from nsysprof.bundle.secret_values import collect_secrets, machine_secrets
 from nsysprof.bundle.verify import SecretLeakError, find_leaks
 from nsysprof.errors import OutputError, TraceDamagedError
 from nsysprof.trace.columns import refuse_shared_pages
-from nsysprof.trace.inputs.bundle_format import LEFT_OUT
+from nsysprof.trace.inputs.bundle_file import LEFT_OUT
 from nsysprof.trace.open import Trace, open_trace, quote
 from nsysprof.trace.table_readers.collective_payloads import ENTRY_COLUMNS, FIELDS, Schemas, fields_of, keep_known
 

@@ -17,8 +17,7 @@ from nsysprof.errors import TraceError, UsageError
 from nsysprof.files.folder_state import STATE, require_whole
 from nsysprof.files.plain_file import output_error, plain_json
 from nsysprof.trace.columns import refuse_shared_pages
-from nsysprof.trace.inputs.bundle_file import is_bundle
-from nsysprof.trace.inputs.bundle_format import CONTENTS
+from nsysprof.trace.inputs.bundle_file import CONTENTS, is_bundle
 from nsysprof.trace.inputs.resolve_input import PACKED, resolve_input
 from nsysprof.trace.open import Trace, open_trace
 

@@ -302,18 +302,21 @@ def _batches(needles: Iterator[_Needle]) -> Iterator[list[_Needle]]:
         yield batch
 
 
+# Neither JSON nor a URL writes these characters in another way.
+_NEVER_ESCAPED = re.compile(rb"[A-Za-z0-9_.~-]*")
+
+
 def _needles(secret: str, short: bool) -> Iterator[tuple[str, bytes]]:
     """Yield a value in each encoding. short: it is too short or common to be distinguished when encoded."""
     plain = secret.encode("utf-8", "surrogatepass")
     yield "UTF-8", plain
     yield "UTF-16", secret.encode("utf-16-le", "surrogatepass")
     yield "UTF-16", secret.encode("utf-16-be", "surrogatepass")
-    for escaped in (json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]):
-        if escaped.encode("utf-8", "surrogatepass") != plain:
-            yield "JSON", escaped.encode("utf-8", "surrogatepass")
-    quoted = percent_encode(plain, safe="").encode()
-    if quoted != plain:
-        yield "percent-encoding", quoted
+    if _NEVER_ESCAPED.fullmatch(plain) is None:
+        for escaped in (json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]):
+            if escaped.encode("utf-8", "surrogatepass") != plain:
+                yield "JSON", escaped.encode("utf-8", "surrogatepass")
+        yield "percent-encoding", percent_encode(plain, safe="").encode()
     if len(plain) >= _SHORTEST_ENCODED and not short:
         yield "hex", plain.hex().encode()
         yield "hex", plain.hex().upper().encode()

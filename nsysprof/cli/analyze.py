@@ -34,7 +34,7 @@ def analyze(
     else:
         print_report(result.report)
         typer.echo(f"\n{len(result.files)} files in {result.folder}; read {result.folder / 'report.md'} first")
-    from nsysprof.app.trace_analysis.analyze_trace import TraceResult
+    from nsysprof.app.analyze import TraceResult
 
     if isinstance(result, TraceResult) and result.analysis.lost_kernels:
         raise DataLossError(

@@ -61,7 +61,7 @@ def _show(result: BundleResult, contents: BundleContents, as_json: bool) -> None
         shown = {"sizes": result.sizes, "rows": contents.rows, "texts": contents.texts, "replaced": contents.replaced}
         print_json({**result.to_json(), **shown})
         return
-    from nsysprof.report.formats.escape import clean
+    from nsysprof.report.document import clean
 
     typer.echo(f"{result.bytes:,} bytes would be shared:")
     for name, size in result.sizes.items():

@@ -15,7 +15,7 @@ from nsysprof.cli import options
 from nsysprof.cli.terminal import mark_saved, print_json, print_report, say_missing_figures, show_progress
 
 if TYPE_CHECKING:
-    from nsysprof.app.trace_analysis.analyze_trace import TraceResult
+    from nsysprof.app.analyze import TraceResult
 
 EXAMPLES = ("nsysprof demo", "nsysprof demo --open")
 

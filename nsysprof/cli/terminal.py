@@ -22,7 +22,7 @@ import typer
 
 from nsysprof.app.progress import SILENT, Progress
 from nsysprof.files.plain_file import encode_json
-from nsysprof.report.formats.escape import clean
+from nsysprof.report.document import clean
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars

@@ -37,6 +37,6 @@ def _print(result: WhatIfResult, as_json: bool) -> None:
     if as_json:
         print_json(found.to_json())
         return
-    from nsysprof.report.pages.whatif import whatif_report
+    from nsysprof.report.pages.program import whatif_report
 
     print_report(whatif_report(found))

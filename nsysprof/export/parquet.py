@@ -44,7 +44,8 @@ def write_parquet(content: Content, folder: Path, advance: Advance, *, force: bo
     force: whether an older export there is replaced. Raises OutputError, and MissingToolError where pyarrow is missing.
     """
     try:
-        import pyarrow.parquet as pq
+        import pyarrow as pa
+        import pyarrow.parquet
     except ImportError as error:
         raise MissingToolError(
             "--parquet needs pyarrow, which is not installed.", "pip install 'nsysprof[parquet]'"
@@ -55,7 +56,7 @@ def write_parquet(content: Content, folder: Path, advance: Advance, *, force: bo
             # Rows are encoded in a thread, without Python's lock, while the next ones are put together.
             with ThreadPoolExecutor(1, thread_name_prefix="parquet") as thread:
                 for name in _TABLES:
-                    _write_table(pq, content, name, claimed.path / f"{name}.parquet", advance, counts, thread)
+                    _write_table(pa, content, name, claimed.path / f"{name}.parquet", advance, counts, thread)
         except OSError as error:
             raise output_error(folder, error) from error
         claimed.commit()
@@ -63,10 +64,8 @@ def write_parquet(content: Content, folder: Path, advance: Advance, *, force: bo
 
 
 def _write_table(
-    pq: Any, content: Content, name: str, path: Path, advance: Advance, counts: Counts, thread: Executor
+    pa: Any, content: Content, name: str, path: Path, advance: Advance, counts: Counts, thread: Executor
 ) -> None:
-    import pyarrow as pa
-
     writer, written = None, None
     for frame in _frames(content, name):
         table = pa.Table.from_pandas(frame, preserve_index=False)
@@ -75,7 +74,7 @@ def _write_table(
             schema = table.schema.with_metadata(about)
             rising = _RISING & set(schema.names)
             numbers = [field.name for field in schema if not pa.types.is_dictionary(field.type)]
-            writer = pq.ParquetWriter(
+            writer = pa.parquet.ParquetWriter(
                 path,
                 schema,
                 compression="zstd",

@@ -43,13 +43,15 @@ def write_perfetto(content: Content, path: Path, advance: Advance) -> Counts:
     Raises OutputError, and MissingToolError without the perfetto package.
     """
     try:
-        import perfetto.trace_builder.proto_builder  # noqa: F401
+        from perfetto.protos.perfetto.trace import perfetto_trace_pb2
+        from perfetto.trace_builder.proto_builder import TraceProtoBuilder
     except ImportError as error:
         raise MissingToolError(
             "--perfetto needs the perfetto package, which is not installed.", "pip install 'nsysprof[perfetto]'"
         ) from error
     with open_whole(path) as stream:
-        trace = _Trace(content, stream, advance)
+        packets = _Packets(stream, perfetto_trace_pb2, TraceProtoBuilder)
+        trace = _Trace(content, packets, advance)
         trace.write()
     return trace.counts
 
@@ -57,16 +59,13 @@ def write_perfetto(content: Content, path: Path, advance: Advance) -> Counts:
 class _Packets:
     """The packets of one sequence. They are serialised a few thousand at a time, and repeated texts are sent once."""
 
-    def __init__(self, stream: IO[bytes]) -> None:
-        from perfetto.protos.perfetto.trace import perfetto_trace_pb2
-        from perfetto.trace_builder.proto_builder import TraceProtoBuilder
-
-        self.protos = perfetto_trace_pb2
+    def __init__(self, stream: IO[bytes], protos: Any, make_builder: Any) -> None:
+        self.protos = protos
         self._stream = stream
-        self._make = TraceProtoBuilder
-        self._builder = TraceProtoBuilder()
+        self._make = make_builder
+        self._builder = make_builder()
         self._pending = 0
-        self._flags = perfetto_trace_pb2.TracePacket.SEQ_INCREMENTAL_STATE_CLEARED
+        self._flags = protos.TracePacket.SEQ_INCREMENTAL_STATE_CLEARED
         self._interned: dict[str, dict[str, int]] = {}
         self._tracks = 0
 
@@ -135,11 +134,11 @@ class _Trace:
     Events are read, laid out on tracks and written some at a time. What is kept is a handful of events for each track.
     """
 
-    def __init__(self, content: Content, stream: IO[bytes], advance: Advance) -> None:
+    def __init__(self, content: Content, packets: _Packets, advance: Advance) -> None:
         self._content = content
         self._analysis = content.analysis
         self._timeline = content.analysis.timeline
-        self._packets = _Packets(stream)
+        self._packets = packets
         self._advance = advance
         self._numbers: Numbers = number_processes(content)
         self._types = self._packets.protos.TrackEvent

@@ -11,6 +11,8 @@ from functools import cache, cached_property, lru_cache
 from importlib.resources import files
 from pathlib import Path
 
+from ahocorasick_rs import AhoCorasick
+
 from nsysprof.errors import UsageError
 
 # What a kernel does.
@@ -62,6 +64,12 @@ class KernelRule:
         first, *others = self.pattern.split("*")
         return first.startswith("^"), first.removeprefix("^"), others
 
+    @property
+    def longest_text(self) -> str:
+        """Return the longest text that a name must hold."""
+        _, first, others = self._parts
+        return max(first, *others, key=len) if others else first
+
     def matches(self, name: str) -> bool:
         """Return whether the pattern matches a name in lower case, in time that grows with the name's length."""
         begins, first, others = self._parts
@@ -93,8 +101,20 @@ def _kind_of(name: str, own_file: str) -> KernelKind:
     if token is not None and token[1] in CATEGORIES:
         return KernelKind(token[1], MEMORY if token[1] in _OF_MEMORY else OTHER)
     text = name.lower().removeprefix("void ")
+    rules, finder, rules_by_text = _find_rules(own_file)
+    found = finder.find_matches_as_indexes(text, overlapping=True)
+    numbers = sorted({number for place, _, _ in found for number in rules_by_text[place]})
+    return next((rules[number].kind for number in numbers if rules[number].matches(text)), _UNKNOWN)
+
+
+@cache
+def _find_rules(own_file: str) -> tuple[tuple[KernelRule, ...], AhoCorasick, list[list[int]]]:
+    """Return all rules in order, what finds their longest texts in a name at once, and the rules of each text."""
     rules = (*_own_rules(own_file), *known_rules()) if own_file else known_rules()
-    return next((rule.kind for rule in rules if rule.matches(text)), _UNKNOWN)
+    rules_by_text: dict[str, list[int]] = {}
+    for number, rule in enumerate(rules):
+        rules_by_text.setdefault(rule.longest_text, []).append(number)
+    return rules, AhoCorasick(list(rules_by_text)), list(rules_by_text.values())
 
 
 def categorize(name: str) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nsysprof.errors import MissingToolError, SchedulerError, UsageError
-from nsysprof.ranks.partial import code_version
+from nsysprof.ranks.summarize import code_version
 
 if TYPE_CHECKING:
     from distributed import Client

@@ -20,7 +20,7 @@ from nsysprof.errors import NsysprofError, OutputError, SchedulerError
 from nsysprof.files.plain_file import output_error
 from nsysprof.ranks.distributions import empty
 from nsysprof.ranks.identity import RankSource
-from nsysprof.ranks.partial import (
+from nsysprof.ranks.summarize import (
     PARTS,
     Partial,
     code_version,
@@ -28,9 +28,9 @@ from nsysprof.ranks.partial import (
     merge_partials,
     part_path,
     read_part,
+    summarize_rank,
     write_part,
 )
-from nsysprof.ranks.summarize import summarize_rank
 from nsysprof.results.rank_results import RankRow
 
 FAN_IN = 8

@@ -14,7 +14,7 @@ from nsysprof.errors import NotComparableError, TraceError, UsageError
 from nsysprof.files.folder_state import require_whole
 from nsysprof.files.plain_file import read_plain_text
 from nsysprof.notes import Note, make_note
-from nsysprof.trace.inputs.bundle_format import CONTENTS
+from nsysprof.trace.inputs.bundle_file import CONTENTS
 from nsysprof.trace.inputs.resolve_input import FILES, PACKED, REPORTS, own_trace
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nsysprof.analysis.findings.step_amounts import counted
+from nsysprof.analysis.findings.situation import counted
 from nsysprof.errors import UsageError
 from nsysprof.ranks.identity import some
 from nsysprof.ranks.job_facts import CommunicationRow, JobFacts

@@ -6,8 +6,10 @@ import pyarrow.pandas_compat
 import pyarrow.parquet  # noqa: F401
 
 from nsysprof.native.load import native_problem
-from nsysprof.ranks.partial import code_version
-from nsysprof.ranks.summarize import summarize_rank  # noqa: F401
+from nsysprof.ranks.summarize import (
+    code_version,
+    summarize_rank,  # noqa: F401
+)
 
 # What these find is kept.
 code_version()

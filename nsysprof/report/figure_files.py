@@ -6,11 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from nsysprof.files.plain_file import plain_json, write_whole
-from nsysprof.report.document import Figure, Report
+from nsysprof.report.document import Figure, Report, clean
 from nsysprof.report.figures import mpl
 from nsysprof.report.figures.drawing import can_draw, darken, png_bytes, svg_bytes
 from nsysprof.report.formats.data_formats import report_json
-from nsysprof.report.formats.escape import clean
 from nsysprof.report.formats.html import render_html
 from nsysprof.report.formats.markdown import render_markdown
 

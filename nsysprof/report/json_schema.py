@@ -14,9 +14,8 @@ from nsysprof.results.column_registry import analysis_columns, case_columns, ran
 from nsysprof.results.column_registry.column import Dtype, FileColumn, TableFile
 from nsysprof.results.findings import DeviceIdle, Finding, Findings, WhatIf
 from nsysprof.results.latency_history import CaseHistory, HistoryPoint
-from nsysprof.results.optimization import Optimization, ProgramGain
 from nsysprof.results.policy_use import PolicyUse
-from nsysprof.results.program_runs import ProgramComparison
+from nsysprof.results.program_runs import Optimization, ProgramComparison, ProgramGain
 from nsysprof.results.rank_results import ClockFit, RankRow
 
 _DRAFT = "https://json-schema.org/draft/2020-12/schema"

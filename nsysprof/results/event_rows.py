@@ -79,7 +79,7 @@ class KernelGrids:
     """The grid and block of kernels, for a page that shows them.
 
     start_ns, end_ns: when each kernel ran; two that ran at the same time have the same grid, or are not here.
-    place: the place of its text in `texts`, whose first is that of an unknown one.
+    place: the place of its text in `texts`, whose first stands for an unknown one.
     """
 
     start_ns: Int64s

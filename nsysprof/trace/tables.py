@@ -25,15 +25,15 @@ from nsysprof.trace.table_readers.calls import (
     read_overheads,
     read_syncs,
     read_waits,
+    read_work,
 )
 from nsysprof.trace.table_readers.collective_payloads import read_collective_payloads
-from nsysprof.trace.table_readers.devices import LONGEST_RANGE_NAME, Gpus, cut_name, read_gpus
-from nsysprof.trace.table_readers.gpu_metrics import read_gpu_metrics
+from nsysprof.trace.table_readers.gpus import LONGEST_RANGE_NAME, Gpus, cut_name, read_gpu_metrics, read_gpus
 from nsysprof.trace.table_readers.layer_ranges import split_added
-from nsysprof.trace.table_readers.work import read_work
 
-# NVIDIA's largest machine that shares one memory has 576.
-MOST_DEVICES = 1024
+# What one trace may name. NVIDIA's largest machine that shares one memory has 576 GPUs, and a GPU runs 128 streams at
+# once. Each of them takes time in proportion to all work.
+_MOST = {"GPUs": 1_024, "processes": 1_024, "streams": 4_096, "threads": 16_384}
 _RANGE_TYPES = {59: "PushPop", 60: "StartEnd", 70: "PushPop", 71: "StartEnd"}
 _DOMAIN_TYPE = 75
 _CUDA_BEGAN, _CUPTI_COUNTED = "CUDA injection initialized", "Number of CUPTI events produced"
@@ -76,7 +76,7 @@ def read_tables(trace: Trace, progress: Callable[[str], None] | None = None) -> 
         except BaseException:
             trace.limits.cancelled.set()  # the pool waits for tasks that have begun
             raise
-    _refuse_many_devices(trace, work)
+    _refuse_many(trace, work, calls)
     trace.notes[noted:] = sorted(trace.notes[noted:], key=lambda note: note.text)  # the order of threads varies
     if KERNEL in recorded:
         say(f"read {work.kernels:,} kernels")
@@ -117,13 +117,20 @@ def read_tables(trace: Trace, progress: Callable[[str], None] | None = None) -> 
     )
 
 
-def _refuse_many_devices(trace: Trace, work: Work) -> None:
-    """Raise TraceForeignError where more GPUs work than any machine has; each takes milliseconds to analyse."""
-    devices = len(np.unique(work.device_of))
-    if devices > MOST_DEVICES:
-        raise TraceForeignError(
-            f"{trace.identity} names {devices:,} GPUs; at most {MOST_DEVICES:,} are read.", "Record it again."
-        )
+def _refuse_many(trace: Trace, work: Work, calls: Calls | None) -> None:
+    """Raise TraceForeignError where more GPUs, processes, streams or threads work than a real program has."""
+    threads = np.zeros(0, np.int64) if calls is None else calls.tid_of
+    counts = {
+        "GPUs": len(np.unique(work.device_of)),
+        "processes": len(np.unique(np.concatenate((work.pid_of, threads & PID_MASK)))),
+        "streams": len(np.unique(work.streams_of, axis=0)),
+        "threads": len(np.unique(threads)),
+    }
+    for what, count in counts.items():
+        if count > _MOST[what]:
+            raise TraceForeignError(
+                f"{trace.identity} names {count:,} {what}; at most {_MOST[what]:,} are read.", "Record a shorter part."
+            )
 
 
 def read_strings(trace: Trace) -> pd.Series:

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from nsysprof.attention.backend_limits import TAKES, why_refused
 from nsysprof.attention.shape import Case, Shape, is_callable_backend, registered_backends
@@ -42,8 +43,6 @@ def load_attention(backend: str) -> tuple[Any, Attention]:
     if backend in FLASH_IMPLEMENTATIONS:
         return flash_implementation(backend), _sdpa
     if backend in _SDPA_NAMES:
-        from torch.nn.attention import SDPBackend, sdpa_kernel
-
         return sdpa_kernel(getattr(SDPBackend, _SDPA_NAMES[backend])), _sdpa
     if backend == "auto":
         return nullcontext(), _sdpa

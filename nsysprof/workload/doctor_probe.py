@@ -8,10 +8,10 @@ from __future__ import annotations
 import json
 import sys
 
+import torch
+
 
 def main(arguments: list[str]) -> int:
-    import torch
-
     usable = torch.cuda.is_available()
     if arguments:
         if usable:

@@ -15,6 +15,8 @@ from nsysprof.files.plain_file import encode_json, read_json
 # The kinds of passes: untraced samples and memory; calls in an NVTX range under a profiler; one call in a range under
 # ncu.
 TIMED, TRACED, COUNTED = "timed", "traced", "counted"
+# The exit code of a process that can no longer be used: another one does the rest.
+REPLACE_ME = 75  # EX_TEMPFAIL
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import torch
+
 # All links together take so long (s), and each copy moves so many bytes.
 _SECONDS, COPY_BYTES = 2.0, 256 << 20
 # So many copies are queued before the clock is read again.
@@ -45,8 +47,6 @@ def list_links(gpus: int) -> list[tuple[str, str]]:
 
 def measure_links() -> Iterator[dict[str, Any]]:
     """Yield the rate (bytes/s) of each link of this machine, and the ends and the GPU of it."""
-    import torch
-
     links = list_links(torch.cuda.device_count() if torch.cuda.is_available() else 0)
     for begins, ends in links:
         source, target = (

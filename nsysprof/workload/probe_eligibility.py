@@ -13,8 +13,7 @@ from pathlib import Path
 
 from nsysprof.attention.eligibility import EligibilityJob
 from nsysprof.files.plain_file import json_value
-from nsysprof.workload.job import append_event
-from nsysprof.workload.worker import REPLACE_ME
+from nsysprof.workload.job import REPLACE_ME, append_event
 
 
 def main(arguments: list[str]) -> int:
@@ -22,7 +21,7 @@ def main(arguments: list[str]) -> int:
     indices = [int(part) for part in arguments[1].split(",")]
     parent = os.getppid()
     try:
-        from nsysprof.workload.eligibility.torch_checks import answer, collect_facts, is_poisoned
+        from nsysprof.workload.torch_checks import answer, collect_facts, is_poisoned
 
         facts = collect_facts(job.device)
     except Exception as error:  # noqa: BLE001 - whatever torch's import or CUDA's start raises is the answer

@@ -16,9 +16,8 @@ from typing import Any
 from nsysprof.attention.shape import Case
 from nsysprof.environment import read_clocks
 from nsysprof.files.plain_file import VERSION
-from nsysprof.workload.job import TIMED, TRACED, EventReader, Job, append_event
+from nsysprof.workload.job import REPLACE_ME, TIMED, TRACED, EventReader, Job, append_event
 from nsysprof.workload.recording.nvtx_ranges import annotate
-from nsysprof.workload.worker import REPLACE_ME
 
 _POLL_S = 0.05
 _CLOCKS_EVERY_S = 0.1  # the interval for checks (s); a block of samples takes milliseconds
@@ -78,7 +77,7 @@ def _run_worker(
 ) -> list[int]:
     """Run one worker until it ends, hangs or is told to stop; return the cases left to do, and add to `failed`."""
     indices = ",".join(map(str, pending))
-    command = [sys.executable, "-m", "nsysprof.workload.worker", str(job_path), indices]
+    command = [sys.executable, "-W", "ignore", "-m", "nsysprof.workload.worker", str(job_path), indices]
     worker = subprocess.Popen(command, stdin=subprocess.DEVNULL)
     left = list(pending)
     current: int | None = None

@@ -17,22 +17,26 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from nsysprof.attention.backend_limits import is_lossy
 from nsysprof.attention.range_name import format_range
 from nsysprof.attention.shape import Case
-from nsysprof.workload.job import TIMED, TRACED, Job, append_event
+from nsysprof.workload.job import REPLACE_ME, TIMED, TRACED, Job, append_event
+from nsysprof.workload.loaded_libraries import collect_torch
+from nsysprof.workload.measuring.ceilings import measure_ceilings
+from nsysprof.workload.measuring.measure import measure_block, run_traced
+from nsysprof.workload.measuring.memory import release_memory
+from nsysprof.workload.measuring.prepared_call import check_case
 from nsysprof.workload.recording.nvtx_ranges import annotate
+from nsysprof.workload.recording.torch_trace import TorchTrace
 from nsysprof.workload.refusal import IneligibleError, UnusableBackendError, WrongResultError
-
-REPLACE_ME = 75  # EX_TEMPFAIL
 
 
 def main(arguments: list[str]) -> int:
     job = Job.read(Path(arguments[0]))
     indices = [int(part) for part in arguments[1].split(",")]
     warnings.simplefilter("ignore")  # torch's warnings are collected as reasons where they matter
-    from nsysprof.workload.loaded_libraries import collect_torch
-
     append_event(job.events_path, "environment", facts=collect_torch(job.device))
     gc.collect()
     gc.freeze()  # what imports left lives on; without it, freeing memory before each block takes a tenth of a second
@@ -69,8 +73,6 @@ def main(arguments: list[str]) -> int:
 
 def _measure_ceilings(job: Job) -> None:
     """Append the device's ceilings as an event, or the reason where they do not fit into its memory."""
-    from nsysprof.workload.measuring.ceilings import measure_ceilings
-
     try:
         append_event(job.events_path, "ceilings", **measure_ceilings(job.device, list(job.ceilings)))
     except (RuntimeError, MemoryError) as error:
@@ -84,15 +86,10 @@ class _Recorder:
         self._job = job
         self._trace: Any = None
         if job.pass_name == TRACED and job.profiler == "torch":
-            from nsysprof.workload.recording.torch_trace import TorchTrace
-
             self._trace = TorchTrace(job.torch_trace_path, time.time_ns(), job.device)
 
     def run(self, case: Case) -> dict[str, Any]:
         """Record one case; return the number of calls inside its range, and how long others took that were timed."""
-        from nsysprof.workload.measuring.measure import run_traced
-        from nsysprof.workload.measuring.memory import release_memory
-
         name = format_range(case, self._job.range_keys)
         mark = annotate(name) if self._trace is None else self._trace.annotate(name)
         release_memory()
@@ -127,9 +124,6 @@ def _run_case(job: Job, case: Case, recorder: _Recorder, checks: dict[Case, Any]
     """
     if job.pass_name != TIMED:
         return recorder.run(case)
-    from nsysprof.workload.measuring.measure import measure_block
-    from nsysprof.workload.measuring.prepared_call import check_case
-
     if job.check and case not in checks:
         checks[case] = check_case(case, job.device, job.allow_error)
     errors = checks[case]["errors"] if case in checks else {}
@@ -140,8 +134,6 @@ def _run_case(job: Job, case: Case, recorder: _Recorder, checks: dict[Case, Any]
 
 
 def _judge(error: Exception) -> dict[str, Any]:
-    import torch
-
     for kind, status in ((IneligibleError, "ineligible"), (WrongResultError, "wrong"), (UnusableBackendError, "error")):
         if isinstance(error, kind):
             return _failed(status, error)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from nsysprof.analysis.sampling.process_model import estimate, fit
+from nsysprof.analysis.sampling.significance import estimate, fit
 
 # The peer and the command that is judged.
 SIDES = ("nsys profile", "nsysprof capture")

@@ -15,7 +15,7 @@ from nsysprof.analysis.attention_tuning.program_gain import MORE_SAMPLES, judge_
 from nsysprof.analysis.sampling.tune import launch_shares
 from nsysprof.report.formats.markdown import render_markdown
 from nsysprof.report.pages.program import WORTH_TELLING, optimize_report
-from nsysprof.results.optimization import UNDECIDED, Optimization
+from nsysprof.results.program_runs import UNDECIDED, Optimization
 from scripts.benches.hook_cost import longer_pct, mean_of_all, text_of_all, text_of_each
 from scripts.studies.tables import ANALYSIS, markdown, span
 

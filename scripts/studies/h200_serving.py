@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from nsysprof.report.wording import join_names
+from nsysprof.report.document import join_names
 from nsysprof.units import format_ns, format_ratio
 from scripts.studies.tables import ANALYSIS, machine, markdown
 

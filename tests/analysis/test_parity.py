@@ -8,7 +8,7 @@ import pytest
 from nsysprof.analysis.overview.summarize import summarize
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_tables
-from scripts.second_opinion.nsys_stats import as_printed
+from tests.second_opinion.nsys_stats import as_printed
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 TRACES = ("sdpa", "sdpa23", "graph_node", "mp", "mem", "ddp_rank0", "gm10k")

@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from nsysprof.native import load as native
-from scripts.second_opinion.compared import compare_figures, laws_broken
-from scripts.second_opinion.figures import figures_of
 from tests.builders.random_program import Program, programs
+from tests.second_opinion.compared import compare_figures, laws_broken
+from tests.second_opinion.figures import figures_of
 from tests.test_scripts import load
 
 WRITTEN = load("oracle").written_files

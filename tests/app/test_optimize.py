@@ -21,22 +21,20 @@ from nsysprof.errors import UsageError
 from nsysprof.report.formats.markdown import render_markdown
 from nsysprof.report.pages.program import answer_lines, optimize_report
 from nsysprof.results.comparison import LatencyChange, LatencyVerdict, SideOfCase
-from nsysprof.results.optimization import (
+from nsysprof.results.program_runs import (
     UNDECIDED,
     Attempt,
     AttentionUse,
+    MemoryChange,
+    MemoryKind,
     NotTried,
     Optimization,
     PredictedGain,
-    Suggestion,
-    TunedUse,
-)
-from nsysprof.results.program_runs import (
-    MemoryChange,
-    MemoryKind,
     ProgramComparison,
     ProgramSideSummary,
     Sameness,
+    Suggestion,
+    TunedUse,
 )
 from tests.analysis.programs import train
 from tests.builders import run_command

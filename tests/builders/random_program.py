@@ -13,10 +13,10 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from scripts.second_opinion.figures import Figures, statistics
-from scripts.second_opinion.trace_rows import copy_name, union
 from tests.builders.build_trace import OTHER_PID, PID, TraceBuilder
 from tests.builders.generations import GENERATIONS, schema
+from tests.second_opinion.figures import Figures, statistics
+from tests.second_opinion.trace_rows import copy_name, union
 
 KERNELS = ("gemm", "softmax", "add")
 COPY_KINDS = (1, 2, 8)

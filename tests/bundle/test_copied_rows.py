@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
+from nsysprof.app.analyze import analyze_trace
 from nsysprof.bundle.name_tokens import NameTokens
 from nsysprof.bundle.sanitize import SanitizeOptions, sanitize_trace
 from nsysprof.errors import UsageError

@@ -199,7 +199,7 @@ def test_a_table_that_tells_secrets_and_cannot_be_read_refuses_the_bundle(tmp_pa
 
 def test_a_name_in_markdown_is_found_behind_its_backslashes(tmp_path: Path) -> None:
     from nsysprof.bundle.verify import find_leaks
-    from nsysprof.report.formats.escape import escape_markdown
+    from nsysprof.report.document import escape_markdown
 
     (tmp_path / "report.md").write_text(escape_markdown("a zan_zibar@host.example b"))
     assert find_leaks(tmp_path / "report.md", ["zan_zibar@host.example"])

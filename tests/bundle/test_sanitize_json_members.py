@@ -18,7 +18,7 @@ from nsysprof.notes import Note, Severity
 from nsysprof.nsight.run_tool import Step
 from nsysprof.results.checks import COMPARABLE_FIELDS
 from nsysprof.results.samples import Block
-from nsysprof.trace.inputs.bundle_format import MEMBER_NAME
+from nsysprof.trace.inputs.bundle_file import MEMBER_NAME
 
 _CLOCK = dict.fromkeys(("sm_clock_mhz", "memory_clock_mhz", "temperature_c", "power_w"), 1) | {"throttle_reasons": []}
 

@@ -18,7 +18,7 @@ from nsysprof.results.analysis import RESULT_COLUMNS  # noqa: E402
 from nsysprof.trace.open import open_trace  # noqa: E402
 from nsysprof.trace.tables import read_tables  # noqa: E402
 from nsysprof.workload.backends import load_attention  # noqa: E402
-from nsysprof.workload.correctness.check import check_attention  # noqa: E402
+from nsysprof.workload.correctness_check import check_attention  # noqa: E402
 from nsysprof.workload.refusal import IneligibleError, eligibility  # noqa: E402
 from tests.builders.registering import our_backends, register  # noqa: E402
 

@@ -7,8 +7,7 @@ from pathlib import Path
 from nsysprof.analysis.overview.summarize import summarize
 from nsysprof.export.content import Content
 from nsysprof.trace.open import open_trace
-from nsysprof.trace.table_readers.devices import read_gpus
-from nsysprof.trace.table_readers.gpu_metrics import read_metric_samples
+from nsysprof.trace.table_readers.gpus import read_gpus, read_metric_samples
 from nsysprof.trace.tables import read_tables
 
 

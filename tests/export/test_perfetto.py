@@ -8,7 +8,7 @@ import pytest
 
 from nsysprof.errors import MissingToolError, OutputError
 from nsysprof.export.perfetto import write_perfetto
-from nsysprof.trace.table_readers.devices import LONGEST_RANGE_NAME
+from nsysprof.trace.table_readers.gpus import LONGEST_RANGE_NAME
 from tests.builders.build_trace import OTHER_PID, OTHER_TID, TraceBuilder
 from tests.conftest import REPOSITORY
 from tests.export.contents import content_of

@@ -158,3 +158,13 @@ def test_the_names_of_a_large_trace_are_looked_up_once_each():
     for _ in range(3):
         assert all(kind_of(name).category == "other" for name in names)
     assert names_module._kind_of.cache_info().misses - before <= len(names)
+
+
+def test_a_name_is_compared_with_few_rules(monkeypatch):
+    """A name that no rule knows took 0.3 ms, and a trace of 6 MB has 45,000."""
+    tried = []
+    matches = names_module.KernelRule.matches
+    monkeypatch.setattr(names_module.KernelRule, "matches", lambda *both: tried.append(both) or matches(*both))
+    assert {kind_of(f"zzyzx_{number}").category for number in range(100)} == {"other"}
+    assert kind_of("zzyzx_gemm").category == "gemm"
+    assert len(tried) < 10

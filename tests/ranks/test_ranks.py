@@ -15,13 +15,19 @@ import pandas as pd
 import pytest
 
 from nsysprof.errors import TraceError, UsageError
-from nsysprof.ranks import partial
 from nsysprof.ranks.collective_waits.collectives import MOST
 from nsysprof.ranks.engine import plan_tasks, prepare_parts, renumber, run_serially
 from nsysprof.ranks.identity import drop_copies, find_sources, number_ranks
 from nsysprof.ranks.overview import overview
-from nsysprof.ranks.partial import read_detail, read_part
-from nsysprof.ranks.summarize import MOST_RANGES, OTHER_RANGES, RankSource, summarize_rank
+from nsysprof.ranks.summarize import (
+    MOST_RANGES,
+    OTHER_RANGES,
+    RankSource,
+    merge_partials,
+    read_detail,
+    read_part,
+    summarize_rank,
+)
 from nsysprof.report.pages.ranks import ranks_report, straggler_lines
 from nsysprof.results.rank_results import RanksAnalysis
 from tests.builders.build_trace import TraceBuilder
@@ -314,7 +320,7 @@ def test_shares_survive_the_disk_and_the_wire(tmp_path: Path) -> None:
 
 def test_rows_merge_in_any_order(tmp_path: Path) -> None:
     a, b, c = (summarize_rank(RankSource(number, path)).partial for number, path in enumerate(write_job(tmp_path, 3)))
-    merge = partial.merge_partials
+    merge = merge_partials
     left, right = merge([merge([a, b]), c]), merge([c, merge([b, a])])
     assert left.rows == right.rows
     assert np.array_equal(left.durations.values, right.durations.values)

@@ -13,8 +13,8 @@ from nsysprof.analysis.comparison.compare_owners import compare_owners
 from nsysprof.analysis.comparison.compare_ranges import compare_ranges
 from nsysprof.analysis.sampling.significance import judge_history
 from nsysprof.app import demo as demo_use_case
+from nsysprof.app.analyze import analyze_trace
 from nsysprof.app.trace_analysis.analyze_snapshot import read_memory
-from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
 from nsysprof.attention.eligibility import AttentionCall, EligibilityAnswer, Ran, parse_refusal
 from nsysprof.attention.shape import Shape
 from nsysprof.notes import Note, Severity
@@ -27,10 +27,9 @@ from nsysprof.report.pages.compare import compare_report
 from nsysprof.report.pages.history import history_report
 from nsysprof.report.pages.machine import doctor_report, explain_report
 from nsysprof.report.pages.memory import memory_comparison_report, memory_report
-from nsysprof.report.pages.program import optimize_report, program_report
+from nsysprof.report.pages.program import optimize_report, program_report, whatif_report
 from nsysprof.report.pages.ranks import ranks_report
 from nsysprof.report.pages.recording import recording_report
-from nsysprof.report.pages.whatif import whatif_report
 from nsysprof.results.allocator_memory import AllocatorMemory
 from nsysprof.results.analysis import Analysis
 from nsysprof.results.checks import Check, GateFinding, GateResult, Outcome, State
@@ -49,7 +48,8 @@ from nsysprof.results.comparison import (
 )
 from nsysprof.results.findings import Finding, Findings, WhatIf, WhatIfAnswer
 from nsysprof.results.latency_history import CaseHistory, HistoryPoint
-from nsysprof.results.optimization import (
+from nsysprof.results.policy_use import PolicyUse
+from nsysprof.results.program_runs import (
     Attempt,
     AttentionUse,
     Optimization,
@@ -57,11 +57,13 @@ from nsysprof.results.optimization import (
     OptimizeStep,
     PredictedGain,
     Prediction,
+    ProgramComparison,
+    ProgramSideSummary,
+    Sameness,
     Suggestion,
     TunedUse,
+    ValueComparison,
 )
-from nsysprof.results.policy_use import PolicyUse
-from nsysprof.results.program_runs import ProgramComparison, ProgramSideSummary, Sameness, ValueComparison
 from nsysprof.results.rank_results import ClockFit, Lanes, RankCollectives, RankRow, RanksAnalysis
 from nsysprof.results.recorded_part import LatencyWindow, LatencyWindows, ProcessPart, RecordResult
 from tests.builders.allocator_snapshot import SnapshotBuilder, frames

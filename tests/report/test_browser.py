@@ -10,7 +10,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
-from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
+from nsysprof.app.analyze import analyze_trace
 from nsysprof.app.trace_analysis.assemble import join_counters, read_record
 from nsysprof.report.formats.html import render_html
 from nsysprof.report.write import write_analysis
@@ -153,6 +153,8 @@ def test_the_policy_stops_what_is_not_the_pages_own(page, capture_page):
 
 def test_buttons_zoom_move_and_show_all(page, capture_page):
     open_page(page, capture_page)
+    assert view(page)[0] > 0, "it opens where the GPU works"
+    press(page, "all")
     whole = view(page)
     press(page, "in")
     press(page, "in")

@@ -8,8 +8,8 @@ import pandas as pd
 
 from nsysprof.analysis.comparison.compare import compare_inputs
 from nsysprof.analysis.comparison.compare_latency import Settings
+from nsysprof.app.analyze import analyze_trace
 from nsysprof.app.inputs.compare_inputs import read_input
-from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
 from nsysprof.app.trace_analysis.assemble import join_counters, read_record
 from nsysprof.report.figures.benches import describe_bench, describe_scaling, describe_winners
 from nsysprof.report.figures.compare import describe_parts

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
+from nsysprof.app.analyze import analyze_trace
 from nsysprof.report.formats.console import render_console
 from nsysprof.report.pages.analysis import analysis_report
 from tests.conftest import REPOSITORY

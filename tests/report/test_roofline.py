@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from nsysprof.analysis.comparison.rank_cases import fill_results
-from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
+from nsysprof.app.analyze import analyze_trace
 from nsysprof.app.trace_analysis.assemble import join_counters, read_counted, read_record
 from nsysprof.notes import Note, Severity
 from nsysprof.report.figures.drawing import byte_ticks

@@ -47,7 +47,6 @@ def test_a_time_is_never_negative_and_does_not_reach_down_to_nothing():
 
 
 def test_samples_that_follow_their_neighbours_are_worth_fewer():
-    """scripts/calibrate.py counts this for more kinds of noise, and more often."""
     source = random.Random(3)
     held = plain = 0
     for _ in range(300):

@@ -16,8 +16,7 @@ import pytest
 from nsysprof.native import load
 from nsysprof.trace.confine import Confinement
 from nsysprof.trace.open import open_trace
-from nsysprof.trace.table_readers.devices import read_gpus
-from nsysprof.trace.table_readers.gpu_metrics import read_metric_samples
+from nsysprof.trace.table_readers.gpus import read_gpus, read_metric_samples
 from nsysprof.trace.tables import read_tables
 
 

@@ -11,9 +11,8 @@ from nsysprof.errors import NsysprofError
 from nsysprof.native import load
 from nsysprof.trace import event_columns
 from nsysprof.trace.open import open_trace
-from nsysprof.trace.table_readers.calls import read_calls
-from nsysprof.trace.table_readers.devices import read_gpus
-from nsysprof.trace.table_readers.work import read_work
+from nsysprof.trace.table_readers.calls import read_calls, read_work
+from nsysprof.trace.table_readers.gpus import read_gpus
 from tests.trace.test_event_columns_tuple_encoder import MULTIPLIER
 
 KERNELS = "start, end, deviceId, contextId, streamId, correlationId, globalPid, demangledName, shortName, graphNodeId"

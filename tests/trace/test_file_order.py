@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
+from nsysprof.app.analyze import analyze_trace
 from nsysprof.native import load
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_ranges, read_strings

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
+from nsysprof.app.analyze import analyze_trace
 from nsysprof.errors import NsysprofError
 from tests.builders.build_trace import OTHER_PID, PID, TID, TraceBuilder
 from tests.builders.generations import GENERATIONS, schema

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
+from nsysprof.app.analyze import analyze_trace
 from tests.builders.build_trace import OTHER_PID, OTHER_TID, PID, TID, TraceBuilder
 from tests.builders.generations import GENERATIONS, VERSIONS, schema
 from tests.builders.record_with_nsys import record_nvtx

@@ -24,7 +24,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
+from nsysprof.app.analyze import analyze_trace
 from nsysprof.bundle.sanitize import sanitize_trace
 from nsysprof.errors import NsysprofError, OutputError, TraceDamagedError, TraceForeignError
 from nsysprof.native import load
@@ -185,7 +185,7 @@ def test_two_tables_in_one_place_are_damage(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("in_time")
 def test_a_small_file_of_many_devices_streams_or_names(tmp_path: Path, varied: str) -> None:
     """Each device took 4 ms, and each stream time in proportion to the others."""
-    path, count = tmp_path / "t.json", 10_000
+    path, count = tmp_path / "t.json", 4_000
     arguments = {"stream": 7, "device": 0}
     events = [
         {
@@ -198,7 +198,7 @@ def test_a_small_file_of_many_devices_streams_or_names(tmp_path: Path, varied: s
     path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}), encoding="utf-8")
     trace = resolve_input(path, None, tmp_path)
     if varied == "device":
-        with pytest.raises(TraceForeignError, match="10,000 GPUs"):
+        with pytest.raises(TraceForeignError, match="4,000 GPUs"):
             analyze_trace(trace)
     else:
         assert analyze_trace(trace).totals.kernel_count == count

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
+from nsysprof.app.analyze import analyze_trace
 from nsysprof.results.analysis import Analysis
 from tests.builders.build_trace import TraceBuilder
 from tests.trace.numbers import codes, numbers, records

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
+from nsysprof.app.analyze import analyze_trace
 from nsysprof.errors import TraceError
 from nsysprof.native import load
 from nsysprof.notes import Severity
 from nsysprof.results.analysis import Analysis
-from nsysprof.trace.table_readers.devices import LONGEST_RANGE_NAME, cut_name
+from nsysprof.trace.table_readers.gpus import LONGEST_RANGE_NAME, cut_name
 from tests.builders.build_trace import TID, TraceBuilder
 from tests.trace.numbers import numbers
 

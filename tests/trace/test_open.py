@@ -3,9 +3,9 @@ import sqlite3
 
 import pytest
 
+from nsysprof.app.analyze import analyze_one
 from nsysprof.app.inputs.reading_requests import AnalyzeRequest
 from nsysprof.app.progress import SILENT
-from nsysprof.app.trace_analysis.analyze_trace import analyze_one
 from nsysprof.errors import TraceDamagedError, TraceEmptyError, TraceError, TraceForeignError
 from nsysprof.trace import open as open_module
 from nsysprof.trace.open import open_trace

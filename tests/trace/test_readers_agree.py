@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import random
 import sqlite3
-import sys
 from contextlib import closing
-from importlib.machinery import SourceFileLoader
-from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -18,19 +14,8 @@ from nsysprof.native import load
 from nsysprof.trace.columns import read_integers
 from nsysprof.trace.open import open_trace
 from tests.builders.build_trace import TraceBuilder
-from tests.conftest import REPOSITORY
-
-
-@pytest.fixture(scope="module")
-def fuzz() -> ModuleType:
-    """scripts/fuzz_traces.py as a module, for its damages and its comparison."""
-    loader = SourceFileLoader("fuzz_traces", str(REPOSITORY / "scripts" / "fuzz_traces.py"))
-    spec = spec_from_loader("fuzz_traces", loader)
-    assert spec is not None
-    module = module_from_spec(spec)
-    sys.modules["fuzz_traces"] = module  # its dataclasses look there for their module
-    loader.exec_module(module)
-    return module
+from tests.builders.damaged_traces import BYTE_DAMAGES
+from tests.trace.compare_readers import compare_table
 
 
 @pytest.fixture(scope="module")
@@ -47,21 +32,21 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return path.read_bytes()
 
 
-def test_whatever_bytes_are_damaged(fuzz: ModuleType, sound: bytes, tmp_path: Path) -> None:
+def test_whatever_bytes_are_damaged(sound: bytes, tmp_path: Path) -> None:
     """Of 200 files. A leaf whose count of cells was zeroed was read as empty, where SQLite says malformed."""
     path = tmp_path / "t.sqlite"
     accepted = 0
     for seed in range(200):
         source = random.Random(seed)
         content = bytearray(sound)
-        for damage in source.choices(fuzz.BYTE_DAMAGES, k=source.choice((1, 1, 2))):
+        for damage in source.choices(BYTE_DAMAGES, k=source.choice((1, 1, 2))):
             damage(content, source)
         path.write_bytes(content)
         try:
             with open_trace(path, one_thread=True) as trace:
                 for table in ("CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS"):
                     if trace.has(table):
-                        assert fuzz.compare_table(trace, table) == "", f"seed {seed}: {table}"
+                        assert compare_table(trace, table) == "", f"seed {seed}: {table}"
                         accepted += 1
         except NsysprofError:
             continue
@@ -69,7 +54,7 @@ def test_whatever_bytes_are_damaged(fuzz: ModuleType, sound: bytes, tmp_path: Pa
 
 
 @pytest.mark.parametrize("cells", [0, 1, 3])
-def test_a_leaf_that_lost_its_count_of_cells(fuzz: ModuleType, sound: bytes, tmp_path: Path, cells: int) -> None:
+def test_a_leaf_that_lost_its_count_of_cells(sound: bytes, tmp_path: Path, cells: int) -> None:
     """With none SQLite calls the file malformed; with fewer it reads fewer, and so do both."""
     path = tmp_path / "t.sqlite"
     leaves = [start for start in range(512, len(sound), 512) if sound[start] == 13]
@@ -81,7 +66,7 @@ def test_a_leaf_that_lost_its_count_of_cells(fuzz: ModuleType, sound: bytes, tmp
             try:
                 with open_trace(path, one_thread=True) as trace:
                     for table in ("CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS"):
-                        assert fuzz.compare_table(trace, table) == ""
+                        assert compare_table(trace, table) == ""
             except NsysprofError:
                 continue
 

@@ -1,5 +1,9 @@
 import sqlite3
 
+import pytest
+
+from nsysprof.errors import TraceForeignError
+from nsysprof.trace import tables as module
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.schema import KERNEL
 from nsysprof.trace.tables import read_tables
@@ -118,3 +122,22 @@ def test_what_cupti_produced_before_the_recording_is_not_held_against_it(tmp_pat
             builder.put("DIAGNOSTIC_EVENT", timestamp=time, severity=1, text=text, globalPid=PID)
         assert ((1, counted) in read(builder, tmp_path).diagnostics) is is_told
         (tmp_path / "t.sqlite").unlink()
+
+
+@pytest.mark.parametrize("what", ["GPUs", "processes", "streams", "threads"])
+def test_more_of_a_kind_than_a_real_program_has_is_refused(tmp_path, monkeypatch, what):
+    """50,000 processes in 5 MB took half a minute, and 80,000 streams as long."""
+    builder = TraceBuilder()
+    for number in range(4):
+        process = PID + ((number << 24) if what == "processes" else 0)
+        builder.call(number, number + 1, number + 1, tid=process + 1 + (number if what == "threads" else 0))
+        places = {"GPUs": "device", "streams": "stream"}
+        place = {places[what]: number} if what in places else {}
+        builder.kernel(number + 5, number + 6, number + 1, pid=process, **place)
+    path = builder.write(tmp_path / "t.sqlite")
+    monkeypatch.setattr(module, "_MOST", dict.fromkeys(module._MOST, 4))
+    with open_trace(path) as trace:
+        read_tables(trace)
+    monkeypatch.setattr(module, "_MOST", {**module._MOST, what: 3})
+    with open_trace(path) as trace, pytest.raises(TraceForeignError, match=f"names 4 {what}; at most 3 are read"):
+        read_tables(trace)

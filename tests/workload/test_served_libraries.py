@@ -16,7 +16,7 @@ from nsysprof.attention.mask import SERVED  # noqa: E402
 from nsysprof.attention.shape import Case  # noqa: E402
 from nsysprof.workload import served_libraries  # noqa: E402
 from nsysprof.workload.backends import attention_for  # noqa: E402
-from nsysprof.workload.correctness.check import check_attention  # noqa: E402
+from nsysprof.workload.correctness_check import check_attention  # noqa: E402
 from nsysprof.workload.refusal import IneligibleError  # noqa: E402
 from nsysprof.workload.served_libraries import flash_implementation  # noqa: E402
 

@@ -11,7 +11,7 @@ import msgspec
 
 from nsysprof.attention.mask import DTYPES, MASKS
 from nsysprof.attention.shape import Case, Shape, attention_flops
-from nsysprof.results.optimization import CapturedUse
+from nsysprof.results.program_runs import CapturedUse
 from nsysprof.results.samples import Block
 
 # Enough shapes are tuned to cover this share of the attention's time, but at most this many.

@@ -12,7 +12,7 @@ import pandas as pd
 from nsysprof.analysis.attention_tuning.choose_shapes import known_shape, why_not
 from nsysprof.results.analysis import Analysis
 from nsysprof.results.findings import MEAN_STEP, TRACE, Findings
-from nsysprof.results.optimization import AttentionUse, PredictedGain, known_cells
+from nsysprof.results.program_runs import AttentionUse, PredictedGain, known_cells
 
 _PLAIN_FP32 = re.compile(r"sgemm|f32f32_f32f32|simt_sgemm|_ffma_", re.IGNORECASE)
 

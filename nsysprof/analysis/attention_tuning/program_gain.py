@@ -14,7 +14,7 @@ from nsysprof.analysis.attention_tuning.choose_shapes import ChosenShapes
 from nsysprof.attention.policy_file import AUTO
 from nsysprof.attention.shape import Shape, shape_of_row
 from nsysprof.results.comparison import LatencyVerdict
-from nsysprof.results.optimization import (
+from nsysprof.results.program_runs import (
     UNDECIDED,
     UNFUSED_ATTENTION,
     CapturedAttention,

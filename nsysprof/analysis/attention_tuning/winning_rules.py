@@ -14,7 +14,7 @@ from nsysprof.analysis.attention_tuning.choose_shapes import ChosenShapes, shape
 from nsysprof.analysis.sampling.tune import OPEN, Choice
 from nsysprof.attention.policy_file import AUTO, PolicyFile, PolicyRule
 from nsysprof.attention.shape import Shape, shape_of_row
-from nsysprof.results.optimization import BETWEEN, AttentionUse, CapturedAttention, TunedUse
+from nsysprof.results.program_runs import BETWEEN, AttentionUse, CapturedAttention, TunedUse
 
 _WINS = ("winner", BETWEEN)
 

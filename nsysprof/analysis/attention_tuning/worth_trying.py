@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nsysprof.analysis.attention_tuning.program_attention import ProgramFacts
 from nsysprof.attention.shape import has_learned_mask
-from nsysprof.results.optimization import UNFUSED_ATTENTION, AttentionUse, PredictedGain, Suggestion
+from nsysprof.results.program_runs import UNFUSED_ATTENTION, AttentionUse, PredictedGain, Suggestion
 
 # From this share on, attention that no fused backend takes is told even where no finding says what it costs.
 _LEAST_REFUSED_PCT = 5.0

@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nsysprof.analysis.attribution.attribute import merge, refuse_many_pairs
-from nsysprof.analysis.attribution.attributed_ranges import Attributed
+from nsysprof.analysis.attribution.attribute import Attributed, merge, refuse_many_pairs
 from nsysprof.analysis.attribution.caused_work import CausedWork
+from nsysprof.analysis.attribution.intervals import measure
 from nsysprof.analysis.attribution.work_stretches import running_sum
 from nsysprof.analysis.busy_time.kernel_needs import KernelNeeds
-from nsysprof.analysis.idle_time.intervals_within import measure
 from nsysprof.analysis.kernel_names.variant_names import Names
 from nsysprof.kernels.names import CATEGORIES, UNITS, kind_of
 from nsysprof.results.column_registry.analysis_columns import WORK

@@ -6,14 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from nsysprof.analysis.comparison.compare_latency import METHOD, Settings, compare_latencies
+from nsysprof.analysis.comparison.compare_latency import METHOD, Settings, choose_headline, compare_latencies
+from nsysprof.analysis.comparison.compare_latency import METHOD as WALL_METHOD
 from nsysprof.analysis.comparison.compare_owners import compare_owners
-from nsysprof.analysis.comparison.compare_ranges import compare_ranges
+from nsysprof.analysis.comparison.compare_ranges import MOST_RANGES, compare_ranges
 from nsysprof.analysis.comparison.compare_turns import METHOD as TURNS_METHOD
 from nsysprof.analysis.comparison.compare_turns import UNIT, compare_in_turn
 from nsysprof.analysis.comparison.gate.gate import GateRule, judge
-from nsysprof.analysis.comparison.judge_walls import METHOD as WALL_METHOD
-from nsysprof.analysis.comparison.judge_walls import choose_headline
 from nsysprof.analysis.comparison.range_facts import WHOLE
 from nsysprof.analysis.steps.compare_steps import METHOD as STEP_METHOD
 from nsysprof.analysis.steps.compare_steps import compare_steps, judge_steps_and_walls
@@ -82,6 +81,7 @@ def compare_inputs(
             else compare_latencies(old_cases, new_cases, names, settings)
         )
     ranges = compare_ranges(old_traces, new_traces) if old_traces and new_traces else ()
+    left_out = len({key for facts in (*old_traces, *new_traces) for key in facts}) - len(ranges) if ranges else 0
     # Where cases were measured, their latency is the answer.
     step = None if latency.changes else compare_steps(baseline, candidate)
     step, ranges = judge_steps_and_walls(step, ranges, baseline, candidate, settings)
@@ -106,7 +106,7 @@ def compare_inputs(
         latency,
         ranges,
         judge(rules, latency, ranges, lost, findings, step, of_memory),
-        (*_notes(baseline, candidate, latency, ranges), *_input_notes(both)),
+        (*_notes(baseline, candidate, latency, ranges, left_out), *_input_notes(both)),
         force,
         tuple(method),
         (*(findings or ()), *(of_memory or ())),
@@ -214,6 +214,7 @@ def _notes(
     candidate: Sequence[Input],
     latency: LatencyComparison,
     ranges: Sequence[RangeChange],
+    left_out: int,
 ) -> list[Note]:
     notes = []
     old, new = ([source.environment for source in side] for side in (baseline, candidate))
@@ -240,6 +241,8 @@ def _notes(
     elif latency.changes and latency.unit == "process":
         on_cpu = any(environment.get("device") == "cpu" for environment in (*old, *new))
         notes.append(make_note("one-run", severity=Severity.WARNING if on_cpu else Severity.INFO))
+    if left_out:
+        notes.append(make_note("ranges-left-out", most=MOST_RANGES, left_out=left_out))
     return notes + _range_notes(ranges)
 
 

@@ -27,6 +27,8 @@ NOTABLE_PCT, NOTABLE_SHARE_PCT = 5.0, 1.0
 
 Key = tuple[str, str]
 Ranges = Mapping[Key, RangeFacts]
+# So many ranges are compared one by one: no person reads more, and a trace of 10 MB may have a hundred thousand.
+MOST_RANGES = 5_000
 # Kernels without a known category are paired only if their names are at least this similar.
 _ALIKE = 0.6
 # Kernels are paired among so many of each side, those with the most time, by so many characters of their names: the
@@ -50,12 +52,19 @@ class _Counted:
 
 
 def compare_ranges(baseline: Sequence[Ranges], candidate: Sequence[Ranges]) -> tuple[RangeChange, ...]:
-    """Return every range of either side: the whole trace, the program's ranges with the most time first, libraries'.
+    """Return the ranges of either side: the whole trace, the program's with the most time first, libraries'.
+
+    Of more than MOST_RANGES, those with the least time are left out.
 
     baseline, candidate: one entry per trace.
     """
-    keys = dict.fromkeys(key for trace in (*baseline, *candidate) for key in trace)
-    return tuple(sorted((_compare(key, _of(key, baseline), _of(key, candidate)) for key in keys), key=_place))
+    longest_ns: dict[Key, int] = {}
+    for trace in (*baseline, *candidate):
+        for key, facts in trace.items():
+            longest_ns[key] = max(facts.metrics["wall"] or 0, longest_ns.get(key, 0))
+    keys = sorted(longest_ns, key=lambda key: (key[0] != WHOLE_TRACE, -longest_ns[key]))[: MOST_RANGES + 1]
+    changes = (_compare(key, _of(key, baseline), _of(key, candidate)) for key in keys)
+    return tuple(sorted(changes, key=_place))
 
 
 def _place(change: RangeChange) -> tuple[bool, bool, float]:

@@ -18,8 +18,7 @@ import numpy as np
 from nsysprof.analysis.comparison.compare_latency import Settings, describe_side, unmeasured_case
 from nsysprof.analysis.comparison.throttled_sides import METHOD as THROTTLED_METHOD
 from nsysprof.analysis.comparison.throttled_sides import doubt_throttled
-from nsysprof.analysis.sampling.process_model import Estimate, estimate, fit
-from nsysprof.analysis.sampling.significance import ALPHA, LEAST_PCT, POWER, false_discovery
+from nsysprof.analysis.sampling.significance import ALPHA, LEAST_PCT, POWER, Estimate, estimate, false_discovery, fit
 from nsysprof.analysis.sampling.student_t import nct_sf, t_isf
 from nsysprof.arrays import Floats
 from nsysprof.attention.shape import Case

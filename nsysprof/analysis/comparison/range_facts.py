@@ -10,16 +10,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nsysprof.analysis.attribution.attributed_ranges import Attributed, keep_ranges
+from nsysprof.analysis.attribution.attribute import Attributed, keep_ranges
 from nsysprof.analysis.attribution.caused_work import CausedWork, find_caused
 from nsysprof.analysis.attribution.range_names import name_steps
 from nsysprof.analysis.kernel_names.variant_names import kernel_names
 from nsysprof.analysis.overview.trace_overview import Attribution, attribute, live_metrics
+from nsysprof.analysis.ranges.instances import RangeEvidence
 from nsysprof.analysis.ranges.range_breakdown import split_walls
-from nsysprof.analysis.ranges.range_evidence import RangeEvidence
 from nsysprof.analysis.ranges.summarize_ranges import RangeTotals, total_ranges
-from nsysprof.analysis.steps.find_steps import find_steps
-from nsysprof.analysis.steps.settle_steps import settle_steps
+from nsysprof.analysis.steps.find_steps import find_steps, settle_steps
 from nsysprof.attention.kernel_family import dispatched_operator, kernel_family, operator_family
 from nsysprof.results.analysis import Analysis
 from nsysprof.results.comparison import METRICS, PARTS, WHOLE_TRACE, KernelFacts, RangeFacts

@@ -14,8 +14,7 @@ import pandas as pd
 from msgspec import structs
 
 from nsysprof.analysis.findings.candidates import Candidate
-from nsysprof.analysis.findings.situation import Situation
-from nsysprof.analysis.findings.step_amounts import counted, in_work, number_text
+from nsysprof.analysis.findings.situation import Situation, counted, in_work, number_text
 from nsysprof.analysis.kernel_names.variant_names import Texts
 from nsysprof.analysis.ranges.open_range import innermost_codes
 from nsysprof.analysis.replay.replay import no_change

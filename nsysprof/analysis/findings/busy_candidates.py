@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 
 from nsysprof.analysis.findings.candidates import Candidate, without_work
 from nsysprof.analysis.findings.from_operators.operator_evidence import (
@@ -28,9 +29,9 @@ from nsysprof.analysis.findings.from_operators.operator_evidence import (
     of_floors,
     product_factors,
 )
-from nsysprof.analysis.findings.situation import Situation
-from nsysprof.analysis.findings.step_amounts import counted, in_work, in_work_by, number_text
+from nsysprof.analysis.findings.situation import Situation, counted, in_work, in_work_by, number_text
 from nsysprof.analysis.replay.replay import ReplayChange
+from nsysprof.arrays import rows_by_key
 from nsysprof.kernels.names import PLAIN, TENSOR, kind_of
 from nsysprof.results.roof import find_peak
 from nsysprof.trace.schema import Bools, Rows
@@ -238,10 +239,9 @@ def _elementwise_runs(situation: Situation) -> _Runs:
     member = (np.isin(situation.category, _ELEMENTWISE) | ((situation.category == "copy") & casts)) & ~multi
     duration, stream = situation.graph.duration_ns, situation.graph.stream
     members, longest = [], []
-    for number in np.unique(stream).tolist():
-        mine = np.flatnonzero(stream == number).astype(np.int32)
+    for _, mine in rows_by_key(pd.Series(stream)):
         edges = np.flatnonzero(np.diff(member[mine].astype(np.int8))) + 1
-        parts = np.split(mine, edges)
+        parts = np.split(mine.astype(np.int32), edges)
         for part in parts[1:-1]:
             if not member[part[0]] or not _LEAST_RUN <= len(part) <= _LONGEST_RUN:
                 continue

@@ -10,12 +10,12 @@ import numpy as np
 import pandas as pd
 
 from nsysprof.analysis.findings.candidates import LEAST_REPEATS, LONG_GAP_NS, Candidate
-from nsysprof.analysis.findings.compile_candidates import find_compile_candidate
-from nsysprof.analysis.findings.situation import Situation
-from nsysprof.analysis.findings.step_amounts import counted, in_calls, in_work
+from nsysprof.analysis.findings.kernel_candidates import find_compile_candidate
+from nsysprof.analysis.findings.situation import Situation, counted, in_calls, in_work
 from nsysprof.analysis.idle_time.call_classes import COPIES, LAUNCH, MEMORY, MODULE, SLOW_NS
 from nsysprof.analysis.idle_time.host_holds import OF_DATA
 from nsysprof.analysis.replay.replay import ReplayChange, no_change
+from nsysprof.arrays import rows_by_key
 from nsysprof.trace.schema import Bools
 from nsysprof.units import format_ns
 
@@ -31,6 +31,8 @@ _MOSTLY = 0.5
 _COLLECTIVE = "communication"
 # At least this many launches of the same few kernels in a row are a loop over small pieces.
 _STORM, _LONGEST_PATTERN = 100, 4
+# So many ranges with most of these launches have a finding of their own; each takes the memory of many replays.
+_MOST_STORMS = 20
 # The share of the host's issuing time that a CUDA graph leaves: at best, typically, and at worst.
 _GRAPH_LEAST, _GRAPH, _GRAPH_MOST = 0.01, 0.05, 0.25
 # The share of the time of collections that is left at worst, where much is new in each step.
@@ -126,11 +128,12 @@ def _host_work(situation: Situation, compiled: Bools) -> Iterator[Candidate]:
         calls &= _repeated(situation, calls)
     others = calls.copy()
     least = int(_LARGE_PART * graph.recorded_ns)
-    for where in pd.unique(situation.range_before[calls]).tolist():
-        mine = calls & (situation.range_before == where)
-        if int(graph.gap_ns[mine].sum()) >= least:
-            others &= ~mine
-            yield _stretches(situation, mine, str(where))
+    number, names = pd.factorize(situation.range_before)
+    gap_ns = np.bincount(number[calls], graph.gap_ns[calls], len(names))
+    for large in pd.unique(number[calls & (gap_ns[number] >= least)]).tolist():
+        mine = calls & (number == large)
+        others &= ~mine
+        yield _stretches(situation, mine, str(names[large]))
     if others.any():
         longest = int(np.argmax(np.where(others, graph.gap_ns, -1)))
         yield _stretches(situation, others, str(situation.range_before[longest]))
@@ -201,12 +204,14 @@ def _launches(situation: Situation) -> Iterator[Candidate]:
     issuing = quick & (np.diff(graph.first_work) > 0)
     rest = quick.copy()
     in_storm = situation.calls_of(_small_pieces(situation)) & issuing
-    for where in pd.unique(situation.range_of[in_storm]).tolist():
-        issued = in_storm & (situation.range_of == where)
-        if int(issued.sum()) >= _STORM * graph.steps:
-            calls = situation.leading_to(issued) & quick
-            rest &= ~calls
-            yield _storm(situation, calls, issued, str(where))
+    number, names = pd.factorize(situation.range_of)
+    launches = np.bincount(number[in_storm], minlength=len(names))
+    launches[np.argsort(-launches, kind="stable")[_MOST_STORMS:]] = 0
+    for large in pd.unique(number[in_storm & (launches[number] >= _STORM * graph.steps)]).tolist():
+        issued = in_storm & (number == large)
+        calls = situation.leading_to(issued) & quick
+        rest &= ~calls
+        yield _storm(situation, calls, issued, str(names[large]))
     if int((rest & issuing).sum()) >= 10 * graph.steps:
         yield _all_launches(situation, rest, rest & issuing)
 
@@ -216,9 +221,8 @@ def _small_pieces(situation: Situation) -> Bools:
     graph = situation.graph
     code = situation.kernel_number
     is_piece = np.zeros(len(code), dtype=np.bool_)
-    for number in np.unique(graph.stream).tolist():
-        mine = np.flatnonzero(graph.stream == number)
-        for length in range(1, _LONGEST_PATTERN + 1):
+    for _, mine in rows_by_key(pd.Series(graph.stream)):
+        for length in range(1, min(_LONGEST_PATTERN, len(mine) - _STORM) + 1):
             same = np.zeros(len(mine), dtype=np.bool_)
             same[length:] = code[mine[length:]] == code[mine[:-length]]
             edges = np.flatnonzero(np.diff(same.astype(np.int8))) + 1

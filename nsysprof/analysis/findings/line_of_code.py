@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from nsysprof.analysis.attribution.intervals import union_of_groups
 from nsysprof.analysis.busy_time.layers import find_origins
 from nsysprof.analysis.findings.candidates import LONG_GAP_NS, Candidate
 from nsysprof.analysis.findings.situation import Situation, threads_of_calls
 from nsysprof.analysis.idle_time.call_classes import CallClasses, call_texts
 from nsysprof.analysis.idle_time.interval_layers import Layer, cut, merge_layer, outermost
-from nsysprof.analysis.idle_time.intervals_within import union_of_groups
 from nsysprof.analysis.kernel_names.variant_names import kernel_names
 from nsysprof.analysis.ranges.open_range import innermost_ranges, open_ranges
 from nsysprof.analysis.replay.replay import no_change

@@ -1,8 +1,12 @@
-"""Turn candidates into findings: keep those that save over one percent of a step, by the difference of two replays."""
+"""Turn candidates into findings: keep those that save over one percent of a step, by the difference of two replays.
+
+Say what to change in programs without torch, such as CUDA C++, OpenACC or Fortran: nothing of torch helps there.
+"""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -10,28 +14,70 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
+from nsysprof.analysis.attribution.intervals import measure, union_of_groups
 from nsysprof.analysis.busy_time.operators import Operators
 from nsysprof.analysis.findings.attention_alternative import find_attention_alternative
 from nsysprof.analysis.findings.busy_candidates import list_busy_candidates
-from nsysprof.analysis.findings.candidates import Candidate, list_candidates
-from nsysprof.analysis.findings.compile_candidates import find_rare_compiles
+from nsysprof.analysis.findings.candidates import (
+    Candidate,
+    estimate_tracing_cost,
+    list_candidates,
+    on_fast_host,
+    without_tracing,
+)
 from nsysprof.analysis.findings.from_operators.redundant_copies import list_redundant_copies
 from nsysprof.analysis.findings.host_candidates import list_host_candidates
-from nsysprof.analysis.findings.kernel_candidates import list_kernel_candidates
+from nsysprof.analysis.findings.kernel_candidates import find_rare_compiles, list_kernel_candidates
 from nsysprof.analysis.findings.line_of_code import LayerFinder, LocatedLine, Locator
-from nsysprof.analysis.findings.plain_advice import plain_step, plain_text, uses_torch
 from nsysprof.analysis.findings.situation import Situation, describe_steps, look_at, threads_of_calls
-from nsysprof.analysis.findings.tracing_cost import estimate_tracing_cost, on_fast_host, without_tracing
 from nsysprof.analysis.idle_time.blame import HOST
-from nsysprof.analysis.idle_time.intervals_within import measure, union_of_groups
 from nsysprof.analysis.idle_time.ledger import Ledger
-from nsysprof.analysis.replay.execution_graph import ExecutionGraph, count_periods
-from nsysprof.analysis.replay.replay import ReplayChange, combine, no_change, replay
+from nsysprof.analysis.replay.replay import ExecutionGraph, ReplayChange, combine, count_periods, no_change, replay
 from nsysprof.analysis.steps.find_steps import Steps, is_grid
 from nsysprof.attention.policy_file import PolicyFile
 from nsysprof.results.findings import LEAST_SHARE, Finding, Findings, StackSamples
 from nsysprof.trace.schema import Int64s, Tables
 from nsysprof.units import format_ns
+
+# Kernels of torch and of its compiler, and ranges and kernels of what is only used with it.
+_TORCH = re.compile(r"\bat::|\bc10::|torch|aten::|triton_|flash_(fwd|bwd)|autograd|nn\.Module|FSDP::", re.IGNORECASE)
+# How torch's functions appear in the texts, each with the words before it.
+_ASIDES = (", as .item() does", " as .item() does", ", as after torch.cuda.empty_cache()")
+_POOL = "Allocate once before the loop, or take memory from a pool (cudaMallocAsync)."
+_STEPS = {
+    "pageable-copy": "Allocate the host's memory with cudaMallocHost, or pin it with cudaHostRegister, and copy with "
+    "cudaMemcpyAsync.",
+    "sync": "Remove cudaDeviceSynchronize and copies to the host from the loop; order streams by events instead.",
+    "alloc-in-loop": _POOL,
+    "small-copies": "Compute the values on the device, or pack them and copy once.",
+    "launch-bound": "Take waits out of the loop and do more in a kernel, or capture the loop as a CUDA graph "
+    "(cudaStreamBeginCapture) and replay it.",
+    "host-bound": "Leave out what the host does there, or do it a step ahead in another thread.",
+    "unfused-elementwise": "Do in one kernel what these do one after another: each reads and writes all of the data.",
+    "no-tensor-cores": "Let the library use tensor cores, such as TF32 (CUBLAS_COMPUTE_32F_FAST_TF32).",
+    "stream-dependency": "Wait only for an event of the work that is needed (cudaStreamWaitEvent).",
+}
+
+
+def uses_torch(situation: Situation) -> bool:
+    """Return whether kernels or ranges are those of torch; also where no kernel has a name, which tells nothing."""
+    if situation.operators.calls:
+        return True
+    names = [str(name) for name in (*situation.names.texts, *set(situation.range_of.tolist()))]
+    return not any(situation.names.texts) or any(_TORCH.search(name) for name in names)
+
+
+def plain_step(code: str, next_step: str) -> str:
+    """Return what to do about a finding in a program without torch."""
+    return _STEPS.get(code, next_step)
+
+
+def plain_text(text: str) -> str:
+    """Return the text of a finding without what torch's functions do."""
+    for aside in _ASIDES:
+        text = text.replace(aside, "")
+    return text
+
 
 # This finding lets work run beside other work, so it can save more than the time during which nothing runs.
 _SIDE_BY_SIDE = "stream-dependency"

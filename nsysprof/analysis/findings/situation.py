@@ -1,4 +1,9 @@
-"""Gather what the search for findings needs: the execution graph, with the names of its calls, kernels and ranges."""
+"""Gather what the search for findings needs: the execution graph, with the names of its calls, kernels and ranges.
+
+Compute how much of something a step has, in the same steps whose time a replay gives: all but the first of several.
+
+The first replayed step only prepares the state. If it counted, a text would name other times than those it saves.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +16,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from nsysprof.analysis.attribution.intervals import measure, union_of_groups
 from nsysprof.analysis.busy_time.operators import OperatorCall, Operators
 from nsysprof.analysis.findings.slowed_copies import LARGE_COPY_BYTES, unslowed_durations
 from nsysprof.analysis.idle_time.call_classes import CallClasses, call_texts
 from nsysprof.analysis.idle_time.host_holds import COLLECTING, COMPILING, WAITING, find_host_holds
-from nsysprof.analysis.idle_time.intervals_within import measure, union_of_groups
 from nsysprof.analysis.kernel_names.variant_names import Names, Texts, kernel_names
 from nsysprof.analysis.ranges.open_range import innermost_ranges, open_ranges
-from nsysprof.analysis.replay.execution_graph import ExecutionGraph, count_periods
-from nsysprof.analysis.replay.replay import ReplayChange, no_change, replay
+from nsysprof.analysis.replay.replay import ExecutionGraph, ReplayChange, count_periods, no_change, replay
 from nsysprof.analysis.steps.find_steps import Steps
 from nsysprof.results.roof import Peak
 from nsysprof.trace.schema import COPY, FILL, MIGRATION, PID_MASK, Bools, Floats, Int64s, Tables
@@ -437,3 +441,51 @@ def _calls_at(start: Int64s, end: Int64s, time: Int64s) -> Int64s:
     """Return the position of the call that ran at each time: the last that had begun; -1 where it had ended."""
     at = np.searchsorted(start, time, "right") - 1
     return np.where((at >= 0) & (time <= end[np.maximum(at, 0)]), at, -1)
+
+
+def in_calls(situation: Situation, chosen: Bools, values: Int64s | None = None) -> float:
+    """Return how many of these calls a step has, or the sum of their values in it.
+
+    chosen: which calls.
+    values: a number for each call of the graph.
+    """
+    return _each_step(situation, chosen, values, situation.graph.first_calls)
+
+
+def in_work(situation: Situation, chosen: Bools, values: Int64s | None = None) -> float:
+    """Return how many of these pieces of work a step has, or the sum of their values in it.
+
+    chosen: which work.
+    values: a number for each piece of work of the graph.
+    """
+    return _each_step(situation, chosen, values, int(situation.graph.first_work[situation.graph.first_calls]))
+
+
+def in_work_by(situation: Situation, chosen: Bools, values: Int64s, owner: Int64s) -> dict[int, float]:
+    """Return the sum of values in a step of the work that each owner has.
+
+    chosen: which work; its owners are not negative.
+    values: a number for each piece of work of the graph.
+    owner: the number of the owner of each piece.
+    """
+    since = int(situation.graph.first_work[situation.graph.first_calls])
+    chosen, values, owner = chosen[since:], values[since:], owner[since:]
+    sums = np.bincount(owner[chosen], values[chosen]) / situation.periods
+    return {number: float(sums[number]) for number in np.unique(owner[chosen]).tolist()}
+
+
+def _each_step(situation: Situation, chosen: Bools, values: Int64s | None, since: int) -> float:
+    counts = chosen[since:]
+    total = np.count_nonzero(counts) if values is None else values[since:][counts].sum()
+    return float(total / situation.periods)
+
+
+def number_text(per_step: float) -> str:
+    """Return how often something happens in a step, as text: "3,999", "2", "2.5"."""
+    return f"{per_step:,.0f}" if per_step >= 10 or per_step == int(per_step) else f"{per_step:.1f}"
+
+
+def counted(per_step: float, one: str, many: str = "") -> str:
+    """Return how often something happens in a step, with its noun: "1 copy", "2.5 copies"."""
+    number = number_text(per_step)
+    return f"{number} {one if number == '1' else many or one + 's'}"

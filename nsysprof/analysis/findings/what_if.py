@@ -9,14 +9,12 @@ import numpy as np
 import pandas as pd
 
 from nsysprof.analysis.findings.attention_alternative import find_attention_alternative
-from nsysprof.analysis.findings.candidates import Candidate, list_candidates
+from nsysprof.analysis.findings.candidates import Candidate, estimate_tracing_cost, list_candidates, without_tracing
 from nsysprof.analysis.findings.host_candidates import list_host_candidates
 from nsysprof.analysis.findings.kernel_candidates import list_kernel_candidates
 from nsysprof.analysis.findings.situation import Situation, describe_steps, look_at, threads_of_calls
-from nsysprof.analysis.findings.tracing_cost import estimate_tracing_cost, without_tracing
 from nsysprof.analysis.idle_time.call_classes import classify_calls
-from nsysprof.analysis.replay.execution_graph import ExecutionGraph, build_graph
-from nsysprof.analysis.replay.replay import ReplayChange, combine, no_change, replay
+from nsysprof.analysis.replay.replay import ExecutionGraph, ReplayChange, build_graph, combine, no_change, replay
 from nsysprof.analysis.steps.find_steps import find_steps
 from nsysprof.arrays import Floats
 from nsysprof.attention.policy_file import PolicyFile

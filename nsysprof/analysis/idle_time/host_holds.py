@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from nsysprof.analysis.attribution.intervals import measure
 from nsysprof.analysis.idle_time.interval_layers import Layer, merge_layer, overlay
-from nsysprof.analysis.idle_time.intervals_within import measure
 from nsysprof.analysis.ranges.open_range import innermost_codes, open_ranges
 from nsysprof.results.column_registry.analysis_columns import CAUSES
 from nsysprof.trace.schema import Int64s, Tables

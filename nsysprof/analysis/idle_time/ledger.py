@@ -1,6 +1,8 @@
 """Sum up idle time by cause, for each device of the trace and for each range.
 
 Every idle nanosecond of a device between its first and its last work has exactly one cause.
+
+List why devices were idle during each instance of a range, and how long they were busy in it.
 """
 
 from __future__ import annotations
@@ -12,18 +14,50 @@ import numpy as np
 import pandas as pd
 
 from nsysprof.analysis.attribution.attribute import refuse_many_pairs
+from nsysprof.analysis.attribution.intervals import measure_by_code, union_of_groups
 from nsysprof.analysis.idle_time.blame import UNKNOWN, Blamed, blame_gaps, follow_threads
 from nsysprof.analysis.idle_time.call_classes import CallClasses, call_texts, classify_calls
 from nsysprof.analysis.idle_time.gaps import DeviceSpan, Gaps, find_gaps
-from nsysprof.analysis.idle_time.instance_ledger import list_instances
-from nsysprof.analysis.idle_time.intervals_within import measure_by_code, union_of_groups
 from nsysprof.analysis.kernel_names.variant_names import Texts, kernel_names
 from nsysprof.analysis.parts.find_part import Part
+from nsysprof.analysis.ranges.instances import number_instances
 from nsysprof.notes import Note, make_note
-from nsysprof.results.column_registry.analysis_columns import CAUSES, IDLE_INSTANCES
+from nsysprof.results.column_registry.analysis_columns import CAUSES, IDLE_INSTANCES, cause_column
 from nsysprof.results.column_registry.csv_table import empty_table
 from nsysprof.results.findings import IDLE_COLUMNS, DeviceIdle, Idle, IdlePieces
-from nsysprof.trace.schema import Int64s, Tables
+from nsysprof.trace.schema import Bools, Int64s, Tables
+
+
+def list_instances(ranges: pd.DataFrame, span: DeviceSpan, pieces: Blamed, of_device: Bools) -> pd.DataFrame:
+    """Return the instances during which a device was idle, with the columns of idle_instances.csv.
+
+    ranges: instances with name, style, domain, group, start_ns and end_ns, in order of start.
+    span, pieces: from when to when the device worked, and the pieces of its gaps.
+    of_device: which of the instances belong to a process that uses the device.
+    """
+    if not of_device.any() or len(pieces.cause) == 0:
+        return pd.DataFrame(columns=list(IDLE_INSTANCES.names))
+    instance = number_instances(ranges["group"].to_numpy(dtype=np.int64))[of_device]
+    mine = ranges[of_device]
+    # Time before the device's first work, or after its last, is not in its span.
+    since, until = span.first_ns, span.first_ns + span.whole.span_ns
+    start = np.clip(mine["start_ns"].to_numpy(np.int64), since, until)
+    end = np.clip(mine["end_ns"].to_numpy(np.int64), start, until)
+    by_cause, _ = measure_by_code(pieces.start_ns, pieces.duration_ns, pieces.cause, len(CAUSES), start, end)
+    idle = by_cause.sum(axis=0)
+    kept = idle > 0
+    low, high = start[kept], end[kept]
+    table = pd.DataFrame({name: mine[source].to_numpy()[kept] for name, source in _TEXTS.items()})
+    table["instance"], table["device_id"] = instance[kept], span.device_id
+    table["span_ns"], table["idle_ns"] = high - low, idle[kept]
+    table["busy_ns"] = table["span_ns"] - table["idle_ns"]
+    for code, cause in enumerate(CAUSES):
+        table[cause_column(cause)] = by_cause[code][kept]
+    return table[list(IDLE_INSTANCES.names)]
+
+
+_TEXTS = {"range": "name", "style": "style", "domain": "domain"}
+
 
 _NO_CALLS = "no CUDA API calls were recorded"
 _NO_LAUNCH = "the work that ends the gap has no launch record"

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from nsysprof.analysis.attribution.attributed_ranges import Attributed, instances_of_calls
+from nsysprof.analysis.attribution.attribute import Attributed, instances_of_calls
 from nsysprof.analysis.overview.diagnostics import read_diagnostics
 from nsysprof.analysis.overview.graph_replays import find_short_replays, judge_short_replays
 from nsysprof.analysis.overview.memory import DeviceMemory
 from nsysprof.attention.range_name import parse_range
 from nsysprof.notes import Loss, Note, Remark, Severity, make_loss, make_note
-from nsysprof.trace.inputs.bundle_format import LEFT_OUT
+from nsysprof.trace.inputs.bundle_file import LEFT_OUT
 from nsysprof.trace.schema import COPY, FILL, GRAPH, KERNEL, PID_MASK, Bools, Int64s, Tables
 from nsysprof.units import format_bytes
 

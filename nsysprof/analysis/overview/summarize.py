@@ -29,8 +29,7 @@ from nsysprof.analysis.kernel_names.variant_names import (
     plain_call_name,
 )
 from nsysprof.analysis.overview.health import MUCH_LOST
-from nsysprof.analysis.overview.memory import DeviceMemory
-from nsysprof.analysis.overview.memory_owners import list_owners
+from nsysprof.analysis.overview.memory import DeviceMemory, list_owners
 from nsysprof.analysis.overview.stages import Stage, needed_stages, run_stages
 from nsysprof.analysis.overview.streams import tabulate_streams
 from nsysprof.analysis.overview.timeline import make_timeline
@@ -44,14 +43,12 @@ from nsysprof.analysis.overview.trace_overview import (
     live_metrics,
     outline,
 )
-from nsysprof.analysis.parts.cut_part import cut_attribution, cut_tables
-from nsysprof.analysis.parts.find_part import Part, WantedPart, find_part
-from nsysprof.analysis.ranges.range_evidence import RangeEvidence
+from nsysprof.analysis.parts.find_part import Part, WantedPart, cut_attribution, cut_tables, find_part
+from nsysprof.analysis.ranges.instances import RangeEvidence
 from nsysprof.analysis.ranges.summarize_ranges import MeasuredRanges, RangeSummary, measure_ranges, tabulate_ranges
-from nsysprof.analysis.replay.execution_graph import ExecutionGraph, build_graph
-from nsysprof.analysis.steps.find_steps import Steps, find_steps
+from nsysprof.analysis.replay.replay import ExecutionGraph, build_graph
+from nsysprof.analysis.steps.find_steps import Steps, find_steps, settle_steps
 from nsysprof.analysis.steps.inference_phases import list_phases
-from nsysprof.analysis.steps.settle_steps import settle_steps
 from nsysprof.analysis.steps.step_times import explain_pace, time_idle, time_steps
 from nsysprof.analysis.traffic.collectives import tabulate_collectives
 from nsysprof.analysis.traffic.energy import by_device

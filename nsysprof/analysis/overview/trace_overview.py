@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nsysprof.analysis.attribution.attributed_ranges import Attributed, attribute_ranges, close_ranges
+from nsysprof.analysis.attribution.attribute import Attributed, attribute_ranges, close_ranges
 from nsysprof.analysis.attribution.calls import graph_launch_calls, launch_calls, lost_launches, opaque_replays
 from nsysprof.analysis.attribution.intervals import union_ns
 from nsysprof.analysis.kernel_names.variant_names import copy_name
 from nsysprof.analysis.overview.health import DataLoss, find_data_loss, is_measured, read_health
 from nsysprof.analysis.overview.memory import DeviceMemory, follow_memory
-from nsysprof.analysis.ranges.range_evidence import LaunchCalls
+from nsysprof.analysis.ranges.instances import LaunchCalls
 from nsysprof.analysis.traffic.dram import DramTraffic, dram_notes, drop_dead, gpus_of_used
 from nsysprof.notes import Loss, Note, Remark, Severity, make_note, split_losses
 from nsysprof.results.analysis import Device, Totals, TraceInfo

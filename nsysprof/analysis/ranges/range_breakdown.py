@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from nsysprof.analysis.attribution.attribute import FREE_PAIRS, MOST_AROUND, expand
-from nsysprof.analysis.attribution.attributed_ranges import Attributed
+from nsysprof.analysis.attribution.attribute import FREE_PAIRS, MOST_AROUND, Attributed, expand
 from nsysprof.analysis.attribution.intervals import union_ns
 from nsysprof.analysis.attribution.nesting import nesting_levels
-from nsysprof.analysis.ranges.instances import portions
-from nsysprof.analysis.ranges.range_evidence import RangeEvidence
-from nsysprof.analysis.ranges.range_work.measured_work import find_sets, list_adopters, order_by_start
+from nsysprof.analysis.ranges.instances import RangeEvidence, portions
+from nsysprof.analysis.ranges.range_work.launched_work import find_sets, list_adopters, order_by_start
 from nsysprof.native.load import loop
 from nsysprof.results.comparison import PARTS
 from nsysprof.trace.schema import COPY, FILL, GRAPH, KERNEL, MIGRATION, Bools, Int64s, Ints, Work

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from nsysprof.analysis.ranges.range_evidence import RangeEvidence
+from nsysprof.analysis.ranges.instances import RangeEvidence
 from nsysprof.analysis.traffic.dram import DramTraffic, dram_in_groups
 from nsysprof.analysis.traffic.energy import energy_in_groups
 from nsysprof.arrays import Floats

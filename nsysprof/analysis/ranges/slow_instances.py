@@ -11,8 +11,7 @@ import pandas as pd
 from nsysprof.analysis.attribution.library_ranges import users_ranges
 from nsysprof.analysis.attribution.range_structure import RangeStructure, tolerance_ns
 from nsysprof.analysis.kernel_names.variant_names import call_names, plain_call_name
-from nsysprof.analysis.ranges.instances import InstanceWork
-from nsysprof.analysis.ranges.range_evidence import RangeEvidence
+from nsysprof.analysis.ranges.instances import InstanceWork, RangeEvidence
 from nsysprof.notes import Note, make_note
 from nsysprof.trace.schema import Calls, Int64s, Tables
 from nsysprof.units import format_ns

@@ -19,15 +19,19 @@ from nsysprof.analysis.ranges.instances import (
     CalledFunctions,
     CountedCalls,
     InstanceWork,
+    RangeEvidence,
+    RangeLaunches,
     count_calls,
+    count_launches,
     find_functions,
+    judge_launches,
     measure_instances,
     tabulate_instances,
 )
-from nsysprof.analysis.ranges.range_evidence import RangeEvidence, RangeLaunches, count_launches, judge_launches
 from nsysprof.analysis.ranges.range_traffic import add_traffic, energy_table, gpu_use_table, number_families
 from nsysprof.analysis.ranges.range_work.all_work import AllWork, add_all_work, sum_adopted, sum_all_work
 from nsysprof.analysis.ranges.range_work.launched_work import (
+    MeasuredWork,
     add_adopted,
     add_caused,
     blank_instances,
@@ -35,9 +39,9 @@ from nsysprof.analysis.ranges.range_work.launched_work import (
     count_exclusive,
     find_opaque,
     list_kernels,
+    measure_work,
     sum_launched,
 )
-from nsysprof.analysis.ranges.range_work.measured_work import MeasuredWork, measure_work
 from nsysprof.analysis.ranges.slow_instances import mark_slow_instances
 from nsysprof.analysis.traffic.dram import DramTraffic
 from nsysprof.arrays import find_places

@@ -10,15 +10,19 @@ import numpy as np
 import pandas as pd
 
 from nsysprof.analysis.sampling.latency import block_medians, summarize_latency
-from nsysprof.analysis.sampling.process_model import Prior, Turns, fit, process_levels, turns_of
 from nsysprof.analysis.sampling.significance import (
     THROTTLE_GAP,
     CaseVerdict,
     PairDifference,
+    Prior,
+    Turns,
     compare_shape,
+    fit,
     fit_differences,
     noise_floor,
+    process_levels,
     smallest_difference,
+    turns_of,
 )
 from nsysprof.arrays import Floats
 from nsysprof.attention.backend_limits import is_lossy

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nsysprof.analysis.sampling.process_model import NO_PRIOR, Prior, estimate, process_levels, turns_of
 from nsysprof.analysis.sampling.series_ratio import ratio_with_interval
+from nsysprof.analysis.sampling.significance import NO_PRIOR, Prior, estimate, process_levels, turns_of
 from nsysprof.analysis.sampling.student_t import kendall_p, t_isf, theil_sen_slope
 from nsysprof.analysis.traffic.roofline import is_launch_bound
 from nsysprof.arrays import Floats

@@ -10,8 +10,15 @@ import pandas as pd
 
 from nsysprof.analysis.sampling.bench import is_allowed, is_approximate, unsettled
 from nsysprof.analysis.sampling.latency import block_medians
-from nsysprof.analysis.sampling.process_model import Turns, turns_of
-from nsysprof.analysis.sampling.significance import INTERIM_ALPHA, POWER, CaseVerdict, compare_shape, fit_differences
+from nsysprof.analysis.sampling.significance import (
+    INTERIM_ALPHA,
+    POWER,
+    CaseVerdict,
+    Turns,
+    compare_shape,
+    fit_differences,
+    turns_of,
+)
 from nsysprof.attention.shape import SHAPE_COLUMNS, Case, Shape, named_columns, shape_of_row, varied_columns
 from nsysprof.results.column_registry.case_columns import WINNERS
 from nsysprof.results.samples import OK, Block

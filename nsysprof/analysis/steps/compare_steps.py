@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from nsysprof.analysis.attribution.range_names import same_in_runs
-from nsysprof.analysis.comparison.compare_latency import Settings
+from nsysprof.analysis.comparison.compare_latency import Settings, judge_walls
 from nsysprof.analysis.comparison.compare_ranges import compare_ranges
-from nsysprof.analysis.comparison.judge_walls import judge_walls
 from nsysprof.results.comparison import METRICS, Input, RangeChange, RangeFacts, StepChange, StepWalls
 
 STEP_CASE = "a step"

@@ -1,19 +1,23 @@
-"""Find the steady steps of a trace: the instances of its step range or, without one, the part that repeats."""
+"""Find the steady steps of a trace: the instances of its step range or, without one, the part that repeats.
+
+Give the step range the warm-up of the steps, so that tables of ranges and the time of a step tell the same.
+"""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 import pandas as pd
 
+from nsysprof.analysis.attribution.attribute import Attributed
+from nsysprof.analysis.attribution.intervals import union_of_groups
 from nsysprof.analysis.attribution.library_ranges import users_ranges
 from nsysprof.analysis.attribution.range_names import name_families
-from nsysprof.analysis.attribution.range_structure import count_warm_up
+from nsysprof.analysis.attribution.range_structure import SteadyFrom, count_warm_up
 from nsysprof.analysis.idle_time.call_classes import call_texts
-from nsysprof.analysis.idle_time.intervals_within import union_of_groups
 from nsysprof.analysis.kernel_names.variant_names import kernel_names
 from nsysprof.analysis.steps.step_bounds import bound_steps, mark_slow_steps
 from nsysprof.arrays import Floats, count_codes, find_places
@@ -511,3 +515,27 @@ def _longest_run(alike: Bools) -> tuple[int, int]:
         return 0, 0
     longest = int(np.argmax(ends - starts))
     return int(starts[longest]), int(ends[longest])
+
+
+# Each thread costs a look at all work. More threads with steps than this keep the warm-up by the time of the host.
+_MOST_THREADS = 16
+
+
+def settle_steps(tables: Tables, attributed: Attributed, steps: Steps | None) -> Attributed:
+    """Return the ranges with the warm-up of the step range decided by when the GPU had done each step.
+
+    The host's time of a step changes for as long as the host runs ahead of the GPU, while steps take equally long.
+    """
+    if steps is None or not steps.name:
+        return attributed
+    families = name_families(attributed.keys["name"].tolist())
+    is_step = np.array([family == steps.name for family in families], dtype=bool)
+    ranges = attributed.ranges[is_step[attributed.ranges["group"].to_numpy(dtype=np.int64)]]
+    steady_from = []
+    for tid, mine in list(ranges.groupby("global_tid", sort=False))[:_MOST_THREADS]:
+        start = mine["start_ns"].to_numpy(dtype=np.int64)
+        issued = np.append(start, mine["end_ns"].to_numpy(dtype=np.int64)[-1])
+        if bool((np.diff(issued) > 0).all()):
+            warmup = count_warm_up(np.diff(bound_steps(tables, int(tid) & PID_MASK, issued)))
+            steady_from.append(SteadyFrom(steps.name, int(tid), int(issued[warmup])))
+    return replace(attributed, steady_from=tuple(steady_from))

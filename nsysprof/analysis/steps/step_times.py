@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 
 from nsysprof.analysis.attribution.attribute import refuse_many_pairs
+from nsysprof.analysis.attribution.intervals import measure, measure_by_code
 from nsysprof.analysis.idle_time.blame import HOST, Blamed
 from nsysprof.analysis.idle_time.gaps import DeviceSpan
-from nsysprof.analysis.idle_time.intervals_within import measure, measure_by_code
 from nsysprof.analysis.idle_time.ledger import Ledger
 from nsysprof.analysis.kernel_names.variant_names import kernel_names
 from nsysprof.analysis.steps.find_steps import Steps

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from nsysprof.analysis.idle_time.intervals_within import measure, union_of_groups
+from nsysprof.analysis.attribution.intervals import measure, union_of_groups
 from nsysprof.results.power_samples import GpuEnergy, RangeEnergy
 from nsysprof.trace.schema import DeviceRow, Floats, Int64s
 

@@ -13,10 +13,10 @@ from typing import Any
 import pandas as pd
 
 from nsysprof.app.agents.answers import bound, instances_of_range, kernels_of_range, overview_answer, page, part_answer
+from nsysprof.app.analyze import resolve
 from nsysprof.app.compare import compare
 from nsysprof.app.inputs.compare_inputs import is_input, is_trace
 from nsysprof.app.inputs.reading_requests import Change, CompareRequest, WhatIfRequest
-from nsysprof.app.trace_analysis.analyze_trace import resolve
 from nsysprof.app.trace_analysis.assemble import assemble
 from nsysprof.app.viewing.view_inputs import are_ranks
 from nsysprof.app.whatif import what_if

@@ -14,7 +14,7 @@ from nsysprof.app.inputs.machine import find_ncu, shared_values
 from nsysprof.app.measuring.process_traces import check_trace, split_capture
 from nsysprof.app.measuring.program_request import ProgramRequest
 from nsysprof.app.progress import SILENT, Progress, Say
-from nsysprof.app.trace_analysis.join_recording_cost import cost_notes, read_costs
+from nsysprof.app.trace_analysis.join_recorded import cost_notes, read_costs
 from nsysprof.capture.folder import NSYS_REPORT, RANKS, dated_folder, prepare_folder
 from nsysprof.capture.manifest import write_manifest
 from nsysprof.capture.rank import RankIdentity, job_token, names_a_job, own_identity

@@ -21,7 +21,7 @@ from nsysprof.app.measuring.capture_program import plan_program_capture
 from nsysprof.app.measuring.process_traces import split_trace
 from nsysprof.app.measuring.program_request import ProgramRequest, RecordRequest
 from nsysprof.app.progress import SILENT, Progress
-from nsysprof.app.trace_analysis.join_recording_cost import cost_notes
+from nsysprof.app.trace_analysis.join_recorded import cost_notes
 from nsysprof.capture.folder import NSYS_REPORT, prepare_folder
 from nsysprof.capture.live.held_program import HeldProgram, find_held
 from nsysprof.capture.live.process_tree import SeenProcess

@@ -11,8 +11,7 @@ from nsysprof.analysis.attention_tuning.program_attention import ProgramFacts
 from nsysprof.app.measuring.program_request import ProgramSide, parse_program_side
 from nsysprof.app.optimizing.remedies import Circumstances, Remedy, read_remedies, why_not
 from nsysprof.app.optimizing.tune_uses import TunedProgram
-from nsysprof.results.optimization import NotTried, PredictedGain
-from nsysprof.results.program_runs import ProgramTraits
+from nsysprof.results.program_runs import NotTried, PredictedGain, ProgramTraits
 
 # The variables of torch's allocator; a newer torch reads the first of them before the second.
 _ALLOCATOR = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")

@@ -15,9 +15,9 @@ from nsysprof.analysis.findings.what_if import ask
 from nsysprof.analysis.overview.trace_overview import attribute
 from nsysprof.analysis.sampling.replayed_calls import say_replayed
 from nsysprof.analysis.sampling.tune import NOT_RUN, failed_shapes, launch_shares
+from nsysprof.app.analyze import resolve
 from nsysprof.app.inputs.attention_requests import TuneRequest
 from nsysprof.app.progress import Progress
-from nsysprof.app.trace_analysis.analyze_trace import resolve
 from nsysprof.app.tune import POLICY, tune
 from nsysprof.attention.policy_file import PolicyFile, write_policy
 from nsysprof.attention.range_name import parse_attention_range
@@ -26,7 +26,7 @@ from nsysprof.capture.sampling.bench_run import SAMPLES
 from nsysprof.errors import InterruptedCaptureError, NsysprofError
 from nsysprof.files.scratch_folder import scratch_folder
 from nsysprof.results.findings import TRACE, WhatIf, WhatIfQuestion
-from nsysprof.results.optimization import AttentionUse, PredictedGain, ProgramGain, ShapeRatio, TunedUse
+from nsysprof.results.program_runs import AttentionUse, PredictedGain, ProgramGain, ShapeRatio, TunedUse
 from nsysprof.trace.inputs.resolve_input import identity_of
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_tables

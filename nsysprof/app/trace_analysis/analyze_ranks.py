@@ -22,8 +22,8 @@ from nsysprof.nsight.run_tool import NSYS, find_tool
 from nsysprof.ranks.engine import plan_tasks, prepare_parts
 from nsysprof.ranks.identity import RankSource, drop_copies, find_sources, refuse_unrelated
 from nsysprof.ranks.overview import conclude, run_tasks
-from nsysprof.ranks.partial import PARTS
 from nsysprof.ranks.pool import LocalWorkers
+from nsysprof.ranks.summarize import PARTS
 from nsysprof.report.document import Report
 from nsysprof.report.pages.ranks import ranks_report, whole_ranks_json, write_ranks
 from nsysprof.results.rank_results import RanksAnalysis

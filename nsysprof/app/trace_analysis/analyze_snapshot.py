@@ -13,8 +13,13 @@ import numpy.typing as npt
 import pandas as pd
 
 from nsysprof.analysis.comparison.compare_owners import compare_owners
-from nsysprof.analysis.overview.allocator_owners import RangeAt, find_fragmentation, list_allocator_owners
-from nsysprof.analysis.overview.out_of_memory import explain_failure, find_out_of_memory
+from nsysprof.analysis.overview.allocator_owners import (
+    RangeAt,
+    explain_failure,
+    find_fragmentation,
+    find_out_of_memory,
+    list_allocator_owners,
+)
 from nsysprof.analysis.ranges.open_range import innermost_codes
 from nsysprof.app.progress import SILENT, Progress
 from nsysprof.capture.user_program.program_hook import find_recorded

@@ -31,8 +31,7 @@ from nsysprof.analysis.traffic.join_counters import (
 from nsysprof.analysis.traffic.roofline import fill_roofline
 from nsysprof.app.progress import Say
 from nsysprof.app.trace_analysis.analyze_snapshot import join_memory, session_start_ns
-from nsysprof.app.trace_analysis.join_attention import join_attention
-from nsysprof.app.trace_analysis.join_recording_cost import join_recording_cost
+from nsysprof.app.trace_analysis.join_recorded import join_attention, join_recording_cost
 from nsysprof.attention.policy_file import PolicyFile
 from nsysprof.attention.shape import SHAPE_COLUMNS, check_case_row, with_later_columns
 from nsysprof.capture.collect import read_counters, write_counters
@@ -44,7 +43,7 @@ from nsysprof.files.plain_file import FileHeader, read_json
 from nsysprof.notes import Note, make_note
 from nsysprof.nsight.ncu import count_kernels, parse_ncu_csv, read_report
 from nsysprof.nsight.run_tool import NCU, find_tool
-from nsysprof.ranks.rank_energy import parse_power, power_of
+from nsysprof.ranks.job_facts import parse_power, power_of
 from nsysprof.results.analysis import Analysis, CaptureRecord
 from nsysprof.results.checks import MissingSource
 from nsysprof.results.column_registry.case_columns import CAPTURE_RESULTS, FIRST_CAPTURE_RESULTS
@@ -59,7 +58,7 @@ from nsysprof.results.roof import roof_of
 from nsysprof.torchprof.operator_facts import OperatorFacts
 from nsysprof.trace.inputs.resolve_input import identity_of
 from nsysprof.trace.open import Trace, open_trace
-from nsysprof.trace.table_readers.devices import read_gpus
+from nsysprof.trace.table_readers.gpus import read_gpus
 from nsysprof.trace.table_readers.kernel_grids import read_grids
 from nsysprof.trace.table_readers.native_stacks import read_launches, read_native_stacks, read_symbols
 from nsysprof.trace.tables import read_tables

@@ -12,7 +12,7 @@ from nsysprof.app.read_history import is_results_database
 from nsysprof.errors import NsysprofError, TraceError
 from nsysprof.files.plain_file import refuse_url
 from nsysprof.ranks.identity import rank_in_name
-from nsysprof.report.formats.escape import clean
+from nsysprof.report.document import clean
 
 HISTORY = "results database"
 RANKS = "ranks"

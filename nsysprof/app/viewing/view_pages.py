@@ -31,8 +31,8 @@ from nsysprof.app.viewing.loopback_server import Answer, redirect
 from nsysprof.app.viewing.view_inputs import HISTORY, ViewInput
 from nsysprof.errors import InterruptedCaptureError, NotComparableError, NsysprofError
 from nsysprof.files.plain_file import encode_json, read_json
+from nsysprof.report.document import clean
 from nsysprof.report.formats import html
-from nsysprof.report.formats.escape import clean
 from nsysprof.report.formats.html import ViewFinding, ViewRow
 from nsysprof.report.pages.history import write_history
 from nsysprof.results.findings import place_of

@@ -9,8 +9,7 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from nsysprof.analysis.replay.execution_graph import ExecutionGraph
-from nsysprof.analysis.replay.replay import replay
+from nsysprof.analysis.replay.replay import ExecutionGraph, replay
 from nsysprof.errors import UsageError
 from nsysprof.ranks.job_facts import REDUCTIONS
 from nsysprof.ranks.replay.joined_graph import FAR_NS, RankGraph, SharedCollectives, join_graphs

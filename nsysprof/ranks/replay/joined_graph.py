@@ -14,11 +14,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from nsysprof.analysis.findings.candidates import estimate_tracing_cost, without_tracing
 from nsysprof.analysis.findings.situation import Situation, look_at, threads_of_calls
-from nsysprof.analysis.findings.tracing_cost import estimate_tracing_cost, without_tracing
 from nsysprof.analysis.idle_time.call_classes import classify_calls
-from nsysprof.analysis.replay.execution_graph import ExecutionGraph, build_graph
-from nsysprof.analysis.replay.replay import no_change
+from nsysprof.analysis.replay.replay import ExecutionGraph, build_graph, no_change
 from nsysprof.analysis.steps.find_steps import Steps, find_steps
 from nsysprof.analysis.traffic.collectives import identify_collectives, reduces_fp32
 from nsysprof.ranks.job_facts import REDUCTIONS, find_passes, reduce_gradients

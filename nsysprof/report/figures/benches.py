@@ -9,10 +9,9 @@ from typing import Any
 import pandas as pd
 
 from nsysprof.attention.shape import varied_columns
+from nsysprof.report.document import clean, escape_mathtext, shape_label
 from nsysprof.report.figures import mpl
 from nsysprof.report.figures.drawing import BACKEND_COLORS, INK, SOFT, WIDTH_IN, legend_columns, new_figure, quieten
-from nsysprof.report.formats.escape import clean, escape_mathtext
-from nsysprof.report.wording import shape_label
 from nsysprof.results.roof import known
 from nsysprof.units import format_factor, format_ns, format_rate
 

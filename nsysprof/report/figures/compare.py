@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from nsysprof.report.document import MOST_NAMED, clean, escape_mathtext, sentence_of
 from nsysprof.report.figures import mpl
 from nsysprof.report.figures.drawing import INK, NS_PER_S, SOFT, label_seconds, new_figure, quieten
-from nsysprof.report.formats.escape import clean, escape_mathtext
-from nsysprof.report.wording import MOST_NAMED, sentence_of
 from nsysprof.results.comparison import PARTS, LatencyChange, LatencyVerdict, RangeChange, VersionComparison
 from nsysprof.units import format_ns
 

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from nsysprof.attention.range_name import parse_range
+from nsysprof.report.document import MOST_NAMED, clean, escape_mathtext, words_for
 from nsysprof.report.figures import mpl
 from nsysprof.report.figures.drawing import (
     BACKEND_COLORS,
@@ -19,8 +20,6 @@ from nsysprof.report.figures.drawing import (
     new_figure,
     quieten,
 )
-from nsysprof.report.formats.escape import clean, escape_mathtext
-from nsysprof.report.wording import MOST_NAMED, words_for
 from nsysprof.results.allocator_memory import OTHERS, AllocatorMemory, OwnedInSlices, OwnedOverTime
 from nsysprof.results.analysis import Analysis, CaptureRecord
 from nsysprof.units import format_bytes

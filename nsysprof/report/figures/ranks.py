@@ -16,11 +16,10 @@ import numpy as np
 import pandas as pd
 
 from nsysprof.arrays import Int64s
+from nsysprof.report.document import clean, escape_mathtext, sentence_of
 from nsysprof.report.figures import mpl
 from nsysprof.report.figures.drawing import CATEGORY_COLORS, INK, NS_PER_S, RANGE, label_seconds, new_figure
-from nsysprof.report.formats.escape import clean, escape_mathtext
 from nsysprof.report.formats.timeline_lanes import pack_column, resample_shares
-from nsysprof.report.wording import sentence_of
 from nsysprof.results.rank_results import Lanes, RankCollectives, RanksAnalysis, StepLane, StepPicture
 from nsysprof.units import format_ns
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pandas as pd
 
+from nsysprof.report.document import clean, escape_mathtext
 from nsysprof.report.figures import mpl
 from nsysprof.report.figures.drawing import BACKEND_COLORS, INK, SOFT, byte_ticks, legend_columns, new_figure, quieten
-from nsysprof.report.formats.escape import clean, escape_mathtext
 from nsysprof.results.analysis import CaptureRecord
 from nsysprof.results.roof import COUNTED, LAUNCH, SAMPLED, Roof, known, roof_of, sampled_of
 from nsysprof.units import format_factor, format_rate

@@ -16,6 +16,7 @@ import pandas as pd
 
 from nsysprof.arrays import Floats, Int64s
 from nsysprof.attention.range_name import parse_range, range_label
+from nsysprof.report.document import MOST_NAMED, clean, escape_mathtext, words_for
 from nsysprof.report.figures import mpl
 from nsysprof.report.figures.drawing import (
     API,
@@ -30,9 +31,7 @@ from nsysprof.report.figures.drawing import (
     quieten,
 )
 from nsysprof.report.formats.cell_text import shorten_names
-from nsysprof.report.formats.escape import clean, escape_mathtext
 from nsysprof.report.formats.timeline_lanes import BusyShares, busy_shares, category_shares
-from nsysprof.report.wording import MOST_NAMED, words_for
 from nsysprof.results.analysis import Analysis
 from nsysprof.results.event_rows import CallRows, WorkRows, pieces
 from nsysprof.results.findings import STEP

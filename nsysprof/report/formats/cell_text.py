@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import takewhile
 from typing import Any
 
-from nsysprof.report.document import Cell, Column, Item, Ranking, Unit, Value, ValueChange
-from nsysprof.report.formats.escape import clean
+from nsysprof.report.document import Cell, Column, Item, Ranking, Unit, Value, ValueChange, clean
 from nsysprof.units import (
     PROSE_DIGITS,
     TABLE_DIGITS,

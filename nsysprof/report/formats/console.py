@@ -27,9 +27,9 @@ from nsysprof.report.document import (
     Report,
     Table,
     Unit,
+    clean,
 )
 from nsysprof.report.formats.cell_text import amount_text, cell_text, shorten_names
-from nsysprof.report.formats.escape import clean
 from nsysprof.results.checks import GateResult, Outcome
 
 _LINE, _NOTE = 700, 500

@@ -28,10 +28,10 @@ from nsysprof.report.document import (
     Section,
     StackedBar,
     Table,
+    clean,
     list_parts,
 )
 from nsysprof.report.formats.cell_text import cell_json
-from nsysprof.report.formats.escape import clean
 from nsysprof.results.allocator_memory import MemoryFinding
 from nsysprof.results.checks import Outcome
 from nsysprof.results.findings import CODES, MEMORY_CODES, Finding, Findings

@@ -18,10 +18,9 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nsysprof.report.document import Cell, Chart, Lines, Notes, Part, Report, Section, Table, Unit, list_parts
+from nsysprof.report.document import Cell, Chart, Lines, Notes, Part, Report, Section, Table, Unit, clean, list_parts
 from nsysprof.report.formats.bars import describe_bars, describe_segments, show_bars, show_segments, usual_line
 from nsysprof.report.formats.cell_text import amount_text, cell_text, shorten_names, sort_key
-from nsysprof.report.formats.escape import clean
 from nsysprof.units import format_bytes, format_ns
 
 if TYPE_CHECKING:

@@ -19,10 +19,11 @@ from nsysprof.report.document import (
     StackedBar,
     Table,
     Unit,
+    clean,
+    escape_markdown,
 )
 from nsysprof.report.formats.bars import bar_lines
 from nsysprof.report.formats.cell_text import amount_text, cell_text, shorten_names
-from nsysprof.report.formats.escape import clean, escape_markdown
 from nsysprof.results.checks import Outcome
 
 _NAME_WIDTH, _CELL_WIDTH = 90, 300

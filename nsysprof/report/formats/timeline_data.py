@@ -15,10 +15,9 @@ import pandas as pd
 
 from nsysprof.arrays import Int64s, merge_spans
 from nsysprof.attention.range_name import parse_range
+from nsysprof.report.document import clean, words_for
 from nsysprof.report.figures.drawing import CATEGORY_COLORS, IDLE_COLORS
-from nsysprof.report.formats.escape import clean
 from nsysprof.report.formats.timeline_lanes import BusyShares, Lane, list_lanes, pack_column
-from nsysprof.report.wording import words_for
 from nsysprof.results.analysis import Analysis
 from nsysprof.results.event_rows import KernelGrids, WorkRows
 

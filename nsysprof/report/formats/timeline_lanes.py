@@ -13,8 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nsysprof.arrays import Floats, Int64s, rows_by_key
-from nsysprof.report.formats.escape import clean
-from nsysprof.report.wording import IDLE_WORDS
+from nsysprof.report.document import IDLE_WORDS, clean
 from nsysprof.results.analysis import Analysis
 from nsysprof.results.column_registry.analysis_columns import CAUSES
 from nsysprof.results.event_rows import CallRows, WorkRows, pieces

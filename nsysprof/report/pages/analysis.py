@@ -12,6 +12,9 @@ import pandas as pd
 from nsysprof.arrays import find_trend
 from nsysprof.notes import Note
 from nsysprof.report.document import (
+    IDLE_WORDS,
+    KERNELS,
+    OPERATORS,
     Bars,
     Cell,
     Chart,
@@ -29,7 +32,10 @@ from nsysprof.report.document import (
     StackedBar,
     Table,
     Unit,
+    Words,
+    count_of,
     make_table,
+    words_for,
 )
 from nsysprof.report.figures.step import BarPart, list_parts
 from nsysprof.report.pages.cases import (
@@ -59,7 +65,6 @@ from nsysprof.report.pages.trace_tables import (
     range_table,
     stream_table,
 )
-from nsysprof.report.wording import IDLE_WORDS, KERNELS, OPERATORS, Words, count_of, words_for
 from nsysprof.results.analysis import OUTSIDE, Analysis, CaptureRecord, ReadPart, StepPart, StepTimes, StepWork
 from nsysprof.results.checks import MissingSource
 from nsysprof.results.findings import LEAST_SHARE, MEAN_STEP, TRACE, Finding, Findings, Idle

@@ -25,7 +25,12 @@ from nsysprof.report.document import (
     Section,
     Table,
     Unit,
+    clean,
+    is_telling,
+    join_names,
+    latency_text,
     make_table,
+    times_as_long,
 )
 from nsysprof.report.figure_files import figure_paths, write_figures, write_report
 from nsysprof.report.figures.benches import (
@@ -36,11 +41,9 @@ from nsysprof.report.figures.benches import (
     draw_throughput,
 )
 from nsysprof.report.figures.drawing import can_draw
-from nsysprof.report.formats.escape import clean
 from nsysprof.report.pages.analysis import figure_sections
 from nsysprof.report.pages.cases import Row, time_name
 from nsysprof.report.pages.method import facts_table
-from nsysprof.report.wording import is_telling, join_names, latency_text, times_as_long
 from nsysprof.results.column_registry.case_columns import BENCH_RESULTS
 from nsysprof.results.column_registry.column import Dtype
 from nsysprof.results.column_registry.csv_table import render_csv

@@ -11,8 +11,21 @@ import pandas as pd
 
 from nsysprof.files.plain_file import VERSION
 from nsysprof.notes import Note
-from nsysprof.report.document import Code, Lines, Notes, Paragraph, Part, Ranking, Report, Section, Table
-from nsysprof.report.formats.escape import clean
+from nsysprof.report.document import (
+    KERNELS,
+    OPERATORS,
+    Code,
+    Lines,
+    Notes,
+    Paragraph,
+    Part,
+    Ranking,
+    Report,
+    Section,
+    Table,
+    clean,
+    words_for,
+)
 from nsysprof.report.pages.analysis import findings_sections, overview_sections
 from nsysprof.report.pages.bench import latency_table
 from nsysprof.report.pages.bench import verdict_lines as bench_verdict_lines
@@ -22,7 +35,6 @@ from nsysprof.report.pages.ranks import headline, rank_table, straggler_table
 from nsysprof.report.pages.ranks import kernel_table as ranks_kernel_table
 from nsysprof.report.pages.ranks import range_table as ranks_range_table
 from nsysprof.report.pages.trace_tables import kernel_table, range_table
-from nsysprof.report.wording import KERNELS, OPERATORS, words_for
 from nsysprof.results.analysis import Analysis, CaptureRecord
 from nsysprof.results.rank_results import RanksAnalysis
 from nsysprof.units import format_bytes

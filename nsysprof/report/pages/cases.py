@@ -5,8 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nsysprof.report.document import Cell, Column, Table, Unit, make_table
-from nsysprof.report.wording import Words, join_names, latency_text, times_as_long
+from nsysprof.report.document import (
+    Cell,
+    Column,
+    Table,
+    Unit,
+    Words,
+    join_names,
+    latency_text,
+    make_table,
+    times_as_long,
+)
 from nsysprof.results.analysis import LEAST_DIFFERENCE_PCT, CaptureRecord, CaseRanking, RankedCase
 from nsysprof.results.checks import MissingSource
 from nsysprof.results.roof import LAUNCH_BOUND_SHARE, dram_of, known, sampled_of

@@ -23,6 +23,7 @@ from nsysprof.report.document import (
     Table,
     Unit,
     ValueChange,
+    count_of,
     make_table,
 )
 from nsysprof.report.figure_files import figure_paths, write_figures, write_report
@@ -31,7 +32,6 @@ from nsysprof.report.figures.drawing import can_draw
 from nsysprof.report.pages.analysis import figure_sections
 from nsysprof.report.pages.memory import memory_comparison_parts
 from nsysprof.report.pages.trace_tables import MOST_ROWS
-from nsysprof.report.wording import count_of
 from nsysprof.results.checks import Outcome
 from nsysprof.results.comparison import (
     METRICS,

@@ -19,12 +19,13 @@ from nsysprof.report.document import (
     Section,
     Table,
     Unit,
+    clean,
+    escape_mathtext,
     make_table,
 )
 from nsysprof.report.figure_files import figure_paths, write_figures, write_report
 from nsysprof.report.figures import mpl
 from nsysprof.report.figures.drawing import INK, NS_PER_S, SOFT, label_seconds, new_figure, quieten
-from nsysprof.report.formats.escape import clean, escape_mathtext
 from nsysprof.results.latency_history import CaseHistory, HistoryPoint, HistoryState
 from nsysprof.units import format_apart, format_ns
 

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nsysprof.attention.shape import CONVENTION
-from nsysprof.report.document import Column, Table, Unit, make_table
-from nsysprof.report.wording import words_for
+from nsysprof.report.document import Column, Table, Unit, make_table, words_for
 from nsysprof.results.analysis import Analysis, CaptureRecord, Coverage
 from nsysprof.results.roof import LIMIT_RULES, roof_of
 from nsysprof.units import format_bytes, format_count, format_rate

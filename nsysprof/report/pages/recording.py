@@ -17,10 +17,10 @@ from nsysprof.report.document import (
     Section,
     Table,
     Unit,
+    count_of,
     make_table,
 )
 from nsysprof.report.pages.trace_tables import rows_of
-from nsysprof.report.wording import count_of
 from nsysprof.results.analysis import MOST_COST, Analysis, RangeCost
 from nsysprof.results.recorded_part import LatencyWindow, LatencyWindows, Ratio, RecordResult
 from nsysprof.units import format_bytes, format_ns

@@ -10,9 +10,8 @@ import pandas as pd
 
 from nsysprof.arrays import Floats
 from nsysprof.attention.range_name import range_label
-from nsysprof.report.document import Cell, Column, Table, Unit, make_table
+from nsysprof.report.document import CAUSED_WORDS, Cell, Column, Table, Unit, make_table, words_for
 from nsysprof.report.pages.range_rows import RangeRow, qualified_name, range_rows
-from nsysprof.report.wording import CAUSED_WORDS, words_for
 from nsysprof.results.analysis import Analysis
 from nsysprof.results.findings import fold_paths, layer_shape
 from nsysprof.results.roof import known

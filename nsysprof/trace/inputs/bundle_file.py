@@ -1,8 +1,10 @@
 """Unpack an archive that `nsysprof bundle` wrote, or that claims to be one. It may come from a stranger.
 
-Nothing is written outside the given folder, and no more than nsysprof.trace.inputs.bundle_format allows. An archive
+Nothing is written outside the given folder, and no more than the limits here allow. An archive
 with something that a bundle never holds is refused: a link, a nested folder, an encrypted member, or two names
 that differ only in case.
+
+Define the names and limits of a bundle, for the code that writes bundles and the code that reads them.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import lzma
+import re
 import shutil
 import stat
 import zipfile
@@ -21,19 +24,34 @@ from threading import Event
 from typing import IO, Any
 
 from nsysprof.errors import OutputError, TraceDamagedError, TraceEmptyError, TraceError, TraceForeignError
-from nsysprof.trace.inputs.bundle_format import (
-    CONTENTS,
-    FORMAT_VERSION,
-    MAX_DIRECTORY_BYTES,
-    MAX_FREE_BYTES,
-    MAX_MEMBERS,
-    MAX_RATIO,
-    MAX_UNPACKED_BYTES,
-    MEMBER_NAME,
-    SUFFIX,
-    plain_title,
-)
 from nsysprof.trace.open import refuse_lfs_pointer
+
+# The version of bundle.json. 1: the first.
+FORMAT_VERSION = 1
+# Not MANIFEST.json: a capture has a manifest.json, and some file systems do not distinguish the two.
+CONTENTS = "bundle.json"
+SUFFIX = ".zip"
+# The row of META_DATA_CAPTURE in which a shared trace says what was left out on purpose.
+LEFT_OUT = "NSYSPROF:LEFT_OUT"
+REPORT_FOLDER = "analysis"
+# Flat names and one folder: no name can leave the folder, be absolute, or name a device. Anything else is not a bundle.
+MEMBER_NAME = re.compile(rf"(?:{REPORT_FOLDER}/)?[a-z][a-z0-9_]{{0,40}}(?:\.[a-z][a-z0-9_-]{{0,20}}){{1,2}}")
+
+MAX_MEMBERS = 700  # this allows nearly as many ranks
+MAX_UNPACKED_BYTES = 8 << 30
+# How many times its compressed size a member may have, once it is larger than MAX_FREE_BYTES. Traces are compressed
+# about ten times, and a trace that repeats itself for ten million kernels a few hundred times. An archive bomb is
+# compressed a thousand times.
+MAX_RATIO = 400
+MAX_FREE_BYTES = 32 << 20
+MAX_DIRECTORY_BYTES = 64 << 10
+
+
+def plain_title(name: str) -> str:
+    """Return a bundle's name in a form that can name a folder: one part, and no character that is special on disk."""
+    plain = "".join(c if c.isalnum() or c in "-_.+ " else "_" for c in name[:100]).strip(". ")
+    return plain or "bundle"
+
 
 _CHUNK = 1 << 20
 _XZ_MEMORY = 256 << 20  # the memory for unpacking (bytes); xz's preset 9 needs a quarter of it

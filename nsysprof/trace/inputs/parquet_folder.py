@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from nsysprof.errors import MissingToolError, OutputError, TraceDamagedError, TraceForeignError
-from nsysprof.trace.inputs.bundle_format import MAX_FREE_BYTES, MAX_RATIO
+from nsysprof.trace.inputs.bundle_file import MAX_FREE_BYTES, MAX_RATIO
 from nsysprof.trace.open import quote, refuse_lfs_pointer
 
 PARQUET = ".parquet"

@@ -15,8 +15,7 @@ from nsysprof.errors import MissingToolError, OutputError, TraceDamagedError, Tr
 from nsysprof.files.folder_state import require_whole
 from nsysprof.nsight.nsys import run_export
 from nsysprof.nsight.run_tool import GET_NSYS, NSYS, find_tool
-from nsysprof.trace.inputs.bundle_file import is_bundle, unpack_bundle
-from nsysprof.trace.inputs.bundle_format import CONTENTS, MAX_FREE_BYTES, MAX_RATIO
+from nsysprof.trace.inputs.bundle_file import CONTENTS, MAX_FREE_BYTES, MAX_RATIO, is_bundle, unpack_bundle
 from nsysprof.trace.inputs.kineto_json import convert_kineto_json
 from nsysprof.trace.inputs.parquet_folder import convert_parquet_folder
 from nsysprof.trace.open import refuse_lfs_pointer

@@ -20,7 +20,7 @@ _SIZES = tuple(f"{what}{axis}" for what in ("grid", "block") for axis in "XYZ")
 def read_grids(trace: Trace) -> tuple[Int64s, Int64s, Int64s, tuple[str, ...]] | None:
     """Return start and end (ns) of kernels, the place of each one's grid in the texts, and these: `grid 8, block 256`.
 
-    The first text is that of an unknown grid. Kernels that ran at the same time with different grids are left out. None
+    The first text stands for an unknown grid. Kernels that ran at the same time with different grids are left out. None
     where the trace has no grids, or too many kernels or different grids.
     """
     source = find_columns(trace, _TABLE, {"start": "start", "end": "end"}, {name: name for name in _SIZES})

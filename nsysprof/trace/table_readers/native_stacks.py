@@ -11,7 +11,7 @@ from typing import Any
 from nsysprof.errors import TraceError
 from nsysprof.trace.columns import table_sql
 from nsysprof.trace.open import Trace, open_trace, quote
-from nsysprof.trace.table_readers.devices import cut_name
+from nsysprof.trace.table_readers.gpus import cut_name
 
 _CHAINS, _CALLS = "CUDA_CALLCHAINS", "CUPTI_ACTIVITY_KIND_RUNTIME"
 # Limits on frames and calls: more than nsys records, and they bound how much a foreign file can make us hold.

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 import torch.nn.functional
 from msgspec.structs import replace
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from nsysprof.attention.mask import LEARNED
 from nsysprof.attention.policy_file import AUTO, LIBRARY_BACKENDS, PolicyFile, PolicyRule
@@ -344,7 +345,6 @@ def _call_compiled(
     size.
     """
     from torch.fx.experimental.symbolic_shapes import has_static_value
-    from torch.nn.attention import SDPBackend, sdpa_kernel
 
     backend = None
     if all(has_static_value(size) for size in (*query.shape, *key.shape)):

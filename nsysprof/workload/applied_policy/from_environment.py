@@ -13,7 +13,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import torch
+from msgspec import json as encoder
+
+from nsysprof.attention.policy_file import read_policy
+from nsysprof.errors import NsysprofError
 from nsysprof.results.policy_use import PolicyUse
+from nsysprof.workload.applied_policy.apply_policy import AppliedPolicy, begin_policy, machine_differences
 
 POLICY = "NSYSPROF_POLICY"
 REPORT = "NSYSPROF_POLICY_REPORT"
@@ -21,10 +27,6 @@ REPORT = "NSYSPROF_POLICY_REPORT"
 
 def install(path: str) -> None:
     """Apply a policy for the rest of this process, in which torch was just imported."""
-    from nsysprof.attention.policy_file import read_policy
-    from nsysprof.errors import NsysprofError
-    from nsysprof.workload.applied_policy.apply_policy import AppliedPolicy, begin_policy, machine_differences
-
     reasons: list[str] = []
 
     def say(text: str) -> None:
@@ -45,15 +47,11 @@ def install(path: str) -> None:
         return
     begin_policy(applied)
     if file.device == "cuda":
-        import torch
-
         # The GPU is checked once the program itself initialises CUDA: before that, it may still fork.
         torch.cuda._lazy_call(lambda: _check_gpu(applied, say))
 
 
 def _check_gpu(applied: Any, say: Any) -> None:
-    from nsysprof.workload.applied_policy.apply_policy import machine_differences
-
     try:
         differences = machine_differences(applied.file)
     except Exception as error:  # noqa: BLE001
@@ -83,8 +81,6 @@ def _report_at_end(use: Any) -> None:
         folder = os.environ.get(REPORT)
         if folder and os.getpid() == process:  # not in a fork
             with contextlib.suppress(OSError):
-                from msgspec import json as encoder
-
                 path = Path(folder) / f"policy-{process}.json"
                 scratch = path.with_suffix(".part")
                 scratch.write_bytes(encoder.encode(use()))

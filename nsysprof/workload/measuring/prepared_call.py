@@ -13,7 +13,7 @@ import torch
 from nsysprof.attention.backend_limits import MOST_LOSS, is_lossy
 from nsysprof.attention.shape import Case
 from nsysprof.workload.backends import Attention, attention_for, check_form, mask_of
-from nsysprof.workload.correctness.check import check_attention
+from nsysprof.workload.correctness_check import check_attention
 from nsysprof.workload.measuring.case_tensors import draw_inputs
 from nsysprof.workload.measuring.memory import PeakMemory
 from nsysprof.workload.measuring.timing import Call, synchronize

@@ -3,7 +3,7 @@
 import pytest
 
 from nsysprof.analysis.attention_tuning.choose_shapes import MOST_SHAPES, choose_shapes
-from nsysprof.results.optimization import CapturedUse
+from nsysprof.results.program_runs import CapturedUse
 
 ROW = {
     "range": "m.py:3", "function": "sdpa", "batch": 2, "heads": 8, "kv_heads": 2, "seq_q": 128, "seq_kv": 256,

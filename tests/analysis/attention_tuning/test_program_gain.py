@@ -7,7 +7,7 @@ from nsysprof.analysis.attention_tuning.choose_shapes import choose_shapes
 from nsysprof.analysis.attention_tuning.program_gain import compute_gain
 from nsysprof.app.tune import ProgramShapes
 from nsysprof.attention.shape import make_case, row_of_case
-from nsysprof.results.optimization import CapturedAttention, CapturedUse
+from nsysprof.results.program_runs import CapturedAttention, CapturedUse
 from tests.analysis.attention_tuning.test_choose_shapes import ROW
 
 

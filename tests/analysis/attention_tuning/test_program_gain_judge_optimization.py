@@ -7,17 +7,20 @@ import pytest
 from nsysprof.analysis.attention_tuning.program_gain import judge_optimization
 from nsysprof.attention.shape import Shape
 from nsysprof.results.comparison import LatencyChange, LatencyVerdict, SideOfCase
-from nsysprof.results.optimization import (
+from nsysprof.results.program_runs import (
     UNFUSED_ATTENTION,
     Attempt,
     AttentionUse,
     ChangingSite,
+    MemoryChange,
+    MemoryKind,
     Optimization,
     OptimizationAnswer,
+    ProgramComparison,
+    ProgramSideSummary,
     Suggestion,
     TunedUse,
 )
-from nsysprof.results.program_runs import MemoryChange, MemoryKind, ProgramComparison, ProgramSideSummary
 
 USE = AttentionUse("train.py:8", Shape(seq=64), 3, "flash", 5, 12.0)
 FUSE = Suggestion(UNFUSED_ATTENTION, "Fuse it.")

@@ -7,7 +7,7 @@ import pytest
 from nsysprof.analysis.attention_tuning.program_attention import ProgramFacts
 from nsysprof.analysis.attention_tuning.worth_trying import list_suggestions, wants_sdpa
 from nsysprof.attention.shape import Shape
-from nsysprof.results.optimization import AttentionUse, PredictedGain
+from nsysprof.results.program_runs import AttentionUse, PredictedGain
 
 GAIN = PredictedGain(30.0, 25.0, 33.0, "step", "the finding unfused-attention")
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
+from nsysprof.app.analyze import analyze_trace
 from nsysprof.kernels.labels import label_kernel
 from tests.builders.build_trace import PID, TraceBuilder
 

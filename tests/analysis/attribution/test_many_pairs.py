@@ -10,7 +10,7 @@ from nsysprof.analysis.attribution import attribute
 from nsysprof.analysis.busy_time import work_ledger
 from nsysprof.analysis.idle_time import ledger
 from nsysprof.analysis.ranges.range_work import launched_work
-from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
+from nsysprof.app.analyze import analyze_trace
 from nsysprof.errors import TraceForeignError
 from tests.builders.build_trace import TraceBuilder
 

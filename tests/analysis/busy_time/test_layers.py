@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
+from nsysprof.app.analyze import analyze_trace
 from tests.builders.build_trace import OTHER_TID, TID, TraceBuilder
 
 

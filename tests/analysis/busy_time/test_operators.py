@@ -7,7 +7,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
+from nsysprof.app.analyze import analyze_trace
 from nsysprof.app.trace_analysis.assemble import assemble
 from nsysprof.capture.manifest import program_manifest, write_manifest
 from nsysprof.report.pages.analysis import findings_sections, overview_sections

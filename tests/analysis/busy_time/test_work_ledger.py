@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from nsysprof.analysis.busy_time.work_ledger import own_time
-from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
+from nsysprof.app.analyze import analyze_trace
 from nsysprof.trace.schema import MIGRATION
 from tests.builders.random_tables import random_tables
 

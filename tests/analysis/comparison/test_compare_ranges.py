@@ -1,5 +1,8 @@
+from nsysprof.analysis.comparison import compare_ranges as module
 from nsysprof.analysis.comparison.compare_ranges import compare_ranges
+from nsysprof.api import use_cases
 from nsysprof.results.comparison import METRICS, PARTS, WHOLE_TRACE, KernelFacts, RangeFacts
+from tests.builders.build_trace import TraceBuilder
 
 
 def facts(*, instances=1, calls=None, parts=None, kernels=None, dram_error=0, **metrics):
@@ -42,6 +45,30 @@ def test_the_programs_ranges_with_the_most_time_come_first_and_libraries_last():
     assert [(each.range, each.is_library) for each in found] == [
         (WHOLE_TRACE, False), ("load", False), ("step", False), ("ncclCommDestroy", True),
     ]  # fmt: skip
+
+
+def test_of_many_ranges_those_with_the_most_time_on_either_side_are_compared(monkeypatch):
+    monkeypatch.setattr(module, "MOST_RANGES", 2)
+    old = {(name, ""): facts(wall=wall) for name, wall in (("a", 9), ("b", 1), ("c", 2), (WHOLE_TRACE, None))}
+    new = {**old, ("b", ""): facts(wall=7)}
+    found = compare_ranges([old], [new])
+    assert [(each.range, each.how) for each in found] == [(WHOLE_TRACE, "both"), ("a", "both"), ("b", "both")]
+
+
+def test_what_is_left_out_is_said(monkeypatch, tmp_path):
+    """Two traces of 9.6 MB with 60,000 names of ranges each took 26 s and 1.7 GB."""
+    monkeypatch.setattr(module, "MOST_RANGES", 50)
+    monkeypatch.setattr("nsysprof.analysis.comparison.compare.MOST_RANGES", 50)
+    trace = TraceBuilder()
+    for number in range(80):
+        trace.launch(1000 * number + 10, number + 1)
+        trace.range(1000 * number, 1000 * number + 900, "r_" + "x" * number)
+    path = trace.write(tmp_path / "t.sqlite")
+    found = use_cases.compare(path, path).comparison
+    assert len(found.ranges) == 51
+    (note,) = [note.text for note in found.notes if note.code == "ranges-left-out"]
+    assert note.startswith("The 50 ranges with the most time are compared one by one")
+    assert "30 with less time are left out" in note
 
 
 def test_numbers_are_of_one_call_and_peaks_are_not():

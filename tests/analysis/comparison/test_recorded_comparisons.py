@@ -5,9 +5,8 @@ import statistics
 
 import pytest
 
-from nsysprof.analysis.comparison.compare_latency import Settings
+from nsysprof.analysis.comparison.compare_latency import Settings, judge_walls
 from nsysprof.analysis.comparison.compare_ranges import compare_ranges
-from nsysprof.analysis.comparison.judge_walls import judge_walls
 from nsysprof.analysis.comparison.range_facts import collect_range_facts
 from nsysprof.analysis.overview.summarize import summarize
 from nsysprof.results.comparison import LatencyVerdict

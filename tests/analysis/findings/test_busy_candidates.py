@@ -5,7 +5,7 @@ import statistics
 
 import pytest
 
-from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
+from nsysprof.app.analyze import analyze_trace
 from scripts.prove_busy import ACCUSED_PCT, MENDED, MOST_OFF_PCT, PLANTED, TRACES, UNSEEN
 
 TIMES = json.loads((TRACES / "step_times.json").read_text(encoding="utf-8"))

@@ -1,9 +1,14 @@
 """What the host could do less of: compiling, other work by the range it is in, and loops over small pieces."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
+from nsysprof.analysis.findings import list_findings
+from nsysprof.analysis.findings.host_candidates import list_host_candidates
 from nsysprof.analysis.overview.summarize import summarize
-from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
+from nsysprof.app.analyze import analyze_trace
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_tables
 from tests.analysis.programs import MS, OF_TORCH, US, Program
@@ -77,6 +82,52 @@ def test_a_loop_over_small_pieces_is_told_apart_from_the_launches_of_the_model(f
     ]  # fmt: skip
     # Each takes the host 10 us; the GPU runs them while the host issues the layers of the next step.
     assert items[0].saving_ns == pytest.approx(500 * 10 * US, rel=0.1)
+
+
+def test_of_many_loops_over_small_pieces_those_with_most_launches_are_told_one_by_one(findings, monkeypatch):
+    """500 such ranges in 4 MB took 1.6 GB."""
+    monkeypatch.setattr("nsysprof.analysis.findings.host_candidates._MOST_STORMS", 2)
+    program = Program()
+    for _ in range(6):
+        begin = program.now
+        for number in range(6):
+            looped = program.now
+            for _ in range(150 + 50 * number):
+                program.host(8 * US)
+                program.launch(2 * US, f"add_{number}")
+            program.step(looped, f"small_{chr(97 + number)}")
+        program.step(begin)
+    items = findings(program.builder).items
+    assert [(item.range, item.count) for item in items] == [("small_d", 900), ("small_f", 400), ("small_e", 350)]
+
+
+def test_the_work_for_a_range_does_not_grow_with_the_number_of_ranges(findings, monkeypatch):
+    """60,000 names of ranges in 9.6 MB took a minute, because each was compared with every call's."""
+
+    class Name(str):
+        __slots__ = ()
+        compared = 0
+
+        def __eq__(self, other: object) -> bool:
+            Name.compared += 1
+            return str(self) == other
+
+        __hash__ = str.__hash__
+
+    program = Program()
+    for number in range(400):
+        begin = program.now
+        program.host(300 * US)
+        program.launch(2 * US)
+        program.step(begin, "r" + "x" * number)
+    seen = []
+    with monkeypatch.context() as patch:
+        patch.setattr(list_findings, "list_host_candidates", lambda situation: seen.append(situation) or ())
+        findings(program.builder)
+    names = np.array([Name(name) for name in seen[0].range_of], dtype=object)
+    list(list_host_candidates(replace(seen[0], range_of=names, range_before=names)))
+    assert len(set(names)) >= 400
+    assert Name.compared < 20 * len(names)
 
 
 def test_launches_that_only_tracing_makes_slow_are_not_accused(findings):

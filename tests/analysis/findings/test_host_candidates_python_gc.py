@@ -2,7 +2,7 @@
 
 import pytest
 
-from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
+from nsysprof.app.analyze import analyze_trace
 from tests.builders.build_trace import OTHER_TID, TraceBuilder
 
 # What a step of scripts/programs/collected_garbage.py took on an H200 without a profiler (ms), in three runs each: with

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
+from nsysprof.app.analyze import analyze_trace
 from tests.analysis.attribution.test_calls_graph_work import create
 from tests.analysis.programs import MS, US, Program
 

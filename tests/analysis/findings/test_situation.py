@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from nsysprof.analysis.findings.situation import find_given_back
-from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
+from nsysprof.app.analyze import analyze_trace
 from nsysprof.report.pages.analysis import finding_item
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.schema import PID_MASK

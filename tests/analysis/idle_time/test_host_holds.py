@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
+from nsysprof.app.analyze import analyze_trace
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_tables
 from tests.builders.build_trace import OTHER_TID, TraceBuilder

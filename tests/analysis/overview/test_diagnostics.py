@@ -1,7 +1,7 @@
 import pytest
 
 from nsysprof.analysis.overview.diagnostics import explain_messages
-from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
+from nsysprof.app.analyze import analyze_trace
 from nsysprof.notes import Severity, split_losses
 from tests.analysis.programs import US, Program
 from tests.builders.build_trace import OTHER_PID, PID, TraceBuilder

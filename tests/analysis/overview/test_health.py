@@ -2,7 +2,7 @@ import itertools
 
 import pytest
 
-from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
+from nsysprof.app.analyze import analyze_trace
 from tests.builders.build_trace import TraceBuilder
 
 

@@ -9,8 +9,8 @@ from nsysprof.analysis.kernel_names.variant_names import kernel_names
 from nsysprof.analysis.overview.summarize import summarize
 from nsysprof.analysis.overview.trace_overview import attribute
 from nsysprof.analysis.ranges import range_breakdown
+from nsysprof.analysis.ranges.instances import RangeEvidence
 from nsysprof.analysis.ranges.range_breakdown import split_walls
-from nsysprof.analysis.ranges.range_evidence import RangeEvidence
 from nsysprof.native import load
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_tables

@@ -7,8 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from nsysprof.analysis.sampling.bench import check_self, summarize_bench
-from nsysprof.analysis.sampling.process_model import estimate, process_differences, turns_of
-from nsysprof.analysis.sampling.significance import fit_differences
+from nsysprof.analysis.sampling.significance import estimate, fit_differences, process_differences, turns_of
 from nsysprof.attention.shape import Case
 from nsysprof.capture.sampling.bench_run import read_run
 from nsysprof.results.samples import Block

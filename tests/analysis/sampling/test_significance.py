@@ -3,9 +3,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsysprof.analysis.sampling.process_model import NO_PRIOR, turns_of
 from nsysprof.analysis.sampling.significance import (
     ALPHA,
+    NO_PRIOR,
     CaseVerdict,
     PairDifference,
     compare_shape,
@@ -14,6 +14,7 @@ from nsysprof.analysis.sampling.significance import (
     holm,
     noise_floor,
     smallest_difference,
+    turns_of,
 )
 from nsysprof.results.samples import Block
 from tests.analysis.blocks import process_turns

@@ -6,10 +6,11 @@ import pytest
 
 from nsysprof.analysis.sampling.significance import check_prediction, is_better, saves_memory
 from nsysprof.results.comparison import LatencyChange, LatencyVerdict, SideOfCase
-from nsysprof.results.optimization import PredictedGain, Prediction
 from nsysprof.results.program_runs import (
     MemoryChange,
     MemoryKind,
+    PredictedGain,
+    Prediction,
     ProgramComparison,
     ProgramSideSummary,
     Sameness,

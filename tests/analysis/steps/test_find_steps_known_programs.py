@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from nsysprof.analysis.attribution.attributed_ranges import close_ranges
+from nsysprof.analysis.attribution.attribute import close_ranges
 from nsysprof.analysis.steps.find_steps import find_steps
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_tables
@@ -22,8 +22,8 @@ PROGRAMS = (
     ("h200-ddp-even/rank00001", "DDP training", 30, True),
     ("h200-programs/fsdp-even_rank0", "FSDP training", 16, True),
     ("h200-programs/fsdp-slow0_rank1", "FSDP training with a straggler", 16, True),
-    ("h200-faults/fsdp_rank0", "FSDP training of a transformer", 40, True),
-    ("h200-faults/clean", "eager training of a transformer", 10, True),
+    ("h200-faults/fsdp_rank0", "FSDP training of a transformer", 24, True),
+    ("h200-faults/clean", "eager training of a transformer", 7, True),
     ("h200-faults/sync", "eager training that waits in each step", 10, True),
     ("h200-faults/small-kernels", "eager training with many small kernels", 7, True),
     ("h200-faults/unfused-attention", "eager training, attention in pieces", 10, True),

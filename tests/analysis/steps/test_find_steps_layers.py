@@ -2,7 +2,7 @@
 
 import pytest
 
-from nsysprof.analysis.attribution.attributed_ranges import close_ranges
+from nsysprof.analysis.attribution.attribute import close_ranges
 from nsysprof.analysis.steps.find_steps import find_steps
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_tables

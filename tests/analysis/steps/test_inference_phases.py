@@ -3,7 +3,7 @@
 import pytest
 
 from nsysprof.analysis.steps.inference_phases import parse_batch
-from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
+from nsysprof.app.analyze import analyze_trace
 from tests.analysis.programs import US, Program
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from nsysprof.analysis.steps import step_times
-from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
+from nsysprof.app.analyze import analyze_trace
 from nsysprof.report.pages.analysis import first_report
 from nsysprof.results.analysis import OUTSIDE
 from nsysprof.results.column_registry.analysis_columns import CAUSES, WORK_CATEGORIES, cause_column, work_column

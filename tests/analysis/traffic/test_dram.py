@@ -22,8 +22,7 @@ from nsysprof.analysis.traffic.dram import (
 from nsysprof.notes import Severity
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.schema import DramSeries, GpuMetrics
-from nsysprof.trace.table_readers.devices import read_gpus
-from nsysprof.trace.table_readers.gpu_metrics import read_gpu_metrics
+from nsysprof.trace.table_readers.gpus import read_gpu_metrics, read_gpus
 from tests.builders.build_trace import OTHER_PID, PID, TraceBuilder
 
 # With it, one percent through one nanosecond is one byte.

@@ -14,7 +14,7 @@ from nsysprof.analysis.traffic.join_counters import (
     with_kernel_counters,
 )
 from nsysprof.analysis.traffic.roofline import ROOFLINE_COLUMNS, fill_roofline
-from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
+from nsysprof.app.analyze import analyze_trace
 from nsysprof.app.trace_analysis.assemble import read_record
 from nsysprof.capture.collect import read_counters
 from nsysprof.results.kernel_counters import Run

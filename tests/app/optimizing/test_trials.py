@@ -7,8 +7,7 @@ import pytest
 from nsysprof.analysis.attention_tuning.program_attention import ProgramFacts
 from nsysprof.app.optimizing.trials import circumstances, list_not_tried, list_trials
 from nsysprof.app.optimizing.tune_uses import TunedProgram
-from nsysprof.results.optimization import PredictedGain
-from nsysprof.results.program_runs import ProgramTraits
+from nsysprof.results.program_runs import PredictedGain, ProgramTraits
 from tests.app.optimizing.test_remedies import ADAM, MODULE
 
 GAIN = PredictedGain(30.0, 25.0, 33.0, "step", "the finding unfused-attention")

@@ -12,7 +12,7 @@ from nsysprof.app.progress import SILENT
 from nsysprof.attention.policy_file import PolicyFile, PolicyRule, read_policy
 from nsysprof.attention.shape import Shape, make_case, row_of_case
 from nsysprof.errors import InterruptedCaptureError, UsageError
-from nsysprof.results.optimization import UNDECIDED, AttentionUse
+from nsysprof.results.program_runs import UNDECIDED, AttentionUse
 
 GAIN = SimpleNamespace(saved_pct=8.0, text="It saves 8 %.", refused=("3 calls are not tuned: dropout.",), ratios=())
 

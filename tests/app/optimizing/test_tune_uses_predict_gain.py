@@ -7,7 +7,7 @@ from nsysprof.app.optimizing.tune_uses import gain_of, predict_gain, range_facto
 from nsysprof.app.progress import SILENT
 from nsysprof.attention.shape import Shape
 from nsysprof.results.findings import STEP, TRACE, WhatIfAnswer
-from nsysprof.results.optimization import ShapeRatio
+from nsysprof.results.program_runs import ShapeRatio
 from tests.report.fixed_results import what_if
 
 NAME = "attention::{}::sdpa::B=2::H=8::KV=4::Q=64::K=80::D=32::dtype=bf16::causal=1::mask=bool:b11k::at=train.py:8"

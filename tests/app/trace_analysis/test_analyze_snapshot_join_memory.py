@@ -6,10 +6,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from nsysprof.app.analyze import analyze_one
 from nsysprof.app.compare import compare
 from nsysprof.app.inputs.reading_requests import AnalyzeRequest, CompareRequest
 from nsysprof.app.progress import SILENT
-from nsysprof.app.trace_analysis.analyze_trace import analyze_one
 from nsysprof.files.plain_file import plain_json
 from nsysprof.report.write import analysis_json
 from tests.builders.allocator_snapshot import SnapshotBuilder, frames

@@ -13,11 +13,10 @@ import pytest
 
 import nsysprof
 from nsysprof.app.agents.trace_tools import TraceTools
-from nsysprof.app.analyze import analyze
+from nsysprof.app.analyze import TraceResult, analyze, analyze_trace
 from nsysprof.app.bundle import bundle
 from nsysprof.app.inputs.compare_inputs import read_input
 from nsysprof.app.inputs.reading_requests import AnalyzeRequest, BundleRequest
-from nsysprof.app.trace_analysis.analyze_trace import TraceResult, analyze_trace
 from nsysprof.app.trace_analysis.assemble import AnalysisOptions, assemble
 from nsysprof.files.plain_file import encode_json
 from nsysprof.files.scratch_folder import scratch_folder

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
-from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
+from nsysprof.app.analyze import analyze_trace
 from nsysprof.report.document import Cell, Column, Item, Ranking, Table, Unit, make_table
 from nsysprof.report.formats.console import lay_out, render_part, render_table, table_texts
 from nsysprof.report.pages.analysis import analysis_report

@@ -5,7 +5,7 @@ import json
 import pandas as pd
 import pytest
 
-from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
+from nsysprof.app.analyze import analyze_trace
 from nsysprof.report.formats.data_formats import SCHEMA, layers_flame_graph
 
 

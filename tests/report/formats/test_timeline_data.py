@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
+from nsysprof.app.analyze import analyze_trace
 from nsysprof.report.formats.timeline_data import MOST_CHOSEN_ROWS, timeline_data
 from nsysprof.report.formats.timeline_lanes import BusyShares, busy_shares, list_lanes, stack_levels
 from nsysprof.results.analysis import Timeline

@@ -1,6 +1,6 @@
 from dataclasses import replace
 
-from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
+from nsysprof.app.analyze import analyze_trace
 from nsysprof.report.document import Bars, Figure, Lines, Report, Section, Segment, StackedBar
 from nsysprof.report.formats.bars import show_segments
 from nsysprof.report.formats.html import render_html

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
+from nsysprof.app.analyze import analyze_trace
 from nsysprof.report.formats.markdown import render_markdown
 from nsysprof.report.pages.bundle import Shared, bundle_report
 from tests.builders.build_trace import TraceBuilder

@@ -1,8 +1,7 @@
 import pytest
 
-from nsysprof.report.document import Unit
+from nsysprof.report.document import KERNELS, Unit
 from nsysprof.report.pages.cases import comparison_table, verdict_lines
-from nsysprof.report.wording import KERNELS
 from tests.report import samples
 
 

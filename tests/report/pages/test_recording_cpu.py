@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
+from nsysprof.app.analyze import analyze_trace
 from nsysprof.report.pages.analysis import analysis_report
 from nsysprof.report.write import analysis_json, findings_json, write_analysis
 from nsysprof.trace.inputs.kineto_json import convert_kineto_json

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pandas as pd
 
-from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
+from nsysprof.app.analyze import analyze_trace
 from nsysprof.report.formats.console import lay_out
 from nsysprof.report.pages.trace_tables import range_api_table, range_table
 from nsysprof.trace.inputs.resolve_input import unpack

@@ -16,7 +16,7 @@ import pytest
 
 from nsysprof.bundle.archive import write_archive
 from nsysprof.errors import NsysprofError, OutputError, TraceDamagedError, TraceEmptyError, TraceForeignError
-from nsysprof.trace.inputs import bundle_file, bundle_format
+from nsysprof.trace.inputs import bundle_file
 from nsysprof.trace.inputs.bundle_file import is_bundle, unpack_bundle
 from nsysprof.trace.inputs.resolve_input import identity_of, resolve_input
 from nsysprof.trace.open import open_trace
@@ -130,9 +130,9 @@ def test_an_encrypted_member_is_refused(good: Path, work: Path) -> None:
 
 def test_too_many_members_are_refused(tmp_path: Path, work: Path) -> None:
     members: list[tuple[str | zipfile.ZipInfo, bytes]] = [
-        (f"f{i}.json", b"") for i in range(bundle_format.MAX_MEMBERS + 1)
+        (f"f{i}.json", b"") for i in range(bundle_file.MAX_MEMBERS + 1)
     ]
-    with pytest.raises(TraceForeignError, match=f"{bundle_format.MAX_MEMBERS + 2} members"):
+    with pytest.raises(TraceForeignError, match=f"{bundle_file.MAX_MEMBERS + 2} members"):
         unpack_bundle(write_zip(tmp_path / "many.zip", members, listed()), work)
     members = [(f"f{i}.json", b"") for i in range(5000)]
     with pytest.raises(TraceForeignError, match="more members"):
@@ -267,7 +267,7 @@ def test_an_archive_in_the_larger_format_is_refused(good: Path, work: Path) -> N
 
 
 def test_what_a_bundle_is_written_with_can_be_read(good: Path) -> None:
-    assert good.stat().st_size < bundle_format.MAX_FREE_BYTES
+    assert good.stat().st_size < bundle_file.MAX_FREE_BYTES
     with zipfile.ZipFile(good) as archive:
-        assert all(bundle_format.MEMBER_NAME.fullmatch(name) for name in archive.namelist())
+        assert all(bundle_file.MEMBER_NAME.fullmatch(name) for name in archive.namelist())
         assert {entry.date_time for entry in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}

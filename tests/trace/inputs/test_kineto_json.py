@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
+from nsysprof.app.analyze import analyze_trace
 from nsysprof.errors import NsysprofError, TraceDamagedError, TraceEmptyError, TraceError, TraceForeignError
 from nsysprof.torchprof import kineto_events
 from nsysprof.trace.inputs.kineto_json import convert_kineto_json, merge_kineto_files

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from nsysprof.app.trace_analysis.analyze_trace import analyze_trace
+from nsysprof.app.analyze import analyze_trace
 from nsysprof.errors import MissingToolError, NsysprofError, TraceDamagedError, TraceForeignError
 from nsysprof.trace.inputs.parquet_folder import convert_parquet_folder
 from nsysprof.trace.inputs.resolve_input import resolve_input

@@ -10,7 +10,7 @@ from nsysprof.attention.shape import (  # noqa: E402
     seen_keys,
 )
 from nsysprof.workload.backends import attention_for, load_attention  # noqa: E402
-from nsysprof.workload.correctness.check import check_attention  # noqa: E402
+from nsysprof.workload.correctness_check import check_attention  # noqa: E402
 from nsysprof.workload.measuring.case_tensors import draw_inputs, make_mask, page_table, plain_keys  # noqa: E402
 from nsysprof.workload.measuring.prepared_call import check_case, prepared  # noqa: E402
 from nsysprof.workload.program_start.attention_facts import facts_of  # noqa: E402

@@ -15,8 +15,7 @@ import numpy as np
 from nsysprof.analysis.busy_time.operator_work import read_and_written
 from nsysprof.analysis.busy_time.operators import OperatorCall, shapes_text
 from nsysprof.analysis.findings.candidates import without_work
-from nsysprof.analysis.findings.situation import Situation
-from nsysprof.analysis.findings.step_amounts import in_work_by
+from nsysprof.analysis.findings.situation import Situation, in_work_by
 from nsysprof.analysis.replay.replay import ReplayChange
 from nsysprof.results.roof import Peak
 from nsysprof.torchprof.operator_facts import ITEM_BYTES, Tensor, tensors_of

@@ -12,8 +12,7 @@ import numpy as np
 from nsysprof.analysis.busy_time.operators import OperatorCall
 from nsysprof.analysis.findings.candidates import Candidate, without_work
 from nsysprof.analysis.findings.from_operators.operator_evidence import TensorUses, find_most, memory_of
-from nsysprof.analysis.findings.situation import Situation
-from nsysprof.analysis.findings.step_amounts import counted, in_work
+from nsysprof.analysis.findings.situation import Situation, counted, in_work
 from nsysprof.analysis.replay.replay import ReplayChange
 from nsysprof.torchprof.operator_facts import Tensor, tensor_at, tensors_of
 from nsysprof.trace.schema import Bools

@@ -12,7 +12,7 @@ from nsysprof.analysis.attribution.attribute import expand, merge
 from nsysprof.analysis.attribution.caused_work import CausedWork
 from nsysprof.analysis.attribution.intervals import union_ns
 from nsysprof.analysis.attribution.work_stretches import OrderedWork, add_up
-from nsysprof.analysis.ranges.range_evidence import RangeEvidence
+from nsysprof.analysis.ranges.instances import RangeEvidence
 from nsysprof.trace.schema import COPY, FILL, Int64s, Rows, Work
 
 _BYTES = (("caused_memcpy_bytes", COPY), ("caused_memset_bytes", FILL))

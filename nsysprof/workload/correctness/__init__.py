@@ -1,1 +1,0 @@
-"""Check a backend against a float64 reference before anything is timed."""
