@@ -172,6 +172,7 @@ def test_buttons_zoom_move_and_show_all(page, capture_page):
 
 def test_keys_wheel_and_dragging(page, capture_page):
     open_page(page, capture_page)
+    press(page, "all")
     chart = at(page, "#chart")
     whole = width(page)
     ActionChains(page).scroll_to_element(chart).perform()
