@@ -186,7 +186,7 @@ def darken(figure: mpl.Figure) -> None:
     """Change the colours of a figure in place. Its layout stays as it was when it was last drawn."""
     figure.set_layout_engine("none")
     # Colours that mean values stay, and so do the texts on them.
-    mapped = [axes for axes in figure.axes if any(np.ndim(image.get_array()) == 2 for image in axes.images)]
+    mapped = [axes for axes in figure.axes if any(np.asarray(image.get_array()).ndim == 2 for image in axes.images)]
     on_pictures = {text for axes in mapped for text in axes.texts}
     for artist in figure.findobj(include_self=True):
         match artist:
