@@ -12,6 +12,13 @@ ALARMS, COVERS, HOLDS, FINDS, PASSES = "at most 5 %", "93 to 97 %", "at least 95
 NEVER = "never"
 
 
+def share_interval(hits: int, of: int) -> tuple[float, float]:
+    """Return the 95 % interval of a share (Clopper and Pearson)."""
+    low = float(beta.ppf(0.025, hits, of - hits + 1)) if hits else 0.0
+    high = float(beta.ppf(0.975, hits + 1, of - hits)) if hits < of else 1.0
+    return low, high
+
+
 @dataclass(frozen=True)
 class Row:
     model: str
@@ -27,9 +34,7 @@ class Row:
 
     @property
     def interval(self) -> tuple[float, float]:
-        low = float(beta.ppf(0.025, self.hits, self.of - self.hits + 1)) if self.hits else 0.0
-        high = float(beta.ppf(0.975, self.hits + 1, self.of - self.hits)) if self.hits < self.of else 1.0
-        return low, high
+        return share_interval(self.hits, self.of)
 
     @property
     def is_met(self) -> bool:

@@ -14,20 +14,18 @@ import argparse
 import csv
 import difflib
 import gzip
-import multiprocessing
 import os
+import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from multiprocessing.connection import wait
-from multiprocessing.context import ForkProcess
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
-from nsysprof.cli import main as run_command  # noqa: E402
 from nsysprof.plain_text import plain_line  # noqa: E402
 from nsysprof.units import format_ns  # noqa: E402
 
@@ -55,16 +53,6 @@ class Verdict:
         return "\n".join(rows)
 
 
-@dataclass(frozen=True)
-class Running:
-    """An analysis that has begun. folder: where it writes its results and what it prints."""
-
-    trace: Path
-    process: ForkProcess
-    started: float
-    folder: Path
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="read all traces below it")
@@ -84,8 +72,8 @@ def main() -> int:
     if not traces:
         print(f"corpus.py: there is no trace below {arguments.folder}.", file=sys.stderr)
         return 2
-    with tempfile.TemporaryDirectory(prefix="nsysprof-corpus-") as work:
-        verdicts = analyze_all(arguments.folder, traces, Path(work), jobs=arguments.jobs, limit_s=arguments.limit)
+    with ThreadPoolExecutor(max(1, arguments.jobs)) as pool:
+        verdicts = list(pool.map(lambda trace: analyze(trace, arguments.folder, arguments.limit), traces))
     print("\n".join(verdict.render(has_seconds=True) for verdict in verdicts))
     if arguments.expect is None:
         return 0
@@ -111,60 +99,23 @@ def is_kineto(path: Path) -> bool:
     return b'"traceEvents"' in head or b'"schemaVersion"' in head
 
 
-def analyze_all(
-    folder: Path, traces: Sequence[Path], work: Path, *, jobs: int = 1, limit_s: float = DEFAULT_LIMIT_S
-) -> list[Verdict]:
-    """Return what is said of each trace, in the given order.
-
-    Each has a process of its own, so that a crash is an exit code. It is forked, so that modules are loaded once.
-    """
-    waiting = list(enumerate(traces))[::-1]
-    running: list[Running] = []
-    verdicts: dict[Path, Verdict] = {}
-    while waiting or running:
-        while waiting and len(running) < max(1, jobs):
-            number, trace = waiting.pop()
-            running.append(begin(trace, work / str(number)))
-        wait([one.process.sentinel for one in running], timeout=1)
-        for one in list(running):
-            if one.process.is_alive() and time.monotonic() - one.started > limit_s:
-                one.process.kill()
-                one.process.join()
-            if not one.process.is_alive():
-                running.remove(one)
-                verdicts[one.trace] = end(one, folder)
-    return [verdicts[trace] for trace in traces]
-
-
-def begin(trace: Path, folder: Path) -> Running:
-    """Begin to analyse a trace in a process of its own, which writes into the folder."""
-    folder.mkdir()
-    process = multiprocessing.get_context("fork").Process(target=analyze, args=(trace, folder))
-    process.start()
-    return Running(trace, process, time.monotonic(), folder)
-
-
-def analyze(trace: Path, folder: Path) -> None:
-    """Run the command in this process, which must not go on afterwards."""
-    for number, name in ((1, "stdout"), (2, "stderr")):
-        descriptor = os.open(folder / name, os.O_WRONLY | os.O_CREAT)
-        os.dup2(descriptor, number)
-    os.environ.update(COLUMNS="2000", NO_COLOR="1")
-    sys.argv = ["nsysprof", "analyze", str(trace), "--out", str(folder / "out"), "--no-figures"]
-    run_command()
-
-
-def end(done: Running, folder: Path) -> Verdict:
-    """Return what an analysis that has ended said. folder: the traces are named relative to it."""
-    seconds = time.monotonic() - done.started
-    done.process.join()
-    code = done.process.exitcode
-    printed = [(done.folder / name).read_text("utf-8", "replace").splitlines() for name in ("stderr", "stdout")]
-    spoken = [line.strip() for line in (*(printed[0] if code else ()), *printed[1]) if line.strip() not in HEADINGS]
-    spoken = [line.replace(str(done.trace), done.trace.name).replace(f"{done.folder}/", "") for line in spoken[:2]]
-    lines = tuple(map(plain_line, spoken))
-    name = plain_line(str(done.trace.relative_to(folder)))
-    return Verdict(name, -1 if code is None else code, seconds, lines, tuple(read_findings(done.folder / "out")))
+def analyze(trace: Path, folder: Path, limit_s: float) -> Verdict:
+    """Return what is said of a trace, by a process of its own. folder: the trace is named relative to it."""
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="nsysprof-corpus-") as work:
+        command = [sys.executable, "-m", "nsysprof", "analyze", str(trace), "--out", f"{work}/out", "--no-figures"]
+        environment = {**os.environ, "COLUMNS": "2000", "NO_COLOR": "1", "PYTHONPATH": str(ROOT)}
+        try:
+            done = subprocess.run(
+                command, env=environment, capture_output=True, errors="replace", timeout=limit_s, check=False
+            )
+            code, texts = done.returncode, (done.stderr if done.returncode else "", done.stdout)
+        except subprocess.TimeoutExpired:
+            code, texts = -9, ("", "")
+        spoken = [line.strip() for text in texts for line in text.splitlines() if line.strip() not in HEADINGS]
+        spoken = [line.replace(str(trace), trace.name).replace(f"{work}/", "") for line in spoken[:2]]
+        name, found = plain_line(str(trace.relative_to(folder))), tuple(read_findings(Path(work) / "out"))
+    return Verdict(name, code, time.monotonic() - began, tuple(map(plain_line, spoken)), found)
 
 
 def read_findings(out: Path) -> Iterator[str]:

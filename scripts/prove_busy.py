@@ -13,10 +13,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import lzma
 import statistics
 import sys
-import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -26,6 +24,7 @@ from nsysprof.app.analyze import analyze_trace
 from nsysprof.app.trace_analysis.assemble import assemble
 from nsysprof.results.findings import Findings
 from scripts.nsys_rules import RULES, count_rows
+from scripts.studies.tables import unpacked
 
 ROOT = Path(__file__).resolve().parents[1]
 TRACES, STUDY = ROOT / "traces/h200-busy", ROOT / "analysis/h200-busy"
@@ -120,11 +119,10 @@ They are about copies, synchronisations and times without work; none is about wh
 """
 
 
-def analyze(name: str, folder: Path) -> Findings:
+def analyze(name: str) -> Findings:
     """Return the findings of a trace of this study."""
-    path = folder / f"{name}.sqlite"
-    path.write_bytes(lzma.decompress((TRACES / f"{name}.sqlite.xz").read_bytes()))
-    findings = analyze_trace(path).findings
+    with unpacked(TRACES / f"{name}.sqlite.xz") as path:
+        findings = analyze_trace(path).findings
     assert findings is not None
     return findings
 
@@ -185,11 +183,8 @@ def write_page() -> str:
     """Return the page of the study."""
     times = json.loads((TRACES / "step_times.json").read_text(encoding="utf-8"))
     names = {fault.trace for fault in (*PLANTED, *UNSEEN)} | set(MENDED) | {"gpt-all"}
-    with tempfile.TemporaryDirectory() as folder:
-        by_nsys = json.loads(BY_NSYS.read_text(encoding="utf-8"))
-        findings = {
-            name: Found.of(analyze(name, Path(folder)), by_nsys[f"{TRACES.name}/{name}"]) for name in sorted(names)
-        }
+    by_nsys = json.loads(BY_NSYS.read_text(encoding="utf-8"))
+    findings = {name: Found.of(analyze(name), by_nsys[f"{TRACES.name}/{name}"]) for name in sorted(names)}
     lines = [HEAD.format(turns=len(times["gpt"]["none"]), most=MOST_OFF_PCT)]
     for title, faults in (("Planted", PLANTED), ("Not seen before", UNSEEN), ("All faults at once", WHOLE)):
         lines += [f"## {title}", "", TABLE, *(_row(fault, findings[fault.trace], times) for fault in faults), ""]

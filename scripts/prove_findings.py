@@ -14,7 +14,6 @@ import argparse
 import contextlib
 import itertools
 import json
-import lzma
 import shutil
 import sqlite3
 import statistics
@@ -34,6 +33,7 @@ from nsysprof.ranks.identity import find_sources
 from nsysprof.results.findings import Finding, Findings
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_tables
+from scripts.studies.tables import unpacked
 
 ROOT = Path(__file__).resolve().parents[1]
 TRACES = ROOT / "traces/h200-faults"
@@ -157,14 +157,11 @@ def study() -> str:
 
 def copies_ms(name: str) -> list[float]:
     """Return how long the largest copy of a trace takes in each step (ms)."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "trace.sqlite"
-        path.write_bytes(lzma.decompress((TRACES / f"{name}.sqlite.xz").read_bytes()))
-        with contextlib.closing(sqlite3.connect(path)) as trace:
-            rows = trace.execute(
-                "SELECT end - start FROM CUPTI_ACTIVITY_KIND_MEMCPY "
-                "WHERE bytes = (SELECT max(bytes) FROM CUPTI_ACTIVITY_KIND_MEMCPY) ORDER BY start"
-            ).fetchall()
+    with unpacked(TRACES / f"{name}.sqlite.xz") as path, contextlib.closing(sqlite3.connect(path)) as trace:
+        rows = trace.execute(
+            "SELECT end - start FROM CUPTI_ACTIVITY_KIND_MEMCPY "
+            "WHERE bytes = (SELECT max(bytes) FROM CUPTI_ACTIVITY_KIND_MEMCPY) ORDER BY start"
+        ).fetchall()
     return [ns / 1e6 for (ns,) in rows]
 
 
@@ -332,11 +329,8 @@ def findings_of(name: str, traces: Path = TRACES) -> Findings:
 
 def all_findings_of(name: str, traces: Path = TRACES) -> Findings:
     """Return what is found in one trace."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "trace.sqlite"
-        path.write_bytes(lzma.decompress((traces / f"{name}.sqlite.xz").read_bytes()))
-        with open_trace(path) as trace:
-            found = summarize(read_tables(trace)).findings
+    with unpacked(traces / f"{name}.sqlite.xz") as path, open_trace(path) as trace:
+        found = summarize(read_tables(trace)).findings
     if found is None:
         raise SystemExit(f"{name} has no API calls, so nothing can be found in it.")
     return found

@@ -64,12 +64,6 @@ class KernelRule:
         first, *others = self.pattern.split("*")
         return first.startswith("^"), first.removeprefix("^"), others
 
-    @property
-    def longest_text(self) -> str:
-        """Return the longest text that a name must hold."""
-        _, first, others = self._parts
-        return max(first, *others, key=len) if others else first
-
     def matches(self, name: str) -> bool:
         """Return whether the pattern matches a name in lower case, in time that grows with the name's length."""
         begins, first, others = self._parts
@@ -113,7 +107,8 @@ def _find_rules(own_file: str) -> tuple[tuple[KernelRule, ...], AhoCorasick, lis
     rules = (*_own_rules(own_file), *known_rules()) if own_file else known_rules()
     rules_by_text: dict[str, list[int]] = {}
     for number, rule in enumerate(rules):
-        rules_by_text.setdefault(rule.longest_text, []).append(number)
+        longest = max(rule.pattern.removeprefix("^").split("*"), key=len)
+        rules_by_text.setdefault(longest, []).append(number)
     return rules, AhoCorasick(list(rules_by_text)), list(rules_by_text.values())
 
 

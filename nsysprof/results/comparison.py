@@ -372,6 +372,8 @@ class VersionComparison:
     headline: RangeChange | None = None
     # How the time of a step changed; None where a trace has no steps, or those of another range.
     step: StepChange | None = None
+    # What each input lost while it was recorded, as one sentence for each.
+    losses: tuple[str, ...] = ()
 
     @property
     def outcome(self) -> Outcome | None:

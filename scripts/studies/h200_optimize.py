@@ -311,17 +311,12 @@ def _hook() -> str:
     rows = []
     for path in sorted(FOLDER.glob("hook-*.json")):
         for each in json.loads(Path(path).read_bytes()):
-            processes = each.get("processes")
-            if processes is None:  # two runs a turn, of which processes differ by more than the hook costs
-                pairs = [100.0 * (b / a - 1) for a, b in zip(each["plain_s"], each["hooked_s"], strict=True)]
-                step_us, said = 1e6 * median(each["plain_s"]), f"{median(each['said_pct']):.2f}"
-                row = ("none", f"{step_us:.0f}", "–", "turns " + ", ".join(f"{pair:+.2f}" for pair in sorted(pairs)))
-            else:
-                found = [longer_pct(process) for process in processes]
-                step_us, said = median(process["step_s"] for process in processes), _said(processes)
-                by = "nsys" if each["profiler"] else "none"
-                row = (by, f"{1e6 * step_us:.0f}", text_of_all(found), text_of_each(found))
-            rows.append((each["program"], *row, said))
+            processes = each["processes"]
+            found = [longer_pct(process) for process in processes]
+            step_us = 1e6 * median(process["step_s"] for process in processes)
+            by = "nsys" if each["profiler"] else "none"
+            cells = f"{step_us:.0f}", text_of_all(found), text_of_each(found), _said(processes)
+            rows.append((each["program"], by, *cells))
     head = (
         "program", "profiler", "a step, us", "longer with the hook, % [95 %]", "each process, %",
         "the hook's own figure, %",

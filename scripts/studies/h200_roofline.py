@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from importlib.util import module_from_spec, spec_from_file_location
-from typing import Any
 
 import pandas as pd
 
 from nsysprof.attention.shape import Case
 from nsysprof.units import format_bytes, format_ns, format_rate
-from scripts.studies.tables import ANALYSIS, ROOT, TRACES, machine, markdown, read_cases, span
+from scripts.expect_traffic import L2_BYTES, expected_bytes
+from scripts.studies.tables import ANALYSIS, TRACES, machine, markdown, read_cases, span
 
 FUSED = ("flash", "efficient", "cudnn")
 
@@ -57,12 +56,11 @@ def facts() -> dict[str, str]:
 def _against_formula(table: pd.DataFrame) -> list[tuple[str, float, bool]]:
     """Return for each case what the formula expects, and whether counted bytes must agree with it."""
     found = []
-    script = _expect_traffic()
     for row in table.to_dict("records"):
         fields = {key: row[key] for key in ("backend", "seq", "batch", "heads", "head_dim", "dtype", "causal")}
-        expected, between = script.expected_bytes(Case(**fields, pass_=row["pass"]), script.L2_BYTES)
+        expected, between = expected_bytes(Case(**fields, pass_=row["pass"]), L2_BYTES)
         counted = row["counted_read_bytes"] + row["counted_write_bytes"]
-        found.append((format_bytes(expected), counted / expected, between > script.L2_BYTES))
+        found.append((format_bytes(expected), counted / expected, between > L2_BYTES))
     return found
 
 
@@ -103,12 +101,3 @@ def _limits(table: pd.DataFrame) -> str:
     ]  # fmt: skip
     head = ("case", "limited by", "tensor pipe active", "occupancy", "kernel time", "latency")
     return markdown(head, "llrrrr", rows)
-
-
-def _expect_traffic() -> Any:
-    spec = spec_from_file_location("expect_traffic", ROOT / "scripts/expect_traffic.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module

@@ -18,6 +18,7 @@ from nsysprof.analysis.sampling.bench import check_self
 from nsysprof.app.inputs.compare_inputs import case_names, read_input
 from nsysprof.capture.sampling.bench_run import BenchRun, read_run
 from nsysprof.results.comparison import LatencyComparison
+from scripts.calibration_rows import share_interval
 from scripts.studies.tables import ANALYSIS, machine, markdown
 
 FOLDER = ANALYSIS / "h200-same-code"
@@ -40,7 +41,7 @@ def facts() -> dict[str, str]:
     for family, name in _NAMES.items():
         own = table[table["family"] == family]
         told = own["verdict"].isin(_ALARMS)
-        low, high = _bounds(int(told.sum()), len(own))
+        low, high = share_interval(int(told.sum()), len(own))
         others = own[~told]["verdict"].value_counts().sort_index()
         rows.append(
             (name, len(own), int(told.sum()), f"{100 * told.mean():.1f} %", f"{100 * low:.1f} to {100 * high:.1f} %",
@@ -48,7 +49,7 @@ def facts() -> dict[str, str]:
         )  # fmt: skip
     pairs = table[table["family"] == "compare"]
     any_alarm = pairs.assign(told=pairs["verdict"].isin(_ALARMS)).groupby("pair")["told"].any()
-    low, high = _bounds(int(any_alarm.sum()), len(any_alarm))
+    low, high = share_interval(int(any_alarm.sum()), len(any_alarm))
     return {
         **machine(header["environment"]),
         "pairs": str(len(any_alarm)),
@@ -125,12 +126,3 @@ def _packed() -> list[dict[str, Any]]:
     """Return the samples.json of each run, in the order in which they were measured; two in a row are a pair."""
     found: list[dict[str, Any]] = json.loads(lzma.decompress((FOLDER / "runs.json.xz").read_bytes()))
     return found
-
-
-def _bounds(hits: int, of: int) -> tuple[float, float]:
-    """Return the 95 % interval of a share (Clopper and Pearson)."""
-    from scipy.stats import beta
-
-    low = float(beta.ppf(0.025, hits, of - hits + 1)) if hits else 0.0
-    high = float(beta.ppf(0.975, hits + 1, of - hits)) if hits < of else 1.0
-    return low, high

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import contextlib
+import lzma
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,15 @@ def markdown(head: Sequence[str], align: str, rows: Iterable[Sequence[object]]) 
     rule = "|".join({"l": "---", "r": "--:"}[each] for each in align)
     lines = [f"| {' | '.join(head)} |", f"|{rule}|"]
     return "\n".join(lines + [f"| {' | '.join(str(cell) for cell in row)} |" for row in rows])
+
+
+@contextlib.contextmanager
+def unpacked(trace: Path) -> Iterator[Path]:
+    """Give a packed trace as a SQLite file."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "trace.sqlite"
+        path.write_bytes(lzma.decompress(trace.read_bytes()))
+        yield path
 
 
 def read_cases(path: Path) -> pd.DataFrame:

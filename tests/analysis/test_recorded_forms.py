@@ -4,6 +4,9 @@ import pandas as pd
 import pytest
 
 from nsysprof.analysis.overview.summarize import summarize
+from nsysprof.api import use_cases
+from nsysprof.report.formats.console import render_console
+from nsysprof.report.pages.analysis import first_report
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_tables
 
@@ -106,3 +109,18 @@ def test_numbers_in_the_names_of_emit_nvtx_are_columns_and_not_names(figures):
     # Six steps of two linear layers: forward calls each twice, and no name holds a sequence number or an op id.
     assert ranges["", "aten::linear"][0] == ranges["", "aten::addmm"][0] == 12
     assert not [name for _, name in ranges if "seq = " in name or "op_id = " in name]
+
+
+def test_a_trace_that_lost_a_part_speaks_of_no_step_and_is_not_compared(figures, trace_path):
+    """Its first line told a step, although findings were unknown, and compared with itself it was SAME."""
+    analysis, _ = figures("lost_import")
+    assert analysis.step_times is None
+    first = render_console(first_report(analysis), 100)
+    assert first.strip().startswith("This trace is not complete. nsys failed to import")
+    assert "step" not in first
+    path = trace_path("h200-forms/lost_import")
+    found = use_cases.compare(path, path).comparison
+    assert (found.step, {change.wall_verdict for change in found.ranges}) == (None, {None})
+    numbers = [metric.candidate for change in found.ranges for metric in change.metrics.values()]
+    assert set(numbers) == {None}
+    assert found.losses[0].startswith("lost_import.sqlite")

@@ -113,6 +113,7 @@ def compare_inputs(
         _memory(baseline, candidate),
         None if latency.changes else choose_headline(ranges, None if step is None else step.per),
         step,
+        tuple(dict.fromkeys(f"{source.name}: {loss.note.text}" for source in both for loss in source.losses[:1])),
     )
 
 

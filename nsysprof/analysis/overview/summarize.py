@@ -432,7 +432,9 @@ def _explain(tables: Tables, issued: Issued, judged: Judged, steps: Steps | None
     if ledger is None:
         return Explained(no_findings=_no_work_to_explain(tables, is_lost=judged.loss.is_lost))
     unknown = ledger.doubt or _lacks_for_findings(tables, issued.launches, judged.loss.launches_without_work)
-    times = time_steps(tables, steps, time_idle(tables, steps, ledger))
+    # What may be missing anywhere may be missing in each step.
+    is_whole = not _missing_anywhere(judged.losses)
+    times = time_steps(tables, steps, time_idle(tables, steps, ledger)) if is_whole else None
     return Explained(ledger.idle, ledger.notes, times, unknown or explain_pace(steps, times, ledger))
 
 

@@ -25,7 +25,7 @@ from nsysprof.files.plain_file import refuse_url
 from nsysprof.files.scratch_folder import scratch_folder
 from nsysprof.notes import Note, make_note
 from nsysprof.results.analysis import StepTimes
-from nsysprof.results.comparison import Input, Measured, StepWalls
+from nsysprof.results.comparison import Input, Measured, RangeFacts, StepWalls
 from nsysprof.results.findings import Findings
 from nsysprof.results.samples import OK
 from nsysprof.trace.inputs.resolve_input import PACKED, REPORTS, own_trace, resolve_input
@@ -200,6 +200,8 @@ def _read_trace(source: Path, calls: Mapping[str, int], nsys: Path | None, say: 
     analysis, ranges = assembled.analysis, assembled.range_facts
     if (source / MANIFEST).exists():
         del ranges[WHOLE]  # warm-up and allocation, which are not measured
+    if any(loss.anywhere for loss in analysis.losses):
+        ranges = {key: _without_numbers(facts) for key, facts in ranges.items()}
     info = analysis.trace
     environment = {
         "gpu_name": ", ".join(sorted({device.name for device in analysis.devices})) or None,
@@ -221,6 +223,14 @@ def _read_trace(source: Path, calls: Mapping[str, int], nsys: Path | None, say: 
         memory=analysis.allocator,
         steps=None if info.work_kind == "operator" else _step_walls(analysis.step_times),
     )
+
+
+def _without_numbers(facts: RangeFacts) -> RangeFacts:
+    """Return a range of a trace that lost data anywhere: nothing of it can be compared."""
+    return replace(
+        facts, metrics=dict.fromkeys(facts.metrics), parts=None, kernels={}, dram_error_bytes=0, family=None,
+        walls_ns=(),
+    )  # fmt: skip
 
 
 def _step_walls(times: StepTimes | None) -> StepWalls | None:

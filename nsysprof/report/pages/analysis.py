@@ -136,11 +136,12 @@ def first_report(analysis: Analysis) -> Report:
 
 
 def _lost_sections(analysis: Analysis) -> list[Section]:
-    """Return that the trace lost all its kernels, which comes before everything that depends on them."""
-    if not analysis.lost_kernels:
+    """Return what the trace lost, which comes before everything that depends on it."""
+    if not analysis.losses and not analysis.lost_kernels:
         return []
+    what = "This trace lost every kernel." if analysis.lost_kernels else "This trace is not complete."
     lost = " ".join(loss.note.text for loss in analysis.losses[:1])
-    return [Section("", (Lines((f"This trace lost every kernel. {lost}".rstrip(),), is_verdict=True),))]
+    return [Section("", (Lines((f"{what} {lost}".rstrip(),), is_verdict=True),))]
 
 
 def demo_report(analysis: Analysis, about: str) -> Report:

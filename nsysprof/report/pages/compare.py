@@ -64,6 +64,10 @@ def compare_report(comparison: VersionComparison, figures: Sequence[Figure] = ()
     head: list[Part] = [
         Paragraph(f"{_side(comparison.baseline)} against {_side(comparison.candidate)}"),
         *_forced(comparison),
+        *(
+            Paragraph(f"Not complete, so that what it lost is not compared: {text}", is_warning=True)
+            for text in comparison.losses
+        ),
     ]
     sections = [Section("", tuple(head))]
     if comparison.outcome is not None:

@@ -180,8 +180,8 @@ def unpack(source: Path, work_dir: Path) -> Path:
                 written += len(chunk)
                 if written > most:
                     text = (
-                        f"{source} unpacks to more than {most >> 20:,} MiB, {MAX_RATIO} times its size; no trace does "
-                        "that."
+                        f"{source} unpacks to more than {most >> 20:,} MiB, {MAX_RATIO} times its size; traces "
+                        "do so by about ten times."
                     )
                     raise TraceForeignError(text, "If it really is a trace, unpack it with another tool.")
                 if written > room:

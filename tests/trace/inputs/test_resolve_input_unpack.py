@@ -39,9 +39,19 @@ def test_a_truncated_file_is_damaged(packed, work):
 def test_more_than_any_trace_unpacks_to_is_refused_and_removed(packed, work, monkeypatch):
     monkeypatch.setattr(unpacking, "MAX_FREE_BYTES", 100)
     monkeypatch.setattr(unpacking, "MAX_RATIO", 2)
-    with pytest.raises(TraceForeignError, match="no trace does"):
+    with pytest.raises(TraceForeignError, match="by about ten times"):
         unpack(packed, work)
     assert list(work.iterdir()) == []
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst"])
+def test_a_small_file_that_unpacks_to_hundreds_of_megabytes_is_refused_early(tmp_path, work, suffix):
+    """1.6 MB that unpacked to 390 MB took a minute."""
+    path = tmp_path / f"t.sqlite{suffix}"
+    pack = {".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstd.compress}[suffix]
+    path.write_bytes(pack(bytes(range(256)) * 200_000))
+    with pytest.raises(TraceForeignError, match="unpacks to more than 32 MiB, 40 times its size"):
+        unpack(path, work)
 
 
 def test_a_disk_that_is_too_small_is_not_filled(packed, work, monkeypatch):
