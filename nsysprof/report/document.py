@@ -144,14 +144,14 @@ class Table:
         return self.columns[column].drop > 0 and all(cell == Cell(unit=cell.unit) for cell in cells)
 
     def known(self) -> Table:
-        """Return the table without the columns of which nothing is known."""
+        """Return the table without its unknown columns."""
         kept = [number for number in range(len(self.columns)) if not self.is_unknown(number)]
         rows = tuple(tuple(row[number] for number in kept) for row in self.rows)
         return replace(self, columns=tuple(self.columns[number] for number in kept), rows=rows)
 
     @property
     def unknown_titles(self) -> list[str]:
-        """Return the titles of the columns of which nothing is known."""
+        """Return the titles of the unknown columns."""
         return [column.title for number, column in enumerate(self.columns) if self.is_unknown(number)]
 
     @property

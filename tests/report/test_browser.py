@@ -153,6 +153,8 @@ def test_the_policy_stops_what_is_not_the_pages_own(page, capture_page):
 
 def test_buttons_zoom_move_and_show_all(page, capture_page):
     open_page(page, capture_page)
+    assert view(page)[0] > 0, "it opens where the GPU works"
+    press(page, "all")
     whole = view(page)
     press(page, "in")
     press(page, "in")
@@ -170,6 +172,7 @@ def test_buttons_zoom_move_and_show_all(page, capture_page):
 
 def test_keys_wheel_and_dragging(page, capture_page):
     open_page(page, capture_page)
+    press(page, "all")
     chart = at(page, "#chart")
     whole = width(page)
     ActionChains(page).scroll_to_element(chart).perform()
