@@ -105,13 +105,7 @@ SHORT = ("h200-busy/vgg", "h200-busy/llama", "h200-forms/whole_graphs")
 
 
 @pytest.mark.parametrize("bare", [False, True], ids=["ranges", "kernels"])
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(row[0], marks=() if row[0] in SHORT else pytest.mark.slow)
-        for row in (*PROGRAMS, ["h200-busy/llama"])
-    ],
-)
+@pytest.mark.parametrize("name", [*SHORT, *(pytest.param(row[0], marks=pytest.mark.slow) for row in PROGRAMS)])
 def test_half_of_a_recording_has_the_same_step_or_none(trace_path, tmp_path, name, bare):
     """A recording that ended in the middle told a step of 2.49 ms where one takes 57 ms."""
 
