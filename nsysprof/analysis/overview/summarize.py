@@ -431,11 +431,11 @@ def _explain(tables: Tables, issued: Issued, judged: Judged, steps: Steps | None
         return Explained()
     if ledger is None:
         return Explained(no_findings=_no_work_to_explain(tables, is_lost=judged.loss.is_lost))
-    unknown = ledger.doubt or _lacks_for_findings(tables, issued.launches, judged.loss.launches_without_work)
-    # What may be missing anywhere may be missing in each step.
-    is_whole = not _missing_anywhere(judged.losses)
+    lacks = _lacks_for_findings(tables, issued.launches, judged.loss.launches_without_work)
+    # Steps whose work is missing would end too early, and what may be missing anywhere may be missing in each.
+    is_whole = not _missing_anywhere(judged.losses) and (not lacks or tables.calls is None)
     times = time_steps(tables, steps, time_idle(tables, steps, ledger)) if is_whole else None
-    return Explained(ledger.idle, ledger.notes, times, unknown or explain_pace(steps, times, ledger))
+    return Explained(ledger.idle, ledger.notes, times, ledger.doubt or lacks or explain_pace(steps, times, ledger))
 
 
 def _replay(tables: Tables, steps: Steps | None, ledger: Ledger | None, explained: Explained) -> Replayed | None:

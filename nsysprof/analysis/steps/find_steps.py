@@ -23,7 +23,7 @@ from nsysprof.analysis.steps.step_bounds import bound_steps, mark_slow_steps
 from nsysprof.arrays import Floats, count_codes, find_places
 from nsysprof.attention.range_name import parse_range
 from nsysprof.results.findings import STEP, TRACE
-from nsysprof.trace.schema import PID_MASK, Bools, Int64s, Ints, Tables
+from nsysprof.trace.schema import NULL, PID_MASK, Bools, Int64s, Ints, Tables
 
 # Fewer instances of a range are no steps.
 _LEAST_INSTANCES = 3
@@ -226,7 +226,19 @@ def _repeated_range(tables: Tables, launch: Ints, ranges: pd.DataFrame) -> Steps
     chosen = _choose(keys, {number: (end - start)[rows] for number, rows in series.items()})
     mine, tid = series[chosen], int(keys[chosen][1])
     begun = np.append(start[mine], end[mine][-1])
+    if _is_cut(tables, int(begun[-2]), int(begun[-1])):
+        begun = begun[:-1]
+    if len(begun) <= _LEAST_INSTANCES:
+        return None
     return _steady(tables, str(keys[chosen][0]), tid & PID_MASK, begun)
+
+
+def _is_cut(tables: Tables, start_ns: int, end_ns: int) -> bool:
+    """Return whether a range was still open when the recording ended: nsys gives it no end, or all such the same."""
+    assert tables.ranges is not None
+    start, end = (tables.ranges[name].to_numpy(np.int64) for name in ("start_ns", "end_ns"))
+    is_last = end_ns >= max(int(end.max()), tables.work.last_end_ns())
+    return is_last and bool(((start == start_ns) & (end == NULL)).any() or len(np.unique(start[end == end_ns])) > 1)
 
 
 def _choose(keys: list[tuple[str, int]], walls_ns: dict[int, Int64s]) -> int:

@@ -4,12 +4,16 @@ Each program is known: the third column is what its source does. Without ranges 
 but never that a layer or a part of a step is a step.
 """
 
+import shutil
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from nsysprof.analysis.attribution.attribute import close_ranges
+from nsysprof.analysis.overview.summarize import summarize
 from nsysprof.analysis.steps.find_steps import find_steps
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_tables
@@ -73,3 +77,50 @@ def test_steps_of_a_known_program_are_right_or_unknown(trace_path, name, program
     # Nothing begins behind the last one, and what warms up may have other kernels, or one more step before the range.
     assert count * parts - 3 <= found <= count * parts + 3
     assert alone_ns * parts == pytest.approx(step_ns, rel=0.05)
+
+
+def cut_in_half(path):
+    """Leave in a trace what a recording has that ended when the GPU had done half of its work."""
+    with closing(sqlite3.connect(path)) as database:
+        names = "SELECT name FROM sqlite_master WHERE type = 'table'"
+        columns = {
+            name: {row[1] for row in database.execute(f'PRAGMA table_info("{name}")')}
+            for (name,) in database.execute(names).fetchall()
+        }
+        kinds = ("CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_GRAPH_TRACE")
+        work = next(name for name in kinds if name in columns)
+        (middle,) = database.execute(f"SELECT (min(start) + max(end)) / 2 FROM {work}").fetchone()
+        for name, present in columns.items():
+            if name == "NVTX_EVENTS":
+                ranges = "eventType IN (59, 60, 70, 71)"
+                database.execute(f"DELETE FROM {name} WHERE {ranges} AND start >= {middle}")
+                database.execute(f"UPDATE {name} SET end = NULL WHERE {ranges} AND end >= {middle}")
+            elif present >= {"start", "end"} and not name.startswith(("META", "TARGET", "ANALYSIS", "DIAGNOSTIC")):
+                database.execute(f'DELETE FROM "{name}" WHERE start >= {middle}')
+        database.commit()
+
+
+# What each of these showed: work of the last steps that is missing, and a step in which the recording ended.
+SHORT = ("h200-busy/vgg", "h200-busy/llama", "h200-forms/whole_graphs")
+
+
+@pytest.mark.parametrize("bare", [False, True], ids=["ranges", "kernels"])
+@pytest.mark.parametrize("name", [*SHORT, *(pytest.param(row[0], marks=pytest.mark.slow) for row in PROGRAMS)])
+def test_half_of_a_recording_has_the_same_step_or_none(trace_path, tmp_path, name, bare):
+    """A recording that ended in the middle told a step of 2.49 ms where one takes 57 ms."""
+
+    def step():
+        with open_trace(path) as trace:
+            tables = read_tables(trace)
+        times = summarize(replace(tables, ranges=None) if bare else tables).step_times
+        return None if times is None or not times.are_steps else (times.per, times.step_ns)
+
+    path = tmp_path / "t.sqlite"
+    shutil.copyfile(trace_path(name), path)
+    whole = step()
+    cut_in_half(path)
+    half = step()
+    if whole is None or half is None:
+        return
+    assert half[0] == whole[0]
+    assert half[1] == pytest.approx(whole[1], rel=0.1)

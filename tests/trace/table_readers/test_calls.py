@@ -1,6 +1,5 @@
 """Work finds the call that launched it, in compiled code as without it."""
 
-
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_tables
 from tests.builders.build_trace import OTHER_PID, TID, TraceBuilder
