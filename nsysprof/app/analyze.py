@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nsysprof.app.inputs.reading_requests import AnalyzeRequest, is_snapshot
 from nsysprof.app.progress import SILENT, Progress, Say
-from nsysprof.app.trace_analysis.analyze_ranks import RanksResult, analyze_ranks
 from nsysprof.app.trace_analysis.analyze_snapshot import SnapshotRequest, SnapshotResult, analyze_snapshot
 from nsysprof.app.trace_analysis.assemble import AnalysisOptions, Beside, assemble, summarize_opened
 from nsysprof.attention.policy_file import read_policy
@@ -27,6 +26,9 @@ from nsysprof.results.analysis import Analysis, CaptureRecord
 from nsysprof.trace.inputs.bundle_file import is_bundle, unpack_bundle
 from nsysprof.trace.inputs.resolve_input import FILES, TRACES, resolve_input
 from nsysprof.trace.open import open_trace
+
+if TYPE_CHECKING:
+    from nsysprof.app.trace_analysis.analyze_ranks import RanksResult
 
 __all__ = ["AnalyzeRequest", "analyze"]
 
@@ -147,6 +149,9 @@ def _analyze(request: AnalyzeRequest, progress: Progress) -> TraceResult | Ranks
                 "--counters, --ncu, --policy, --range and --step need a single trace, and several were given.",
                 "Give only the trace that they belong to.",
             )
+        # A job needs modules that take a twentieth of the time of a small trace.
+        from nsysprof.app.trace_analysis.analyze_ranks import analyze_ranks
+
         return analyze_ranks(replace(request, inputs=inputs, out=ranks_out), progress)
 
 

@@ -27,6 +27,7 @@ FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
 RESULTS = "results.csv"
 NSYS_TRACE = "nsys.sqlite"
+RANGES_ALONE = "ranges_alone.sqlite"  # a second recording, of ranges and nothing else
 TORCH_TRACE = "torch.sqlite"
 _OF_OLD_NOTES = {
     "no-counters": MissingSource.COUNTERS,

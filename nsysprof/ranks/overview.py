@@ -33,9 +33,10 @@ from nsysprof.ranks.engine import (
     run_serially,
 )
 from nsysprof.ranks.identity import drop_copies, find_sources, number_ranks, some
-from nsysprof.ranks.job_facts import JobFacts, energy_over_ranks
+from nsysprof.ranks.job_facts import JobFacts
 from nsysprof.ranks.job_findings import communication_rows, find_in_job, mean_step_ns, pipeline_bubbles
 from nsysprof.ranks.pool import LocalWorkers
+from nsysprof.ranks.rank_energy import energy_over_ranks
 from nsysprof.ranks.replay.joined_graph import RankGraph
 from nsysprof.ranks.summarize import RANGE_COLUMNS, Detail, Partial, read_detail
 from nsysprof.results.column_registry.csv_table import empty_table

@@ -49,9 +49,10 @@ from nsysprof.ranks import distributions
 from nsysprof.ranks.collective_waits.collectives import Collectives, find_collectives
 from nsysprof.ranks.distributions import Distributions, Key, distribute, merge_all
 from nsysprof.ranks.identity import RankSource
-from nsysprof.ranks.job_facts import COLUMNS, JobFacts, collect_facts, power_of, rank_energy, read_samples
+from nsysprof.ranks.job_facts import JobFacts, collect_facts
 from nsysprof.ranks.job_findings import MOST_REPLAYED, needs_replay
 from nsysprof.ranks.overlap import Overlap, innermost_ranges, measure_overlap, own_walls
+from nsysprof.ranks.rank_energy import COLUMNS, power_of, rank_energy, read_samples
 from nsysprof.ranks.replay.joined_graph import RankGraph, read_rank_graph
 from nsysprof.results.allocator_memory import has_ended_for_memory
 from nsysprof.results.column_registry.csv_table import to_records

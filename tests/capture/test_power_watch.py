@@ -7,7 +7,7 @@ import pytest
 
 from nsysprof.capture.power_watch import PowerWatch
 from nsysprof.errors import TraceError
-from nsysprof.ranks.job_facts import parse_power
+from nsysprof.ranks.rank_energy import parse_power
 
 
 def test_changes_are_kept_and_can_be_read_back(tmp_path):

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import numpy as np
@@ -15,7 +15,6 @@ import pandas as pd
 from msgspec import Meta
 
 from nsysprof.analysis.busy_time.operators import Facts
-from nsysprof.analysis.comparison.range_facts import collect_range_facts
 from nsysprof.analysis.comparison.rank_cases import fill_results, rank_cases
 from nsysprof.analysis.overview.allocator_owners import is_own_file
 from nsysprof.analysis.overview.summarize import SummaryOptions, run_summary
@@ -43,13 +42,12 @@ from nsysprof.files.plain_file import FileHeader, read_json
 from nsysprof.notes import Note, make_note
 from nsysprof.nsight.ncu import count_kernels, parse_ncu_csv, read_report
 from nsysprof.nsight.run_tool import NCU, find_tool
-from nsysprof.ranks.job_facts import parse_power, power_of
+from nsysprof.ranks.rank_energy import parse_power, power_of
 from nsysprof.results.analysis import Analysis, CaptureRecord
 from nsysprof.results.checks import MissingSource
 from nsysprof.results.column_registry.case_columns import CAPTURE_RESULTS, FIRST_CAPTURE_RESULTS
 from nsysprof.results.column_registry.case_columns import COUNTERS as COUNTERS_FILE
 from nsysprof.results.column_registry.csv_table import set_dtypes
-from nsysprof.results.comparison import RangeFacts
 from nsysprof.results.event_rows import KernelGrids
 from nsysprof.results.findings import StackSamples
 from nsysprof.results.kernel_counters import CountedKernel, CountedLaunches, Run
@@ -62,6 +60,9 @@ from nsysprof.trace.table_readers.gpus import read_gpus
 from nsysprof.trace.table_readers.kernel_grids import read_grids
 from nsysprof.trace.table_readers.native_stacks import read_launches, read_native_stacks, read_symbols
 from nsysprof.trace.tables import read_tables
+
+if TYPE_CHECKING:
+    from nsysprof.results.comparison import RangeFacts
 
 # What lies beside a trace in a capture folder and is joined with its analysis, in this order: the name, and what joins
 # it, given the analysis, the input and its SQLite file. A join without its file changes nothing.
@@ -186,6 +187,8 @@ def summarize_opened(
         summary = replace(summary, analysis=replace(summary.analysis, grids=KernelGrids(*grids)))
     if options.calls_by_range is None or summary.attribution is None:
         return summary.analysis, {}
+    from nsysprof.analysis.comparison.range_facts import collect_range_facts  # for comparisons alone
+
     facts = collect_range_facts(
         tables,
         summary.analysis,

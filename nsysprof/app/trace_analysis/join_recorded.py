@@ -15,7 +15,7 @@ import pandas as pd
 from msgspec import Meta
 
 from nsysprof.analysis.overview.recording_cost import compare_with_plain, judge_cost, name_of, without_distorted
-from nsysprof.capture.self_check.record_again import RANGES_ALONE
+from nsysprof.capture.manifest import RANGES_ALONE
 from nsysprof.capture.user_program.program_hook import find_recorded
 from nsysprof.files.plain_file import FileHeader, read_json
 from nsysprof.notes import Note, make_note

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from nsysprof.capture.folder import RANKS
-from nsysprof.capture.manifest import NSYS_TRACE
+from nsysprof.capture.manifest import NSYS_TRACE, RANGES_ALONE
 from nsysprof.capture.measured_process import LOGS, WORK, tail
 from nsysprof.capture.self_check.reduction import SHORT_S, Reduction
 from nsysprof.capture.user_program.program_hook import HOOK_FILES
@@ -245,9 +245,6 @@ def why_suspected(ended: Ended, stderr: str) -> str:
         return f"a crash by {names[0]}"
     trace = stderr[stderr.rfind("Traceback (most recent call last)") :] if "Traceback" in stderr else ""
     return "its traceback passes through the hook" if any(file in trace for file in HOOK_FILES) else ""
-
-
-RANGES_ALONE = "ranges_alone.sqlite"
 
 
 def record_ranges_alone(run: ProgramRun, captured: CapturedProgram) -> bool:

@@ -11,14 +11,13 @@ from pathlib import Path
 
 from nsysprof.capture.environment import collect_machine
 from nsysprof.capture.folder import NSYS_REPORT, remove_work
-from nsysprof.capture.manifest import NSYS_TRACE, Program, program_manifest
+from nsysprof.capture.manifest import NSYS_TRACE, RANGES_ALONE, Program, program_manifest
 from nsysprof.capture.measured_process import LOGS, WORK
 from nsysprof.capture.power_watch import PowerWatch
 from nsysprof.capture.rank import RankIdentity
 from nsysprof.capture.self_check.gpu_watch import GpuWatch
 from nsysprof.capture.self_check.probe import settle_options
 from nsysprof.capture.self_check.record_again import (
-    RANGES_ALONE,
     may_run_again,
     record_ranges_alone,
     record_with_less,

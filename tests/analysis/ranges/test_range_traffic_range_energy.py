@@ -9,7 +9,7 @@ from nsysprof.analysis.overview.summarize import summarize
 from nsysprof.analysis.ranges.range_traffic import NOT_SAMPLED, TOO_SHORT
 from nsysprof.analysis.traffic.energy import LAG_NS
 from nsysprof.app.trace_analysis.analyze_snapshot import session_start_ns
-from nsysprof.ranks.job_facts import parse_power
+from nsysprof.ranks.rank_energy import parse_power
 from nsysprof.results.power_samples import GpuEnergy
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_tables

@@ -8,7 +8,7 @@ import pytest
 
 from nsysprof.app.trace_analysis.join_recorded import costs_to_share
 from nsysprof.bundle.name_tokens import NameTokens
-from nsysprof.capture.self_check.record_again import RANGES_ALONE
+from nsysprof.capture.manifest import RANGES_ALONE
 from nsysprof.results.analysis import RecordingCosts
 from tests.builders.build_trace import TraceBuilder
 

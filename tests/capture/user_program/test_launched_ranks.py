@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nsysprof.ranks.job_facts import parse_power
+from nsysprof.ranks.rank_energy import parse_power
 from tests.builders.build_trace import TraceBuilder
 from tests.builders.run_command import run
 from tests.builders.stand_in_nsys import write_stand_in

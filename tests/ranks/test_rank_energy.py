@@ -11,7 +11,7 @@ import pytest
 from nsysprof.analysis.overview.summarize import summarize
 from nsysprof.app.trace_analysis.assemble import read_power
 from nsysprof.ranks.identity import RankSource
-from nsysprof.ranks.job_facts import SHARED, UNKNOWN, energy_over_ranks
+from nsysprof.ranks.rank_energy import SHARED, UNKNOWN, energy_over_ranks
 from nsysprof.ranks.summarize import part_path
 from nsysprof.report.formats.console import render_console
 from nsysprof.report.pages.ranks import ranks_report
