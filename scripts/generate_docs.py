@@ -37,6 +37,7 @@ from nsysprof.units import format_ns  # noqa: E402
 from scripts.benches.capture_cost import SIDES, describe_cost  # noqa: E402
 from scripts.benches.phases import findings_ratio  # noqa: E402
 from scripts.benches.ranks import render_ranks  # noqa: E402
+from scripts.studies.bounds import bounds_table  # noqa: E402
 
 MEASURED, SIZES = ROOT / "analysis/speed/measured.json", ROOT / "analysis/speed/sizes.json"
 FINDINGS = ROOT / "analysis/speed/findings.json"
@@ -53,6 +54,7 @@ PAGES = {
     "files.md": {file.folder for file in FILES},
     "notes.md": {kind.page for kind in registry().values()},
     "losses.md": {"all"},
+    "causes.md": {"bounds"},
     "cli.md": {"commands"},
     "analyze.md": {"commands", "large", "memory", "sizes", "starts", "findings"},
     "policy.md": {"policy"},
@@ -296,6 +298,7 @@ def generate(text: str, wanted: set[str]) -> str:
         "notes": render_notes,
         "losses": render_losses,
         "speed": render_speed,
+        "studies": lambda _part: bounds_table(),
     }
     missing = wanted - {part[3] for part in _PART.finditer(text)}
     if missing:

@@ -737,3 +737,12 @@ def test_the_shapes_of_the_serving_study_are_those_of_the_models() -> None:
     assert found["DeepSeek-V3", "decode"]["head_dim_v"] == 512
     assert {fields["causal"] for key, fields in found.items() if key[1] == "prefill"} == {True, False}
     assert len(found) == 11
+
+
+def test_bounds_are_counted_over_all_studies() -> None:
+    bounds = import_module("scripts.studies.bounds")
+    told = [each for study in bounds.STUDIES for each in bounds.read_study(study)]
+    assert {"pageable-copy", "no-tensor-cores", "fp32-messages", "launch-bound"} <= {each.code for each in told}
+    assert all(each.low_ms <= each.predicted_ms <= each.high_ms for each in told)
+    whole = next(line for line in bounds.bounds_table().splitlines() if line.startswith("| all |"))
+    assert whole.startswith(f"| all | {len(told)} | {sum(each.is_inside for each in told)} |")

@@ -1,0 +1,65 @@
+"""Count how often the true saving of a fault lies within the bounds of its finding, over the tables of all studies."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ANALYSIS = Path(__file__).resolve().parents[2] / "analysis"
+STUDIES = ("h200-faults", "h200-busy", "h200-jobs")
+_BOUNDED = re.compile(r"(-?[\d.]+) \[(-?[\d.]+), (-?[\d.]+)\]")
+# What a fault is called where a table has no column for the finding.
+_CODES = {"sleeping-loader": "host-bound", "small-kernels": "launch-bound"}
+
+
+@dataclass(frozen=True)
+class Told:
+    """A finding of a planted fault: its code, what mending the fault really saves, and what is predicted (all ms)."""
+
+    code: str
+    true_ms: float
+    predicted_ms: float
+    low_ms: float
+    high_ms: float
+
+    @property
+    def is_inside(self) -> bool:
+        # A page has one digit after the point.
+        return self.low_ms - 0.05 <= self.true_ms <= self.high_ms + 0.05
+
+
+def read_study(name: str) -> Iterator[Told]:
+    """Yield the findings with bounds and a measured truth of a study's page."""
+    head: list[str] = []
+    for line in (ANALYSIS / name / "README.md").read_text(encoding="utf-8").splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split(" | ")]
+        if "predicted, ms" in line:
+            head = [re.sub(r"true (cost|saving), ms", "true", cell) for cell in cells]
+        row = dict(zip(head, cells, strict=False))
+        told = _BOUNDED.fullmatch(row.get("predicted, ms", ""))
+        if told is None or len(cells) != len(head):
+            continue
+        fault = cells[0]
+        code = (re.findall(r"[a-z0-9-]+", row["finding"]) if "finding" in row else [_CODES.get(fault, fault)])[0]
+        yield Told(code, float(row["true"].split()[0]), *map(float, told.groups()))
+
+
+def bounds_table() -> str:
+    """Return the Markdown of the page of causes: by code, how many truths lie inside, and how wide the bounds are."""
+    by_code: dict[str, list[Told]] = {}
+    for study in STUDIES:
+        for told in read_study(study):
+            by_code.setdefault(told.code, []).append(told)
+    every = [told for of_code in by_code.values() for told in of_code]
+    lines = ["| code | findings | truth inside | median width, % of the saving |", "|---|--:|--:|--:|"]
+    for code, of_code in [*sorted(by_code.items()), ("all", every)]:
+        widths = [100 * (told.high_ms - told.low_ms) / told.predicted_ms for told in of_code if told.predicted_ms]
+        inside = sum(told.is_inside for told in of_code)
+        name = code if code == "all" else f"`{code}`"
+        lines.append(f"| {name} | {len(of_code)} | {inside} | {statistics.median(widths):.0f} |")
+    missed = [told for told in every if not told.is_inside]
+    above = sum(told.true_ms > told.high_ms for told in missed)
+    return "\n".join([*lines, "", f"Of the {len(missed)} others, {above} saved more than the upper bound."])
