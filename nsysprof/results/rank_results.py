@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from nsysprof.notes import Note
 
-if TYPE_CHECKING:  # workers start before this process loads what reads traces
+if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
     import pandas as pd

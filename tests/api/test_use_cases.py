@@ -77,7 +77,7 @@ def test_a_bench_without_any_result_raises(monkeypatch, tmp_path):
     from types import SimpleNamespace
 
     failed = SimpleNamespace(failure=CaptureFailedError("None of 1 cases could be measured."))
-    monkeypatch.setattr("nsysprof.app.measuring.bench.bench", lambda _request, _progress: failed)
+    monkeypatch.setattr("nsysprof.api.use_cases.run_bench", lambda _request, _progress: failed)
     with pytest.raises(CaptureFailedError):
         nsysprof.bench(nsysprof.Grid(), out=tmp_path / "b")
 

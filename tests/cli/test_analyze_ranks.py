@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import subprocess
-import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -196,14 +194,3 @@ def test_hostile_names_stay_text(tmp_path: Path) -> None:
     assert "\u202e" not in (tmp_path / "out/report.md").read_text(encoding="utf-8")
     line = (tmp_path / "out/ranges_over_ranks.csv").read_text(encoding="utf-8")
     assert "'=cmd()" in line
-
-
-def test_workers_start_before_this_process_loads_what_reads_traces(folder: Path, tmp_path: Path) -> None:
-    code = (
-        "import sys, nsysprof.cli, nsysprof.ranks.pool as pool\n"
-        "pool.LocalWorkers.__init__ = lambda *_: sys.exit(f'pandas loaded: {\"pandas\" in sys.modules}')\n"
-        f"sys.argv = ['nsysprof', 'analyze', {str(folder)!r}, '--workers', '2', '--out', {str(tmp_path / 'out')!r}]\n"
-        "nsysprof.cli.main()\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.stderr == "pandas loaded: False\n"

@@ -199,7 +199,9 @@ def test_a_cropped_trace_that_does_not_fit_is_not_analysed(tmp_path: Path, monke
     analyzed: list[Path] = []
     whole = bundle_build.assemble
     monkeypatch.setattr(
-        bundle_build, "assemble", lambda folder, trace, say: analyzed.append(trace) or whole(folder, trace, say=say)
+        bundle_build,
+        "assemble",
+        lambda folder, trace, *options, say: analyzed.append(trace) or whole(folder, trace, *options, say=say),
     )
     share(TRACES / "sdpa.sqlite.xz", out=tmp_path / "b.zip", max_size=0.037, as_json=True)
     assert len(rebuilt) > 1, "once whole, then with less and less"
