@@ -30,8 +30,7 @@ def compare(tmp_path, monkeypatch):
         read.append(by_pages(*arguments, **named))
         return read[-1]
 
-    for module in ("calls", "work"):
-        monkeypatch.setattr(f"nsysprof.trace.table_readers.{module}.read_events", watch)
+    monkeypatch.setattr("nsysprof.trace.table_readers.calls.read_events", watch)
 
     def compare(kernels=(), calls=(), *, more="", page_size=512, is_read=True):
         path = tmp_path / "t.sqlite"

@@ -39,10 +39,10 @@ MEMBER_NAME = re.compile(rf"(?:{REPORT_FOLDER}/)?[a-z][a-z0-9_]{{0,40}}(?:\.[a-z
 
 MAX_MEMBERS = 700  # this allows nearly as many ranks
 MAX_UNPACKED_BYTES = 8 << 30
-# How many times its compressed size a file or a member may have, once it is larger than MAX_FREE_BYTES. Traces are
-# compressed about ten times, a million launches of one kernel in a loop seven times. A file of 1.6 MB that unpacked to
-# 390 MB took a minute.
-MAX_RATIO = 40
+# How many times its compressed size a member, or a table of Parquet, may have, once it is larger than MAX_FREE_BYTES.
+# Traces are compressed about ten times, and a trace that repeats itself for ten million kernels a few hundred times.
+# An archive bomb is compressed a thousand times.
+MAX_RATIO = 400
 MAX_FREE_BYTES = 32 << 20
 MAX_DIRECTORY_BYTES = 64 << 10
 

@@ -1,20 +1,11 @@
-import numpy as np
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nsysprof.analysis.attribution.caused_work import find_caused
 from nsysprof.analysis.comparison.range_facts import collect_range_facts
-from nsysprof.analysis.kernel_names.variant_names import kernel_names
 from nsysprof.analysis.overview.summarize import summarize
-from nsysprof.analysis.overview.trace_overview import attribute
 from nsysprof.analysis.ranges import range_breakdown
-from nsysprof.analysis.ranges.instances import RangeEvidence
-from nsysprof.analysis.ranges.range_breakdown import split_walls
-from nsysprof.native import load
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_tables
-from tests.analysis.attribution.test_adoption import training
 from tests.builders.build_trace import OTHER_TID, TID, TraceBuilder
 
 
@@ -133,29 +124,3 @@ def test_parts_add_up_to_the_wall_time_whatever_ran(tmp_path_factory, pieces, ra
         if each.parts is not None:
             assert sum(each.parts.values()) == each.metrics["wall"]
             assert min(each.parts.values()) >= 0
-
-
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(pieces=PIECES, ranges=RANGES, helped=st.booleans())
-def test_compiled_code_finds_the_same_parts(tmp_path_factory, pieces, ranges, helped):
-    builder = training(TraceBuilder(), steps=2) if helped else TraceBuilder()
-    for start, length, name, kind, tid in ranges:
-        builder.range(start, start + length, name, kind=kind, tid=tid)
-    for number, (kind, at, delay, length, tid, device) in enumerate(pieces, start=1000):
-        work(builder, number, kind, at + delay, at + delay + length, at=at, tid=tid, device=device)
-    builder.launch(2_000, 999)
-    with open_trace(builder.write(tmp_path_factory.mktemp("t") / "t.sqlite")) as trace:
-        tables = read_tables(trace)
-        found = attribute(tables)
-        caused = find_caused(tables, found.attributed.ranges, found.attributed.structure)
-        evidence = RangeEvidence(
-            tables, found.attributed, kernel_names(tables), None, found.replays, found.launch_calls, None, caused
-        )
-        assert not helped or len(caused.adopted_row)
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(load, "is_wanted", lambda _unit: False)
-            plain = split_walls(evidence)
-            patch.setattr(load, "is_wanted", lambda _unit: True)
-            patch.setattr(range_breakdown, "_split", None)  # which would be called otherwise
-            compiled = split_walls(evidence)
-    np.testing.assert_array_equal(plain, compiled)

@@ -38,7 +38,7 @@ def test_a_truncated_file_is_damaged(packed, work):
 
 def test_more_than_any_trace_unpacks_to_is_refused_and_removed(packed, work, monkeypatch):
     monkeypatch.setattr(unpacking, "MAX_FREE_BYTES", 100)
-    monkeypatch.setattr(unpacking, "MAX_RATIO", 2)
+    monkeypatch.setattr(unpacking, "_MOST_TIMES", 2)
     with pytest.raises(TraceForeignError, match="by about ten times"):
         unpack(packed, work)
     assert list(work.iterdir()) == []
