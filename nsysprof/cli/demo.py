@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import webbrowser
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -26,13 +25,9 @@ def demo(
     as_json: options.Json = False,
 ) -> None:
     """Analyze a real training on an H200, whose trace comes with nsysprof: no GPU and no torch needed."""
-    gc.disable()  # it would take a tenth of the time, and the demo's trace is small
-    try:
-        from nsysprof.app import demo as use_case
+    from nsysprof.app import demo as use_case
 
-        result = use_case.demo(request, show_progress(quiet=as_json))
-    finally:
-        gc.enable()
+    result = use_case.demo(request, show_progress(quiet=as_json))
     mark_saved()
     page = (result.folder / "report.html").resolve()
     if as_json:

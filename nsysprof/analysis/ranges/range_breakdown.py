@@ -8,14 +8,11 @@ from nsysprof.analysis.attribution.attribute import Attributed, expand
 from nsysprof.analysis.attribution.intervals import union_ns
 from nsysprof.analysis.ranges.instances import RangeEvidence, portions
 from nsysprof.results.comparison import PARTS
-from nsysprof.trace.schema import COPY, FILL, GRAPH, KERNEL, MIGRATION, Bools, Int64s, Ints, Work
+from nsysprof.trace.schema import COPY, FILL, KERNEL, MIGRATION, Bools, Int64s, Ints, Work
 
 # Where several kinds run at the same time, the first of these gets the time: a copy during a kernel costs nothing.
 _ORDER = ((KERNEL,), (COPY, MIGRATION), (FILL,))
-# The place of each kind's class: first the classes above, then graphs.
-_CLASS_OF = {KERNEL: 0, COPY: 1, MIGRATION: 1, FILL: 2, GRAPH: 3}
 _ROWS_AT_ONCE = 1 << 17
-_FAR = np.iinfo(np.int64).max
 
 
 def split_walls(evidence: RangeEvidence) -> Int64s:

@@ -53,5 +53,6 @@ else:
         modules = [] if name.startswith("__") else [import_module(f"matplotlib.{module}") for module in _MODULES]
         for module in modules:
             if hasattr(module, name):
-                return getattr(module, name)
+                globals()[name] = getattr(module, name)  # found at once from now on
+                return globals()[name]
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -309,16 +309,16 @@ def measure_work(evidence: RangeEvidence) -> MeasuredWork | None:
     run = loop("measure_work")
     if run is None:
         return None
-    in_order, late = order_by_start(work)
+    in_order, late = _order_by_start(work)
     instances, groups = _instances(evidence), np.zeros((evidence.groups, _OF_GROUP), dtype=np.int64)
     idle = np.zeros(len(instances), dtype=np.int64)
     levels = nesting_levels(evidence.attributed.ranges)
     has_adopted = evidence.caused is not None and len(evidence.caused.adopted_row) + len(evidence.caused.other_row) > 0
     for style, segments in evidence.attributed.segments.items():
-        adopter = list_adopters(work, evidence.caused) if style == "PushPop" and has_adopted else np.zeros(0, np.int32)
+        adopter = _list_adopters(work, evidence.caused) if style == "PushPop" and has_adopted else np.zeros(0, np.int32)
         if len(segments.instance) == 0 and len(adopter) == 0:
             continue
-        sets = find_sets(evidence, segments, levels)
+        sets = _find_sets(evidence, segments, levels)
         if sets is None:
             return None
         for device in np.unique(work.device_of).tolist():
@@ -343,7 +343,7 @@ def measure_work(evidence: RangeEvidence) -> MeasuredWork | None:
     return found
 
 
-def order_by_start(work: Work) -> tuple[int, Rows]:
+def _order_by_start(work: Work) -> tuple[int, Rows]:
     """Return how many rows come in order of start, and the rows after these in order of start."""
     kernels = work.start_ns[: work.kernels]
     in_order = work.kernels if bool((kernels[1:] >= kernels[:-1]).all()) else 0
@@ -364,7 +364,7 @@ def _groups(evidence: RangeEvidence) -> Int64s:
     return found
 
 
-def list_adopters(work: Work, caused: CausedWork | None) -> Rows:
+def _list_adopters(work: Work, caused: CausedWork | None) -> Rows:
     """Return the range that adopted each row of work, or -1."""
     found = np.full(len(work), -1, dtype=np.int32)
     if caused is not None:
@@ -373,7 +373,7 @@ def list_adopters(work: Work, caused: CausedWork | None) -> Rows:
     return found
 
 
-def find_sets(evidence: RangeEvidence, segments: Segments, levels: Int64s) -> tuple[Rows, ...] | None:
+def _find_sets(evidence: RangeEvidence, segments: Segments, levels: Int64s) -> tuple[Rows, ...] | None:
     """Return the set of ranges of each row of work, and what is in the sets; None where that is too much.
 
     levels: how deep each instance is nested.
