@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nsysprof.report.document import (
+    OPERATORS,
     Cell,
     Column,
     Table,
@@ -213,9 +214,9 @@ def comparison_table(record: CaptureRecord, words: Words) -> Table:
         Column("backend", Unit.NAME),
         Column("untraced latency [95 %]", Unit.NS),
         Column(f"latency, {first} / this", Unit.RATIO),
-        Column(f"peak {words.memory}", Unit.BYTES),
-        Column(f"peak, {first} / this", Unit.RATIO),
-        Column(f"{words.launches} per call", Unit.COUNT),
+        Column(f"peak {words.memory}", Unit.BYTES, drop=2),
+        Column(f"peak, {first} / this", Unit.RATIO, drop=1),
+        Column(f"{words.works if words is OPERATORS else words.launches} per call", Unit.COUNT, drop=3),
     )
     title = f"Against {first}, equal work"
     return make_table(title, columns, rows, source="results.csv", terminal_rows=0, document_rows=400)
