@@ -422,7 +422,7 @@ def _part_line(part: ReadPart, times: StepTimes | None) -> str:
     """
     wall = format_ns(part.wall_ns)
     if part.range is not None:
-        return f"This is the range {part.range} alone: {count_of(part.instances, 'instance')}, {wall} in all."
+        return f"This is the range {part} alone: {count_of(part.instances, 'instance')}, {wall} in all."
     text = f"This is step {part.step} alone: {wall}. A usual step takes {format_ns(part.usual_ns)} on average."
     if times is None or not len(times.table):
         return text
