@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+import tomllib
 import warnings
 from pathlib import Path
 
@@ -116,6 +117,18 @@ def test_what_the_page_of_ranks_quotes_is_what_analyze_says(monkeypatch, tmp_pat
     said = CliRunner().invoke(app, ["analyze", *traces, "--out", str(tmp_path / "out"), "--no-figures"]).stdout
     # Long lines are broken on the page.
     assert [words for words in quoted_lines("docs/ranks.md") if not is_within(words, said)] == []
+
+
+def test_every_extra_that_a_page_or_a_message_names_exists():
+    known = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"])
+    texts = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "nsysprof").rglob("*.py")]
+    named = {
+        extra
+        for path in texts
+        for extras in re.findall(r"(?:nsysprof|'\.)\[([a-z,]+)\]", path.read_text(encoding="utf-8"))
+        for extra in extras.split(",")
+    }
+    assert {"figures", "torch", "view"} <= named <= known
 
 
 def test_every_exit_code_is_documented():
