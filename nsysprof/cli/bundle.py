@@ -8,7 +8,7 @@ import typer
 
 from nsysprof.app.inputs.reading_requests import BundleRequest
 from nsysprof.cli import options
-from nsysprof.cli.terminal import mark_saved, print_json, show_progress
+from nsysprof.cli.terminal import mark_saved, print_json, say, show_progress
 from nsysprof.report.document import clean, count_of
 
 if TYPE_CHECKING:
@@ -46,10 +46,10 @@ def _print(result: BundleResult, as_json: bool) -> None:
         return
     typer.echo(result.markdown, nl=False)
     for what, why in result.left_out:
-        typer.echo(f"left out: {what} ({why})", err=True)
+        say(f"left out: {what} ({why})", err=True)
     counts = ", ".join(f"{count} {kind}{'s' * (count > 1)}" for kind, count in result.names_replaced.items())
     if counts:
-        typer.echo(f"names replaced by tokens: {counts}; --keep-names keeps them, --show lists them", err=True)
+        say(f"names replaced by tokens: {counts}; --keep-names keeps them, --show lists them", err=True)
     typer.echo(f"{result.path}: {result.bytes:,} bytes", err=True)
     private, texts = count_of(result.secrets_searched, "private value"), count_of(result.texts_searched, "text")
     typer.echo(f"searched for {private} and {texts} of the original", err=True)
