@@ -155,4 +155,4 @@ def _print(result: BenchResult, as_json: bool) -> None:
     print_report(report)
     floor = "unknown" if results.floor_pct is None else f"{results.floor_pct:.2g} %"
     what = "noise floor" if result.self_check is not None else "smallest difference that would be told"
-    typer.echo(f"{what} {floor}; seed {seed}; read {result.folder / 'report.md'}")
+    say(f"{what}: {floor}; seed {seed}; read {result.folder / 'report.md'}")
