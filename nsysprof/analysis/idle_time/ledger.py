@@ -50,7 +50,9 @@ def list_instances(ranges: pd.DataFrame, span: DeviceSpan, pieces: Blamed, of_de
     columns = {name: mine[source].to_numpy()[kept] for name, source in _TEXTS.items()}
     columns |= {"instance": instance[kept], "device_id": np.full(len(low), span.device_id)}
     columns |= {"span_ns": high - low, "idle_ns": idle[kept], "busy_ns": high - low - idle[kept]}
-    columns |= {cause_column(cause): by_cause[code][kept] for code, cause in enumerate(CAUSES)}
+    for code, cause in enumerate(CAUSES):  # most have no time anywhere, and zeros take no memory until they are written
+        has_time = by_cause[code].any()
+        columns[cause_column(cause)] = by_cause[code][kept] if has_time else np.zeros(len(low), dtype=np.int64)
     return pd.DataFrame({name: columns[name] for name in IDLE_INSTANCES.names}, copy=False)
 
 
