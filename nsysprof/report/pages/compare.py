@@ -48,7 +48,6 @@ from nsysprof.results.comparison import (
     SideOfCase,
     VersionComparison,
 )
-from nsysprof.results.findings import STEP
 from nsysprof.units import format_apart, format_bytes, format_factor, format_ns
 
 OUTCOMES = {Outcome.PASS: "pass", Outcome.REGRESSION: "REGRESSION", Outcome.INCONCLUSIVE: "inconclusive"}
@@ -419,7 +418,7 @@ def step_line(comparison: VersionComparison) -> str:
         interval = f"{verdict.ratio:.3f} [{verdict.low:.3f}, {verdict.high:.3f}]"
         text += f". {verdict.verdict.value}: the median step takes {interval} times as long."
     unmarked = " No range marks the steps: on each side they are where its own kernels repeat."
-    return text + (unmarked if change.per == STEP else "")
+    return text + ("" if change.is_marked else unmarked)
 
 
 def wall_line(comparison: VersionComparison) -> str:
