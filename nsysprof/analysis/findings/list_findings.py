@@ -482,7 +482,7 @@ def _bounds(scale: _Scale, saved: _Saved, unchanged: int) -> tuple[int, int]:
     # The least estimate is without what is shared, and so is the lower bound.
     usual = candidate.change if candidate.still_slowed is None or not saved.shared_ns else candidate.still_slowed
     after = [saved_alone(candidate.low), saved_traced(usual), saved_fast(usual)]
-    below = saved_alone(usual) - min(saved_alone(usual), *after)
+    below = float(saved_alone(usual) - min(saved_alone(usual), *after))
     most = [saved_alone(candidate.high), saved_traced(candidate.change), saved_fast(candidate.change)]
     most += [saved_fast(candidate.high), scale.slow_ns - scale.replay_slow(candidate.high)]
     above = max(alone, *most) - alone
