@@ -314,7 +314,9 @@ def kernel_table(comparison: VersionComparison) -> Table:
     )
     notable = _kernels_once(comparison.ranges)
     rows = (_kernel_row(change, kernel) for change, kernel in notable[:MOST_ROWS])
-    return make_table("Kernels that changed", columns, rows, source=_JSON, total_rows=len(notable))
+    return make_table(
+        "Kernels that differ (a description, without a test)", columns, rows, source=_JSON, total_rows=len(notable)
+    )
 
 
 def _kernels_once(ranges: Sequence[RangeChange]) -> list[tuple[RangeChange, KernelChange]]:
@@ -357,7 +359,7 @@ def _kernel_row(change: RangeChange, kernel: KernelChange) -> tuple[Any, ...]:
     return (
         _label(change),
         name,
-        "changed" if kernel.how == "both" else kernel.how,
+        "differs" if kernel.how == "both" else kernel.how,
         kernel.role,
         _from_to(kernel.baseline_instances, kernel.candidate_instances),
         _from_to(kernel.baseline_ns, kernel.candidate_ns),
