@@ -15,6 +15,7 @@ import pandas as pd
 
 from nsysprof.analysis.attribution.intervals import measure, union_of_groups
 from nsysprof.analysis.findings.candidates import LONG_GAP_NS, Candidate, copies_beside_frees, less_slowed, without_work
+from nsysprof.analysis.findings.foreach_optimizer import foreach_candidate
 from nsysprof.analysis.findings.situation import Situation, counted, in_calls, in_work, number_text
 from nsysprof.analysis.findings.unfused_attention import UnfusedAttention, find_unfused_attention
 from nsysprof.analysis.idle_time.call_classes import MEMORY
@@ -65,7 +66,7 @@ _FP32 = re.compile(r"sgemm|ffma|_simt_|f32f32_f32f32|gemm[^<]*<float, *float", r
 def list_kernel_candidates(situation: Situation) -> Iterator[Candidate]:
     """Yield what could be changed in the kernels of the graph."""
     searches: tuple[Callable[[Situation], Candidate | None], ...] = (
-        attention_candidate, _optimizer, _collectives, _streams,
+        attention_candidate, _optimizer, foreach_candidate, _collectives, _streams,
     )  # fmt: skip
     for search in searches:
         candidate = search(situation)
