@@ -11,9 +11,10 @@ import numpy as np
 
 from nsysprof.analysis.busy_time.foreach_kernels import count_passes, rows_of_adam
 from nsysprof.analysis.findings.candidates import Candidate, without_work
-from nsysprof.analysis.findings.from_operators.operator_evidence import TensorUses, bytes_of_run, find_most
+from nsysprof.analysis.findings.from_operators.operator_evidence import TensorUses, bytes_of_run, find_most, memory_of
 from nsysprof.analysis.findings.situation import Situation, counted, in_work
 from nsysprof.analysis.replay.replay import ReplayChange
+from nsysprof.torchprof.operator_facts import tensor_at, tensors_of
 from nsysprof.trace.schema import Bools
 from nsysprof.units import format_bytes, format_ns
 
@@ -21,6 +22,8 @@ from nsysprof.units import format_bytes, format_ns
 _FUSED_PASSES = 7
 # How many times as long a fused kernel takes for a byte.
 _SLOWER_USUAL, _SLOWER_MOST, _SLOWER_LEAST = 1.2, 1.5, 1.0
+# What computes the gradient of a table of embeddings, and which share of its rows is few.
+_OF_TABLES, _FEW_ROWS = ("aten::_embedding_bag_dense_backward", "aten::embedding_dense_backward"), 0.1
 _FUSED_FORMS = ("Adam", "AdamW", "SGD", "Adagrad")
 _STEP = re.compile(r"Optimizer\.step#(\w+)\.step")
 
@@ -51,6 +54,7 @@ def foreach_candidate(situation: Situation) -> Candidate | None:
         f"{counted(in_work(situation, chosen), 'foreach kernel')}: {format_ns(spent)}{moved}. A fused one does so "
         f"once: about {format_ns(int(in_work(situation, chosen, usual.duration_ns)))}."
     )
+    text += _sparse_text(situation, chosen)
     most, name = find_most(situation, chosen), _name(situation, chosen)
     step = f"torch.optim.{name or 'AdamW'}(..., fused=True)."
     if name and name not in _FUSED_FORMS:
@@ -80,6 +84,42 @@ def _share_of_bytes(situation: Situation, chosen: Bools) -> tuple[float, str] | 
     return (
         run.fused / run.moved,
         f", in which {format_bytes(run.moved)} are moved, {format_bytes(run.fused)} in one pass",
+    )
+
+
+def _sparse_text(situation: Situation, chosen: Bools) -> str:
+    """Return a sentence on tables most of whose rows have no gradient in a step; "" where nothing shows that."""
+    calls = situation.operators.calls
+    given = {
+        memory_of(calls[number], tensor): tensor.bytes or 0
+        for number in np.unique(situation.operators.call[chosen]).tolist()
+        if number >= 0 and (facts := calls[number].facts) is not None
+        for tensor in tensors_of(facts.inputs)
+    }
+    # Another use of a table adds to its gradient.
+    added = {
+        memory_of(call, tensor)
+        for call in calls
+        if call.name == "aten::add_" and call.facts is not None
+        for tensor in tensors_of(call.facts.inputs[:1])
+    }
+    rows = touched = size = 0
+    for call in calls:
+        facts = call.facts
+        if facts is None or call.name not in _OF_TABLES:
+            continue
+        gradient, index = next(tensors_of(facts.outputs), None), tensor_at(facts.inputs, 1)
+        if gradient is None or index is None or memory_of(call, gradient) not in given.keys() - added:
+            continue
+        if index.elements < _FEW_ROWS * gradient.sizes[0]:
+            rows, touched, size = rows + gradient.sizes[0], touched + index.elements, size + (gradient.bytes or 0)
+    # A parameter comes with a gradient and at most three tensors of state.
+    if not rows or 8 * size < sum(given.values()):
+        return ""
+    share = 100 * touched / rows
+    return (
+        f" At most {share:.2g} % of the {rows:,} rows of embeddings have a gradient in a step: with sparse=True and "
+        "torch.optim.SparseAdam or SGD, which leave all other rows and their state as they are, even less is moved."
     )
 
 

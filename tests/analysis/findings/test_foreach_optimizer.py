@@ -81,3 +81,19 @@ def test_clipping_and_averages_are_no_optimizer(tmp_path):
     analysis = analyze_steps(tmp_path, launches((clip, average), around=()))
     assert finding(analysis) is None
     assert "optimizer" not in set(analysis.work["category"])
+
+
+def embedding(indices):
+    sides = [tensor([indices, 64], 20), tensor([indices], 21, "long int")], [tensor([ELEMENTS // 64, 64], G["storage"])]
+    return Launched("aten::_embedding_bag_dense_backward", TENSOR_GEMM, 100_000, *sides)
+
+
+@pytest.mark.parametrize(("indices", "is_sparse"), [(262_144, True), (4_000_000, False)])
+def test_tables_with_few_gradients_are_said_to_be_sparse(tmp_path, indices, is_sparse):
+    text = finding(analyze_steps(tmp_path, [embedding(indices), *launches()])).text
+    assert ("At most 3.3 % of the 8,010,449 rows of embeddings have a gradient in a step" in text) == is_sparse
+
+
+def test_a_table_that_is_used_twice_is_not_sparse(tmp_path):
+    twice = Launched("aten::add_", TENSOR_GEMM, 100_000, [G, tensor([ELEMENTS], 30)], [G])
+    assert "embeddings" not in finding(analyze_steps(tmp_path, [embedding(262_144), twice, *launches()])).text
