@@ -120,8 +120,8 @@ def test_a_forward_pass_is_one_kernel_and_a_conversion_stays(findings):
     assert "the products 220 us" in item.text
 
 
-# The attention of Whisper in fp32, for an eager step on an H200 (us), whose sdpa saved 9.1 ms of 95.5 without TF32. With
-# TF32, sdpa took 5 ms longer.
+# The attention of Whisper in fp32, for an eager step on an H200 (us), whose sdpa saved 9.1 ms of 95.5 without TF32.
+# With TF32, sdpa took 5 ms longer.
 SGEMM, TF32 = "ampere_sgemm_128x64_tn", "cutlass_80_tensorop_s1688gemm_128x128_16x5_nn_align4"
 WHISPER_SAVED_US, WHISPER_STEP_US = 9_100, 95_500
 
