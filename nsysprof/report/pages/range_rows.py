@@ -133,9 +133,13 @@ def _unknown() -> dict[str, Any]:
     return dict.fromkeys((*_OF_NAME, _PEAK, *_STEADY))
 
 
+# What stands for an unknown value: pandas takes any, and its types do not.
+_UNKNOWN: Any = None
+
+
 def _records(table: pd.DataFrame, columns: Sequence[str]) -> list[dict[str, Any]]:
     """Return the rows of some columns, None for unknown. pandas' own way takes five times as long."""
-    lists = [table[name].to_numpy(dtype=object, na_value=None).tolist() for name in columns]
+    lists = [table[name].to_numpy(dtype=object, na_value=_UNKNOWN).tolist() for name in columns]
     return [dict(zip(columns, row, strict=True)) for row in zip(*lists, strict=True)]
 
 
