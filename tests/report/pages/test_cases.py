@@ -1,6 +1,6 @@
 import pytest
 
-from nsysprof.report.document import KERNELS, Unit
+from nsysprof.report.document import KERNELS, OPERATORS, Unit
 from nsysprof.report.pages.cases import comparison_table, verdict_lines
 from tests.report import samples
 
@@ -70,3 +70,12 @@ def test_ratios_against_the_first_backend(tmp_path):
 def test_no_result_no_verdict(tmp_path):
     record = samples.record(samples.analysis(tmp_path), math={"status": "error"}, flash={"status": "error"})
     assert verdict_lines(record) == ()
+
+
+def test_on_the_cpu_operators_are_counted_and_a_column_of_nothing_is_left_out(tmp_path):
+    record = samples.record(samples.analysis(tmp_path), "cpu")
+    record.results["peak_allocated_bytes"] = None
+    table = comparison_table(record, OPERATORS).known()
+    assert [column.title for column in table.columns] == [
+        "shape", "backend", "untraced latency [95 %]", "latency, math / this", "operators per call",
+    ]  # fmt: skip
