@@ -1,11 +1,11 @@
 """The examples of the documentation do what it says of them."""
 
 import ast
+import os
 import re
 import subprocess
 import sys
 import tomllib
-import warnings
 from pathlib import Path
 
 import pytest
@@ -20,14 +20,12 @@ ROOT = Path(__file__).parents[1]
 
 
 def run(name, least):
-    """Every Python block of a page, in order, with warnings as errors."""
+    """Every Python block of a page, in order. pytest makes errors of warnings."""
     scope = {"__name__": "docs"}
     found = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / name).read_text(encoding="utf-8"), re.M | re.S)
     assert len(found) >= least
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        for number, code in enumerate(found):
-            exec(compile(code, f"docs/{name}, block {number}", "exec"), scope)
+    for number, code in enumerate(found):
+        exec(compile(code, f"docs/{name}, block {number}", "exec"), scope)
 
 
 def test_the_python_example_runs_from_top_to_bottom(monkeypatch, capsys):
@@ -174,6 +172,7 @@ def test_the_policy_example_runs_from_top_to_bottom(monkeypatch, tmp_path, capsy
     assert "tuned on 1.13.0" in capsys.readouterr().out
 
 
+@pytest.mark.skipif(os.environ.get("LOWEST") == "1", reason="the pages are made with the newest packages")
 def test_the_generated_pages_are_as_the_registries_say():
     done = subprocess.run(
         [sys.executable, ROOT / "scripts" / "generate_docs.py", "--check"], capture_output=True, text=True, check=False

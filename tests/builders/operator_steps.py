@@ -45,11 +45,18 @@ class Launched:
 
 
 def analyze_steps(
-    path: Path, operators: Sequence[Launched], *, steps: int = 8, has_facts: bool = True, is_replayed: bool = False
+    path: Path,
+    operators: Sequence[Launched],
+    *,
+    steps: int = 8,
+    has_facts: bool = True,
+    is_replayed: bool = False,
+    host_ns: int = 200,
 ) -> Analysis:
     """Return the analysis of steps that launch these operators, one behind the other; the first step is recorded.
 
     is_replayed: whether a graph launches them, in which they were captured before.
+    host_ns: how long the host takes for each (ns).
     """
     trace, now, free_at, correlation = TraceBuilder(), 10_000, 0, 1
     trace.gpu()
@@ -71,7 +78,7 @@ def analyze_steps(
             node = 500 + number if is_replayed else None
             trace.kernel(free_at, free_at + one.duration_ns, correlation, one.kernel, node=node)
             free_at += one.duration_ns
-            now, correlation = now + 200, correlation + (not is_replayed)
+            now, correlation = now + host_ns, correlation + (not is_replayed)
         correlation += 1
         trace.call(now, free_at + 100, correlation, "cudaDeviceSynchronize_v3020")
         trace.sync(now, free_at, correlation, 4)

@@ -28,7 +28,7 @@ def list_suggestions(facts: ProgramFacts) -> tuple[Suggestion, ...]:
         suggestions.append(Suggestion(UNFUSED_ATTENTION, text))
     if _OPTIMIZER in facts.findings:
         worth = _worth(facts.findings[_OPTIMIZER])
-        text = f"The optimizer launches many small kernels (unfused-optimizer): give it fused=True.{worth}"
+        text = f"The optimizer is not fused (unfused-optimizer): give it fused=True.{worth}"
         suggestions.append(Suggestion(_OPTIMIZER, text))
     return tuple(suggestions)
 

@@ -43,15 +43,19 @@ class Owned:
     kinds: tuple[tuple[str, str], ...]
 
 
-def own_time(tables: Tables, names: Names) -> Owned:
+def own_time(tables: Tables, names: Names, in_optimizer: Bools | None = None) -> Owned:
     """Return how much of each piece of work's time counts for it.
 
     Of several that run at once on a device, computation counts before communication, and then the one that began
     first. So the sum over the work of a device is the time in which it was busy.
+
+    in_optimizer: which work is an optimizer's, whatever its name says; None for none.
     """
     kind_of_variant, kinds = _kinds(tables, names)
     work = tables.work
     kind = kind_of_variant[work.variant]
+    if in_optimizer is not None:
+        kind[in_optimizer] = kinds.index(("optimizer", "memory"))
     is_behind = np.array([category in _BEHIND for category, _ in kinds] + [False], dtype=np.bool_)
     busy = np.zeros(len(work), dtype=np.int64)
     for device in np.unique(work.device_of).tolist():
@@ -107,6 +111,7 @@ def tabulate_work(
     attributed: Attributed,
     caused: CausedWork | None,
     needs: KernelNeeds | None = None,
+    in_optimizer: Bools | None = None,
 ) -> pd.DataFrame:
     """Return the rows of work.csv: those of devices first, then those of ranges.
 
@@ -114,8 +119,9 @@ def tabulate_work(
 
     caused: None where only what ranges launched is wanted.
     needs: what each kernel needs, where that is known.
+    in_optimizer: as of own_time.
     """
-    owned = own_time(tables, names)
+    owned = own_time(tables, names, in_optimizer)
     cells = _Cells.of(tables, owned, needs)
     parts = [cells.sum_stretches(None, np.array([-1]), np.array([0]), np.array([len(cells.cell)]))]
     names_of_groups = attributed.keys["name"].tolist()

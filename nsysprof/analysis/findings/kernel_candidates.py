@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,6 +15,7 @@ import pandas as pd
 
 from nsysprof.analysis.attribution.intervals import measure, union_of_groups
 from nsysprof.analysis.findings.candidates import LONG_GAP_NS, Candidate, copies_beside_frees, less_slowed, without_work
+from nsysprof.analysis.findings.foreach_optimizer import foreach_candidate
 from nsysprof.analysis.findings.situation import Situation, counted, in_calls, in_work, number_text
 from nsysprof.analysis.findings.unfused_attention import UnfusedAttention, find_unfused_attention
 from nsysprof.analysis.idle_time.call_classes import MEMORY
@@ -33,8 +34,10 @@ _OPTIMIZER = re.compile(
 )
 _PARTICULAR = re.compile(r"addcmul|addcdiv|lerp|sqrt", re.I)
 _MULTI_TENSOR = re.compile(r"multi_tensor|FusedAdam|FusedOptimizer|fused_adam", re.I)
-# A fused Adam step reads and writes each parameter and its state once; separate operations do so three times.
-_FUSED_PART, _FUSED_PART_MOST, _FUSED_PART_LEAST = 0.33, 0.5, 0.2
+# What a fused Adam step takes of the time of separate operations, without 1.5 us for each. It moves a third of their
+# bytes, but small tensors stay in the caches anyway: 0.80 and 0.67 on an H200 (traces/h200-faults and h200-busy:
+# unfused-optimizer and none, gpt-loop-optimizer and gpt-none).
+_FUSED_PART, _FUSED_PART_MOST, _FUSED_PART_LEAST = 0.7, 1.0, 0.33
 # The time of a kernel that has nothing to do (ns).
 _EMPTY_KERNEL_NS = 1_500
 # A collective that takes this many times as long as most of its kind in every step waits in every step.
@@ -59,13 +62,19 @@ FORWARD, BACKWARD = FusedTime(0.45, 0.28, 0.8), FusedTime(0.7, 0.45, 1.4)
 # torch's math backend computes in fp32 on the CUDA cores what a fused kernel does on tensor cores: it took as little as
 # this share of that time (analysis/h200-roofline).
 LEAST_OF_FP32 = 0.05
+# In a model in fp32, a fused kernel computes about as long as products on the CUDA cores, with one more product in the
+# backward pass, also where TF32 makes the products faster by so much: Whisper on an H200, 22 ms in place of 19.7 ms of
+# products, and of 4.4 ms in TF32.
+OF_FP32 = FusedTime(1.0, 0.45, 1.3), FusedTime(1.25, 0.7, 1.6)
+_FASTER_BY_TF32 = 4.5
+_TF32 = re.compile(r"tf32|(?<!16_)s1688gemm", re.IGNORECASE)
 _FP32 = re.compile(r"sgemm|ffma|_simt_|f32f32_f32f32|gemm[^<]*<float, *float", re.IGNORECASE)
 
 
 def list_kernel_candidates(situation: Situation) -> Iterator[Candidate]:
     """Yield what could be changed in the kernels of the graph."""
     searches: tuple[Callable[[Situation], Candidate | None], ...] = (
-        attention_candidate, _optimizer, _collectives, _streams,
+        attention_candidate, _optimizer, foreach_candidate, _collectives, _streams,
     )  # fmt: skip
     for search in searches:
         candidate = search(situation)
@@ -266,8 +275,10 @@ def attention_candidate(situation: Situation) -> Candidate | None:
     between, gemms, around = (
         int(in_work(situation, kind, duration)) for kind in (attention.between, attention.gemms, attention.around)
     )
-    usual = fused_durations(duration, attention, FORWARD.usual, BACKWARD.usual)
-    fused = int(in_work(situation, attention.gemms & ~attention.second_gemms, usual))
+    shares = _shares(situation, attention)
+    passes = (attention.gemms & ~attention.backward_gemms, attention.backward_gemms)
+    usual = zip(shares, passes, strict=True)
+    fused = int(sum(share.usual * in_work(situation, products, duration) for share, products in usual))
     beside = f", copies and sums beside them {format_ns(around)}" if around else ""
     softmax = attention.softmax == np.arange(len(duration))
     text = (
@@ -279,7 +290,11 @@ def attention_candidate(situation: Situation) -> Candidate | None:
         "Use torch.nn.functional.scaled_dot_product_attention(q, k, v) (flash, cuDNN or efficient), with "
         "is_causal=True instead of a causal mask."
     )
-    changes = _changes(situation, attention)
+    if shares[0] is not FORWARD:
+        text += (
+            " In fp32 these compute without tensor cores, even where TF32 is allowed; they are far faster in 16 bit."
+        )
+    changes = _changes(situation, attention, shares)
     if changes.given_back:
         text += f" It allocates {100 * changes.given_back:.0f} % of the memory given back."
     calls = situation.calls_of(attention.between | attention.gemms | attention.around)
@@ -315,7 +330,25 @@ class _Changes:
     given_back: float
 
 
-def _changes(situation: Situation, attention: UnfusedAttention) -> _Changes:
+def _shares(situation: Situation, attention: UnfusedAttention) -> tuple[FusedTime, FusedTime]:
+    """Return how long fused passes take, as a share of their products, by what most other products compute with.
+
+    torch's math backend computes in fp32 what is given to it in 16 bit, so its own products do not tell.
+    """
+    names = [*map(str, situation.names.texts), ""]
+    others = (situation.category == "gemm") & ~attention.gemms
+    spent = np.where(others, situation.graph.duration_ns, 0)
+    for pattern, faster in ((_FP32, 1.0), (_TF32, _FASTER_BY_TF32)):
+        alike = np.array([pattern.search(name) is not None for name in names], dtype=bool)[situation.kernel_number]
+        if 2 * int(spent[alike].sum()) > int(spent.sum()) and (alike & attention.gemms).any():
+            forward, backward = (
+                FusedTime(*(faster * part for part in (share.usual, share.least, share.most))) for share in OF_FP32
+            )
+            return forward, backward
+    return FORWARD, BACKWARD
+
+
+def _changes(situation: Situation, attention: UnfusedAttention, shares: tuple[FusedTime, FusedTime]) -> _Changes:
     """Return the changes to fused kernels.
 
     Memory that is allocated in each step directly before such a kernel is its result's, which a fused kernel does not
@@ -323,18 +356,19 @@ def _changes(situation: Situation, attention: UnfusedAttention) -> _Changes:
     that was given nothing to keep may then allocate for other kernels what it found there before, so the lower bound
     has these allocations, and only the upper bound is without the calls that give them back.
     """
-    duration = situation.graph.duration_ns
     # A fused forward pass is one kernel. The parts of a backward pass are as many as its products.
     inside = attention.between | attention.second_gemms
     whole = inside | attention.around | _workspaces(situation, attention)
     names = [*map(str, situation.names.texts), ""]
     is_fp32 = np.array([_FP32.search(name) is not None for name in names], dtype=bool)[situation.kernel_number]
-    least = [LEAST_OF_FP32] * 2 if (attention.gemms & is_fp32).any() else [FORWARD.least, BACKWARD.least]
+    least = [share.least for share in shares]
+    if shares[0] is FORWARD and (attention.gemms & is_fp32).any():
+        least = [LEAST_OF_FP32] * 2
     still_slowed, low, shortest = (
-        without_work(situation, gone, fused_durations(duration, attention, *shares), with_allocations=is_all)
-        for gone, shares, is_all in (
-            (whole, (FORWARD.usual, BACKWARD.usual), True),
-            (inside, (FORWARD.most, BACKWARD.most), False),
+        _fused(situation, attention, gone, parts, with_allocations=is_all)
+        for gone, parts, is_all in (
+            (whole, [share.usual for share in shares], True),
+            (inside, [share.most for share in shares], False),
             (whole, least, True),
         )
     )
@@ -344,6 +378,26 @@ def _changes(situation: Situation, attention: UnfusedAttention) -> _Changes:
         freeing = situation.given_back.freeing_of(allocating) & situation.in_loop
         shortest = combine(without(shortest, freeing, situation.graph), copies_beside_frees(situation))
     return _Changes(combine(still_slowed, less_slowed(situation, share)), low, shortest, still_slowed, share)
+
+
+def _fused(
+    situation: Situation, attention: UnfusedAttention, gone: Bools, parts: Sequence[float], *, with_allocations: bool
+) -> ReplayChange:
+    """Return the change to fused kernels that take these shares of the products of both passes.
+
+    Where they take longer than the products, those stay, and the rest of their time is that of what is between them.
+    So other changes of the products count once.
+    """
+    duration = situation.graph.duration_ns
+    if min(parts) < 1:
+        times = fused_durations(duration, attention, *parts)
+        return without_work(situation, gone, times, with_allocations=with_allocations)
+    pieces = attention.between | attention.around
+    passes = (attention.gemms & ~attention.backward_gemms, attention.backward_gemms)
+    longer = sum((part - 1) * float(duration[products].sum()) for part, products in zip(parts, passes, strict=True))
+    left = min(1.0, longer / max(1, int(duration[pieces].sum())))
+    shorter = np.where(pieces, (duration * left).astype(np.int64), duration)
+    return without_work(situation, np.zeros_like(gone), shorter)
 
 
 def fused_durations(duration: Int64s, attention: UnfusedAttention, forward: float, backward: float) -> Int64s:

@@ -13,6 +13,7 @@ from nsysprof.analysis.attribution.attribute import attribute_work, covered, ord
 from nsysprof.analysis.attribution.caused_work import CausedWork, find_caused
 from nsysprof.analysis.attribution.duration_statistics import summarize_durations
 from nsysprof.analysis.attribution.intervals import kernels_and_graphs
+from nsysprof.analysis.busy_time.foreach_kernels import find_optimizer_kernels
 from nsysprof.analysis.busy_time.kernel_needs import KernelNeeds, join_needs, needs_of_counted
 from nsysprof.analysis.busy_time.layers import tabulate_layers
 from nsysprof.analysis.busy_time.operators import Facts, Operators, find_operators
@@ -72,7 +73,7 @@ from nsysprof.results.findings import Findings, Idle, StackSamples, UnrecordedSt
 from nsysprof.results.kernel_counters import CountedLaunches
 from nsysprof.results.power_samples import GpuEnergy
 from nsysprof.results.roof import Peak, settle_peak
-from nsysprof.trace.schema import COPY, FILL, MIGRATION, GpuMetrics, Int64s, Ints, Tables
+from nsysprof.trace.schema import COPY, FILL, MIGRATION, Bools, GpuMetrics, Int64s, Ints, Tables
 
 # In a trace with fewer calls and pieces of work, two threads wait for each other longer than they work together.
 _MANY_EVENTS = 150_000
@@ -278,9 +279,14 @@ def _needs(
 
 
 def _tabulate_work(
-    tables: Tables, names: Names, attribution: Attribution, caused: CausedWork | None, needs: KernelNeeds | None
+    tables: Tables,
+    names: Names,
+    attribution: Attribution,
+    caused: CausedWork | None,
+    needs: KernelNeeds | None,
+    in_optimizer: Bools | None,
 ) -> pd.DataFrame:
-    return tabulate_work(tables, names, attribution.attributed, caused, needs)
+    return tabulate_work(tables, names, attribution.attributed, caused, needs, in_optimizer)
 
 
 def _list_owners(memory: DeviceMemory | None, ranges: pd.DataFrame) -> pd.DataFrame | None:
@@ -428,7 +434,14 @@ def _keep_ledger(tables: Tables, ranges: pd.DataFrame, blamed: BlamedIdle | None
     return None if blamed is None else keep_ledger(tables, ranges, blamed)
 
 
-def _explain(tables: Tables, issued: Issued, judged: Judged, steps: Steps | None, ledger: Ledger | None) -> Explained:
+def _explain(
+    tables: Tables,
+    issued: Issued,
+    judged: Judged,
+    steps: Steps | None,
+    ledger: Ledger | None,
+    in_optimizer: Bools | None,
+) -> Explained:
     if tables.is_of_processor:
         return Explained()
     if ledger is None:
@@ -436,7 +449,7 @@ def _explain(tables: Tables, issued: Issued, judged: Judged, steps: Steps | None
     lacks = _lacks_for_findings(tables, issued.launches, judged.loss.launches_without_work)
     # Steps whose work is missing would end too early, and what may be missing anywhere may be missing in each.
     is_whole = not _missing_anywhere(judged.losses) and (not lacks or tables.calls is None)
-    times = time_steps(tables, steps, time_idle(tables, steps, ledger)) if is_whole else None
+    times = time_steps(tables, steps, time_idle(tables, steps, ledger), in_optimizer) if is_whole else None
     return Explained(ledger.idle, ledger.notes, times, ledger.doubt or lacks or explain_pace(steps, times, ledger))
 
 
@@ -640,8 +653,9 @@ STAGES: tuple[Stage, ...] = (
     Stage("coverage", _coverage, ("tables", "attribution", "caused"), beside=True),
     Stage("peak", _settle_peak, ("tables", "options")),
     Stage("operators", _find_operators, ("tables", "names", "options", "peak", "steps"), beside=True),
+    Stage("in_optimizer", find_optimizer_kernels, ("tables", "names", "operators"), beside=True),
     Stage("needs", _needs, ("tables", "names", "operators", "options", "peak"), beside=True),
-    Stage("work", _tabulate_work, ("tables", "names", "attribution", "caused", "needs"), beside=True),
+    Stage("work", _tabulate_work, ("tables", "names", "attribution", "caused", "needs", "in_optimizer"), beside=True),
     Stage("layers", tabulate_layers, ("tables", "memory", "needs"), beside=True),
     Stage("sampled", live_metrics, ("tables",)),
     Stage("issued", _issued, ("tables", "attribution")),
@@ -649,7 +663,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("measured_ranges", measure_ranges, ("evidence",)),
     Stage("blamed", _blame, ("tables", "issued", "judged"), beside=True),
     Stage("ledger", _keep_ledger, ("tables", "ranges", "blamed"), beside=True),
-    Stage("explained", _explain, ("tables", "issued", "judged", "steps", "ledger"), beside=True),
+    Stage("explained", _explain, ("tables", "issued", "judged", "steps", "ledger", "in_optimizer"), beside=True),
     Stage("replayed", _replay, ("tables", "steps", "ledger", "explained"), beside=True),
     Stage(
         "findings",

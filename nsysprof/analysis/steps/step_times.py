@@ -77,10 +77,13 @@ def explain_pace(steps: Steps | None, times: StepTimes | None, ledger: Ledger) -
     )
 
 
-def time_steps(tables: Tables, steps: Steps | None, idle: Sequence[IdleSteps]) -> StepTimes | None:
+def time_steps(
+    tables: Tables, steps: Steps | None, idle: Sequence[IdleSteps], in_optimizer: Bools | None = None
+) -> StepTimes | None:
     """Return the steps of a trace with the parts of their time; None where nothing ran.
 
     idle: the result of time_idle. The ledger, which is as large as the trace, is no longer needed.
+    in_optimizer: which work is an optimizer's, whatever its name says; None for none.
     """
     if steps is None:
         return None
@@ -95,11 +98,12 @@ def time_steps(tables: Tables, steps: Steps | None, idle: Sequence[IdleSteps]) -
             continue
         parts = {"step": np.arange(len(low)), "device_id": np.full(len(low), device.device_id), "start_ns": low}
         parts |= {"wall_ns": high - low, "is_warmup": is_warmup, "is_slow": is_slow}
-        parts |= _busy(tables, np.where(chosen, category, -1), low, high) | device.parts_ns
-        rows.append(pd.DataFrame(parts)[list(STEPS.names)])
+        parts |= _busy(tables, np.where(chosen, category, -1), low, high, in_optimizer) | device.parts_ns
+        # A column is not copied: most are zeros, which take no memory until they are written.
+        rows.append(pd.DataFrame({name: parts[name] for name in STEPS.names}, copy=False))
     if not rows:
         return None
-    table = pd.concat(rows, ignore_index=True)
+    table = pd.concat(rows, ignore_index=True) if len(rows) > 1 else rows[0]
     return StepTimes(steps.per, table, steps.found_pct)
 
 
@@ -121,7 +125,7 @@ def _categories(tables: Tables) -> Int64s:
     return of_variant
 
 
-def _busy(tables: Tables, category: Int64s, low: Int64s, high: Int64s) -> dict[str, Int64s]:
+def _busy(tables: Tables, category: Int64s, low: Int64s, high: Int64s, in_optimizer: Bools | None) -> dict[str, Int64s]:
     """Return the time within each [low, high) that counts for each category of work.
 
     category: the category of each variant, -1 for those of other devices.
@@ -132,6 +136,14 @@ def _busy(tables: Tables, category: Int64s, low: Int64s, high: Int64s) -> dict[s
     busy = {work_column(name): np.zeros(len(low), dtype=np.int64) for name in WORK_CATEGORIES}
     for number, name in enumerate(WORK_CATEGORIES):
         rows = _rows_within(work, category == number, int(low[0]), int(high[-1]))
+        if in_optimizer is not None:
+            rows = rows[~in_optimizer[rows]]
+            if name == "optimizer":
+                own = np.unique(work.variant[in_optimizer])
+                more = _rows_within(
+                    work, (category >= 0) & np.isin(np.arange(len(category)), own), int(low[0]), int(high[-1])
+                )
+                rows = np.concatenate((rows, more[in_optimizer[more]]))
         if len(rows) == 0:
             continue
         start, end = _join((start, end), _union_of_rows(work, rows))

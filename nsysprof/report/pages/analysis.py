@@ -267,7 +267,7 @@ def idle_sections(analysis: Analysis) -> list[Section]:
 
 
 def _set_up_text(analysis: Analysis) -> str:
-    """Return that a trace without steps is nearly all set-up; "" where the GPU works for a notable part of it."""
+    """Return that a trace without steps passes outside the GPU; "" where the GPU works for a notable part of it."""
     times = _times_of_gpu(analysis)
     if times is None or times.are_steps or len(times.devices) != 1:
         return ""
@@ -276,8 +276,9 @@ def _set_up_text(analysis: Analysis) -> str:
     if not whole or 100 * busy >= _LEAST_PCT * whole:
         return ""
     return (
-        f" The GPU is busy for {_percent(busy, whole)} of the trace, and nothing repeats: nearly all of it is set-up, "
-        "such as loading or compiling. Record the part that you want to make faster, and several times."
+        f" The GPU is busy for {_percent(busy, whole)} of the trace, and nothing repeats: nearly all of it passes "
+        "outside the GPU, as while a program loads or compiles. Record the part that you want to make faster, and "
+        "several times."
     )
 
 

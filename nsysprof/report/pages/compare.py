@@ -48,7 +48,6 @@ from nsysprof.results.comparison import (
     SideOfCase,
     VersionComparison,
 )
-from nsysprof.results.findings import STEP
 from nsysprof.units import format_apart, format_bytes, format_factor, format_ns
 
 OUTCOMES = {Outcome.PASS: "pass", Outcome.REGRESSION: "REGRESSION", Outcome.INCONCLUSIVE: "inconclusive"}
@@ -315,7 +314,9 @@ def kernel_table(comparison: VersionComparison) -> Table:
     )
     notable = _kernels_once(comparison.ranges)
     rows = (_kernel_row(change, kernel) for change, kernel in notable[:MOST_ROWS])
-    return make_table("Kernels that changed", columns, rows, source=_JSON, total_rows=len(notable))
+    return make_table(
+        "Kernels that differ (a description, without a test)", columns, rows, source=_JSON, total_rows=len(notable)
+    )
 
 
 def _kernels_once(ranges: Sequence[RangeChange]) -> list[tuple[RangeChange, KernelChange]]:
@@ -358,7 +359,7 @@ def _kernel_row(change: RangeChange, kernel: KernelChange) -> tuple[Any, ...]:
     return (
         _label(change),
         name,
-        "changed" if kernel.how == "both" else kernel.how,
+        "differs" if kernel.how == "both" else kernel.how,
         kernel.role,
         _from_to(kernel.baseline_instances, kernel.candidate_instances),
         _from_to(kernel.baseline_ns, kernel.candidate_ns),
@@ -419,7 +420,7 @@ def step_line(comparison: VersionComparison) -> str:
         interval = f"{verdict.ratio:.3f} [{verdict.low:.3f}, {verdict.high:.3f}]"
         text += f". {verdict.verdict.value}: the median step takes {interval} times as long."
     unmarked = " No range marks the steps: on each side they are where its own kernels repeat."
-    return text + (unmarked if change.per == STEP else "")
+    return text + ("" if change.is_marked else unmarked)
 
 
 def wall_line(comparison: VersionComparison) -> str:

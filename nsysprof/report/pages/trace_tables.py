@@ -146,17 +146,37 @@ def operator_table(analysis: Analysis) -> Table | None:
         return None
     columns = {
         "operator": Column("operator", Unit.NAME),
-        "shapes": Column("shapes", drop=2),
-        "dtype": Column("type", drop=4),
-        "pass": Column("pass", drop=5),
-        "layer": Column("layer", drop=3),
-        "calls": Column("calls", Unit.COUNT, drop=6),
+        "shapes": Column("shapes", Unit.NAME),
+        "dtype": Column("type", drop=5),
+        "pass": Column("pass", drop=4),
+        "layer": Column("layer", Unit.NAME),
+        "calls": Column("calls", Unit.COUNT, drop=3),
         "kernel_total_ns": Column("a step", Unit.NS),
-        "floor_ns": Column("least time", Unit.NS),
-        "limit": Column("limit", drop=1),
+        "floor_ns": Column("least time", Unit.NS, drop=1),
+        "limit": Column("limit", drop=2),
     }
     title, file = "Operators of a step", "operators.csv"
-    return _from_frame(title, analysis.operators, columns, file, terminal_rows=8, document_rows=20)
+    return _from_frame(title, fold_operators(analysis.operators), columns, file, terminal_rows=8, document_rows=20)
+
+
+def fold_operators(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the operators of a table as operators.csv has it, with equal ones in layers of one list as one.
+
+    These have the same shapes, type and pass; unknown shapes count as equal. The limit is that of the longest.
+    """
+    rows = table.assign(
+        operator=table["operator"].str.removeprefix("aten::"),
+        shape=[layer_shape("" if pd.isna(layer) else layer) for layer in table["layer"]],
+    )
+    keys = ["operator", "shapes", "dtype", "pass", "shape"]
+    folded = rows.groupby(keys, sort=False, dropna=False).agg(
+        layer=("layer", lambda layers: fold_paths(layers.dropna().drop_duplicates().tolist()) or None),
+        calls=("calls", "sum"),
+        kernel_total_ns=("kernel_total_ns", "sum"),
+        floor_ns=("floor_ns", lambda floors: floors.sum(skipna=False)),
+        limit=("limit", "first"),
+    )
+    return folded.reset_index().sort_values("kernel_total_ns", ascending=False, kind="stable").reset_index(drop=True)
 
 
 def layer_table(analysis: Analysis) -> Table | None:

@@ -274,7 +274,11 @@ WORK = TableFile("analysis", "work.csv", "One row per device, range, category an
                  "summary exactly. A range has the work that it and its helper threads launched.", (
     integer("device_id", "", "Number of the GPU on the machine."),
     text("range", "Name of the range; empty for the whole trace.", nullable=True),
-    text("category", "What the work does, as `category` in `kernels.csv`; copies and fills between memories included."),
+    text(
+        "category",
+        "What the work does, as `category` in `kernels.csv`; copies and fills between memories included. Elementwise "
+        "kernels of an optimizer, known by their order or their operators, are `optimizer`.",
+    ),
     text("unit", "What it runs on: `tensor` (tensor cores), `plain` (the other cores, where tensor cores could do), "
          "`memory` (limited by memory), or `other`, where the name does not tell."),
     integer("busy_ns", "ns", "Time that counts for this work alone. Of several that run at once, computation counts "

@@ -45,11 +45,15 @@ def test_launch_bound_cases_are_not_ranked_by_their_dispatch(tmp_path):
     (line,) = lines(tmp_path, flash={"latency_median_ns": 800, "latency_ci_low_ns": 790, "latency_ci_high_ns": 810})
     assert "flash and math are launch-bound: kernels fill less than 75 % of their latency" in line
     assert "flash 50 ns, math 500 ns" in line
+    assert "another process may take up to 2 times as long" in line
 
 
 def test_kernels_longer_than_the_best_call_are_slower_whatever_the_dispatch(tmp_path):
     (line,) = lines(tmp_path)  # flash takes 130 ns in all, the kernels of math 500
-    assert line == "S=1024: flash is the fastest at 130 [120, 140] ns; math takes 15x as long (math: launch-bound)."
+    assert line == (
+        "S=1024: flash is the fastest at 130 [120, 140] ns, and another process may take up to 2 times as long, for the "
+        "host sets the pace; math takes 15x as long (math: launch-bound)."
+    )
 
 
 def test_only_equal_work_is_compared(tmp_path):
@@ -77,5 +81,5 @@ def test_on_the_cpu_operators_are_counted_and_a_column_of_nothing_is_left_out(tm
     record.results["peak_allocated_bytes"] = None
     table = comparison_table(record, OPERATORS).known()
     assert [column.title for column in table.columns] == [
-        "shape", "backend", "untraced latency [95 %]", "latency, math / this", "operators per call",
+        "shape", "backend", "untraced latency [95 % of this process]", "latency, math / this", "operators per call",
     ]  # fmt: skip

@@ -20,7 +20,9 @@ def test_the_headline_is_told_with_its_verdict():
 
 
 def test_beside_the_time_of_a_step_it_says_whose_time_it_is():
-    found = replace(compared(), step=StepChange("step#", 4 * MS, 2 * MS), headline=wall_change("load", MS, 30 * MS))
+    found = replace(
+        compared(), step=StepChange("step#", 4 * MS, 2 * MS, is_marked=True), headline=wall_change("load", MS, 30 * MS)
+    )
     assert wall_line(found).startswith("On the host, load takes 30.0 ms instead of 1.00 ms on average (30x)")
 
 

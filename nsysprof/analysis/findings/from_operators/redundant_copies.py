@@ -5,16 +5,19 @@ Without operators there are none.
 
 from __future__ import annotations
 
+import re
+from collections import defaultdict
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 
 from nsysprof.analysis.busy_time.operators import OperatorCall
 from nsysprof.analysis.findings.candidates import Candidate, without_work
 from nsysprof.analysis.findings.from_operators.operator_evidence import TensorUses, find_most, memory_of
-from nsysprof.analysis.findings.situation import Situation, counted, in_work
+from nsysprof.analysis.findings.situation import Situation, counted, in_work, number_text
 from nsysprof.analysis.replay.replay import ReplayChange
-from nsysprof.torchprof.operator_facts import Tensor, tensor_at, tensors_of
+from nsysprof.torchprof.operator_facts import EVALUATED, Tensor, tensor_at, tensors_of
 from nsysprof.trace.schema import Bools
 from nsysprof.units import format_bytes, format_ns
 
@@ -29,6 +32,8 @@ _CAST_BACK = "ToCopyBackward"
 # The optimizer that has the weights in 32 bit writes them in 16 bit as well, which is a third of what the cast moves.
 _LEFT_OF_CASTS, _MOST_LEFT_OF_CASTS = 1 / 3, 2 / 3
 _COPIES = ("aten::contiguous", "aten::clone")
+# What computes the gradient of a part of a tensor, and the node around it.
+_OF_PARTS = re.compile(rf"aten::(?:select|slice)_backward|{re.escape(EVALUATED)}(?:Select|Slice)Backward\d*")
 # What reads tensors with any strides but the last, as long as this one is 1.
 _READS_STRIDED = ("aten::_scaled_dot_product", "aten::_flash_attention", "aten::_efficient_attention",
                   "aten::_cudnn_attention")  # fmt: skip
@@ -40,7 +45,7 @@ def list_redundant_copies(situation: Situation) -> Iterator[Candidate]:
         return
     uses = TensorUses(situation.operators.calls)
     searches: tuple[Callable[[Situation, TensorUses], Candidate | None], ...] = (
-        _cast_weights, _needless_copies, _copies_of_copies,
+        _cast_weights, _needless_copies, _copies_of_copies, _gradients_of_parts,
     )  # fmt: skip
     for search in searches:
         candidate = search(situation, uses)
@@ -74,7 +79,11 @@ def _cast_weights(situation: Situation, uses: TensorUses) -> Candidate | None:
         else "Cast the model once, before the loop: model.to(torch.bfloat16)."
     )
     usual, low = (_LEFT_OF_CASTS, _MOST_LEFT_OF_CASTS) if trains else (0.0, 0.0)
-    return _candidate(situation, chosen, (usual, low, 0.0), text, step, spent, most.location if most else "")
+    found = _candidate(situation, chosen, (usual, low, 0.0), text, step, spent, most.location if most else "")
+    # An optimizer without copies in 32 bit moves half as much.
+    optimizing = _launched_by(situation, {number for number, call in enumerate(calls) if _is_of_optimizer(call)})
+    left = np.where(optimizing, found.high.duration_ns // 2, found.high.duration_ns)
+    return replace(found, high=replace(found.high, duration_ns=left))
 
 
 def _storages_of_weights(calls: tuple[OperatorCall, ...]) -> set[tuple[int, int, int]]:
@@ -220,6 +229,49 @@ def _is_back_again(uses: TensorUses, first: int, source: Tensor, second: int, re
     if not readers or uses.is_changed(second, result, readers[-1]):
         return False
     return not uses.is_changed(first, source, readers[-1])
+
+
+def _gradients_of_parts(situation: Situation, _uses: TensorUses) -> Candidate | None:
+    """Return what autograd does where a program takes parts of a tensor one by one, as w[i] in a loop.
+
+    Each part's gradient is written into a tensor of zeros as large as the whole one, and these are added up. Where the
+    parts are taken at once, one operator puts their gradients together.
+    """
+    calls = situation.operators.calls
+    fills, sums = defaultdict[object, list[int]](list), defaultdict[object, list[int]](list)
+    for number, call in enumerate(calls):
+        whole = None if call.facts is None else tensor_at(call.facts.inputs, 0)
+        if whole is None or not any(_OF_PARTS.fullmatch(name) for name in call.around):
+            continue
+        alike = call.process, call.layer, whole.sizes, whole.type
+        if call.name == "aten::fill_":
+            fills[alike].append(number)
+        elif call.name in ("aten::add", "aten::add_") and call.around[0].startswith(EVALUATED):
+            sums[alike].append(number)
+    # One part is not added to anything. One pass over each whole tensor stays.
+    kept = {alike: len(fills[alike]) - len(adds) for alike, adds in sums.items()}
+    added = {number for alike, adds in sums.items() if kept[alike] > 0 for number in adds}
+    filled = {number for alike, count in kept.items() if count > 0 for number in fills[alike][count:]}
+    if not added:
+        return None
+    chosen = _launched_by(situation, added | filled)
+    # The part itself is copied behind the zeros, which one pass does for all parts.
+    stream = situation.graph.stream
+    behind = np.flatnonzero(_launched_by(situation, filled)[:-1] & (stream[1:] == stream[:-1])) + 1
+    chosen[behind] |= situation.is_copy[behind]
+    spent, most = _spent(situation, chosen), find_most(situation, _launched_by(situation, added))
+    wholes = sum(count for count in kept.values() if count > 0)
+    text = (
+        f"The program takes parts of {counted(wholes, 'tensor')} one by one, as w[i] in a loop. So autograd writes the "
+        f"gradient of each part into zeros as large as the whole tensor, and adds these up: "
+        f"{number_text(in_work(situation, chosen))} kernels and copies more than one pass needs, {format_ns(spent)}."
+        + (most.text if most else "")
+    )
+    step = (
+        "Take all parts at once, before the loop: parts = w.unbind(0), then parts[i] in place of w[i] (x.split or "
+        "x.chunk in place of slices)."
+    )
+    return _candidate(situation, chosen, (0.0, 0.0, 0.0), text, step, spent, most.location if most else "")
 
 
 def _launched_by(situation: Situation, numbers: set[int]) -> Bools:

@@ -152,3 +152,38 @@ CHANGES_FIRST = Launched("aten::mul_", ELEMENTWISE, 900_000, [tensor(NCHW, 1, HA
 def test_a_copy_of_a_copy_is_redundant(tmp_path, operators, saved_ns):
     item = finding(analyze_steps(tmp_path, operators))
     assert (0 if item is None else item.saving_ns) == pytest.approx(saved_ns, abs=5_000)
+
+
+WHOLE, EXPERTS = (16, 1024, 2048), 16
+
+
+def part(number, kind="Select"):
+    """Return what autograd launches for the gradient of one part: zeros, and what adds them to those before."""
+    node = f"autograd::engine::evaluate_function: {kind}Backward0"
+    zeros = tensor(WHOLE, 100 + number, HALF)
+    name = f"aten::{kind.lower()}_backward"
+    # As on an H200: a mixture of experts takes w[e] of 64 MiB in a loop.
+    launched = [
+        Launched("aten::mm", TENSOR_GEMM, 20_000),
+        Launched("aten::fill_", ELEMENTWISE, 20_700, [zeros], [zeros], (node, name, "aten::zeros", "aten::zero_")),
+    ]
+    if number:
+        sides = [tensor(WHOLE, 100, HALF), zeros]
+        launched.append(Launched("aten::add_", ELEMENTWISE, 47_700, sides, sides[:1], (node,)))
+    return launched
+
+
+@pytest.mark.parametrize("kind", ["Select", "Slice"])
+def test_gradients_of_parts_in_whole_tensors_are_redundant(tmp_path, kind):
+    operators = [one for number in range(EXPERTS) for one in part(number, kind)]
+    item = finding(analyze_steps(tmp_path, operators))
+    assert item.saving_ns == pytest.approx(15 * 68_400, rel=0.05)
+    assert item.text.startswith("The program takes parts of 1 tensor one by one, as w[i] in a loop.")
+    assert "30 kernels and copies more than one pass needs, 1.03 ms." in item.text
+    assert "w.unbind(0)" in item.next_step
+
+
+def test_one_part_and_other_sums_are_no_finding(tmp_path):
+    one = part(0)
+    other = Launched("aten::add_", ELEMENTWISE, 47_700, [tensor(WHOLE, 1, HALF), tensor(WHOLE, 2, HALF)])
+    assert finding(analyze_steps(tmp_path, [*one, other, Launched("aten::mm", TENSOR_GEMM, 20_000)])) is None
