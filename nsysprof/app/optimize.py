@@ -485,7 +485,7 @@ def _is_of_torch(capture: Path) -> bool:
 
 def _capture_request(request: OptimizeRequest, out: Path, *, attention: bool) -> ProgramRequest:
     return ProgramRequest(
-        request.argv, attention=attention, nsys=request.nsys, out=out, force=True,
+        request.argv, attention=attention, nsys=request.nsys, out=out, force=True, measure_cost=False,
         stdout_to_stderr=request.stdout_to_stderr,
     )  # fmt: skip
 

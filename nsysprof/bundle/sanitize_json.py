@@ -55,6 +55,7 @@ MEMBERS: tuple[Member, ...] = (
     Member("manifest.json"),
     Member("samples.json"),
     Member("recording_cost.json"),
+    Member("unrecorded.json"),
     Member("results.csv", dict.fromkeys(_CASE, Role.TEXT), any_number=True),
     Member(
         "counters.csv",
@@ -94,7 +95,7 @@ _FIELDS = (
     "graph_reason launch_share warmup_calls stable throttled peak_bytes errors case time_ns "
     "session alpha again_from least_samples input_bytes peak_reserved_bytes peak_beyond_inputs_bytes "
     "costs range instances plain_instances wall_med_ns plain_wall_med_ns slowdown slowdown_low slowdown_high "
-    "is_distorted in_one_run"
+    "is_distorted in_one_run steps_ns source"
 )
 JSON_KEYS = ENVIRONMENT_KEYS | frozenset(_FIELDS.split())
 # Objects whose keys are data: ranges, dtypes, tensors, flags. Where the value is not an object, it is a plain field.

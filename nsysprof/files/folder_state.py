@@ -203,6 +203,7 @@ CAPTURE = FolderKind(
         "first_recording.sqlite",
         "ranges_alone.sqlite",
         "recording_cost.json",
+        "unrecorded.json",
         "power.csv",
         "nsys.qdstrm",
     ),

@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from msgspec import Meta
 
 from nsysprof.arrays import Int64s
-from nsysprof.files.plain_file import json_value
+from nsysprof.files.plain_file import FileHeader, json_value
 from nsysprof.results.column_registry.analysis_columns import FINDINGS, IDLE
 
 IDLE_COLUMNS = IDLE.names
@@ -168,6 +169,14 @@ class Findings(ReplayedSteps):
     has_stacks: bool = False
     # How long a step takes at least without the profiler (ns), by a replay; None where it hardly slows the program.
     unrecorded_low_ns: int | None = None
+    # How long a step takes without the profiler (ns), measured in a run of its own; savings are then of this time. None
+    # where it was not measured.
+    unrecorded_ns: int | None = None
+
+    @property
+    def whole_ns(self) -> int:
+        """Return the time of a step that savings are of (ns): without the profiler where that was measured."""
+        return self.step_ns if self.unrecorded_ns is None else self.unrecorded_ns
 
     def table(self) -> pd.DataFrame:
         """Return the findings with the columns of findings.csv."""
@@ -177,6 +186,42 @@ class Findings(ReplayedSteps):
         """Return findings.json."""
         facts = {name: value for name, value in asdict(self).items() if name != "items"}
         return {"format_version": 1, **facts, "findings": [asdict(item) for item in self.items]}
+
+
+# The file in a capture folder with the steps of a run of the program that nothing recorded.
+UNRECORDED = "unrecorded.json"
+# Where the number of steps is no multiple of those in the trace, by more than this share, they are other steps.
+_OTHER_STEPS = 0.1
+
+
+class UnrecordedSteps(FileHeader, kw_only=True):
+    """The content of the file UNRECORDED: the steps of a run of the captured program without a profiler."""
+
+    # From the end of each step to the end of the next (ns), in order.
+    steps_ns: list[Annotated[int, Meta(gt=0, lt=2**62)]]
+    # What ended them, as StepSource says it.
+    source: Annotated[str, Meta(max_length=200)]
+
+    def step_of(self, count: int) -> int | None:
+        """Return how long a step of the trace takes in this run (ns): the median of the later half.
+
+        None where they are other steps than those of the trace. Several steps of this run may be one of the trace.
+
+        count: how many steps the trace has, with those of the warm-up.
+        """
+        ended = len(self.steps_ns) + 1
+        parts = round(ended / max(1, count))
+        if parts < 1 or abs(ended - parts * count) > max(2 * parts, _OTHER_STEPS * ended):
+            return None
+        later = self.steps_ns[len(self.steps_ns) // 2 :]
+        whole = len(later) // parts
+        if whole < _LEAST_UNRECORDED:
+            return None
+        return round(float(np.median(np.array(later[len(later) - whole * parts :]).reshape(whole, parts).sum(axis=1))))
+
+
+# Fewer steps than these tell no time.
+_LEAST_UNRECORDED = 3
 
 
 @dataclass(frozen=True)

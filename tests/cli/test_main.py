@@ -217,7 +217,14 @@ def exit_code_of_doctor():
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
-@pytest.mark.parametrize("command", ["--version", "doctor --json", "analyze {trace} --no-figures --out {out}"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "--version",
+        pytest.param("doctor --json", marks=pytest.mark.slow),
+        "analyze {trace} --no-figures --out {out}",
+    ],
+)
 def test_closed_streams_are_nothing_to_fail_for(trace_path, tmp_path, command, closed):
     code = exit_code_of_doctor() if command.startswith("doctor") else 0
     line = f"nsysprof {command} {closed}".format(trace=trace_path("mem"), out=tmp_path / "o")

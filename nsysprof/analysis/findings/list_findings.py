@@ -35,7 +35,7 @@ from nsysprof.analysis.idle_time.ledger import Ledger
 from nsysprof.analysis.replay.replay import ExecutionGraph, ReplayChange, combine, count_periods, no_change, replay
 from nsysprof.analysis.steps.find_steps import Steps, is_grid
 from nsysprof.attention.policy_file import PolicyFile
-from nsysprof.results.findings import LEAST_SHARE, Finding, Findings, StackSamples
+from nsysprof.results.findings import LEAST_SHARE, Finding, Findings, StackSamples, UnrecordedSteps
 from nsysprof.trace.schema import Int64s, Tables
 from nsysprof.units import format_ns
 
@@ -100,6 +100,10 @@ _MUCH_LESS, _LEAST_PART = 0.5, 0.05
 _OF_FAST_HOST, _LEAST_DISTORTED = 0.85, 0.9
 # A third of the steps tells whether something goes on from this number of steps.
 _LEAST_THIRD = 3
+# A recorded step takes so many times as long as one without the profiler; otherwise they are not the same.
+_SAME_STEP = (0.7, 5.0)
+# By what share another run may take longer or shorter than the one whose steps were measured: hosts are that noisy.
+_OF_MEASURED = 0.1
 # The findings about what warm-up does once.
 _OF_WARMUP = ("module-load", "jit-in-loop")
 # The findings that apply to the cases of a grid, which share no step.
@@ -140,6 +144,7 @@ def list_findings(
     stacks: StackSamples | None = None,
     places: Collection[str] | None = None,
     operators: Operators | None = None,
+    unrecorded: UnrecordedSteps | None = None,
 ) -> Findings:
     """Return the findings of a trace, or those inside a part of it.
 
@@ -149,6 +154,7 @@ def list_findings(
     stacks: samples of the threads' stacks, which give findings their lines of code.
     places: the names of the ranges of the part; None for all findings.
     operators: what launched the kernels; None where that is not known.
+    unrecorded: the steps of the same program without a profiler; None where they were not measured.
     """
     situation = look_at(tables, graph, ledger.classes, ranges, steps, operators)
     listed = [
@@ -162,7 +168,9 @@ def list_findings(
         if _can_be_judged(candidate, steps, ranges) and _goes_on(candidate, situation, steps)
     ]
     usual_ns = steps.step_ns * situation.periods if steps.are_known else float(graph.recorded_ns)
-    scale = _Scale(situation, estimate_tracing_cost(situation), usual_ns)
+    measured = _measured_step(unrecorded, steps)
+    share = None if measured is None else measured / steps.step_ns
+    scale = _Scale(situation, estimate_tracing_cost(situation), usual_ns, share)
     unchanged = scale.replay(no_change(graph))
     saved = [
         saving
@@ -197,8 +205,18 @@ def list_findings(
         together_ns=int(min(unchanged - together, _most(scale, kept, unchanged)) / situation.periods),
         has_stacks=stacks is not None,
         # What a range for each operator costs is not known.
-        unrecorded_low_ns=None if tables.operators is not None else _least_unrecorded(scale, facts["step_ns"]),
+        unrecorded_low_ns=None
+        if tables.operators is not None or measured is not None
+        else _least_unrecorded(scale, facts["step_ns"]),
+        unrecorded_ns=measured,
     )
+
+
+def _measured_step(unrecorded: UnrecordedSteps | None, steps: Steps) -> int | None:
+    """Return how long a step takes without the profiler (ns), as measured; None where those are other steps."""
+    measured = unrecorded.step_of(len(steps.all_starts_ns) - 1) if unrecorded is not None and steps.are_known else None
+    least, most = _SAME_STEP
+    return measured if measured is not None and least * measured <= steps.step_ns <= most * measured else None
 
 
 def _least_unrecorded(scale: _Scale, step_ns: int) -> int | None:
@@ -255,10 +273,12 @@ class _Scale:
     tracing_ns: int
     # How long as many usual steps took as are replayed (ns).
     usual_ns: float
+    # How long a step takes without the profiler, as a share of a recorded one; None where it was not measured.
+    measured: float | None = None
 
     @cached_property
     def traced_ns(self) -> int:
-        """Return how long the unchanged steps take under the profiler (ns)."""
+        """Return how long the unchanged steps take on the slowest host that is possible (ns)."""
         return self.replay_traced(no_change(self.situation.graph))
 
     @cached_property
@@ -268,7 +288,7 @@ class _Scale:
 
     def replay(self, change: ReplayChange) -> int:
         """Return how long the steps take with a change and without the profiler (ns)."""
-        return replay(self.situation.graph, without_tracing(self.situation, change, self.tracing_ns))
+        return self._bare(change) if self.measured is None else self._as_measured(change, 1.0)
 
     @cached_property
     def slow_ns(self) -> int:
@@ -276,16 +296,55 @@ class _Scale:
         return self.replay_slow(no_change(self.situation.graph))
 
     def replay_fast(self, change: ReplayChange) -> int:
-        """Return how long the steps take with a change on a host that is as fast as possible (ns)."""
-        return replay(self.situation.graph, on_other_host(self.situation, change, self.tracing_ns, is_fast=True))
+        """Return how long the steps take with a change on a host that is as fast as possible (ns).
+
+        That is one as fast as the trace leaves possible, or a little faster than was measured.
+        """
+        return self._fast(change) if self.measured is None else self._as_measured(change, 1 - _OF_MEASURED)
 
     def replay_slow(self, change: ReplayChange) -> int:
         """Return how long the steps take with a change on a host that is as slow as possible (ns)."""
+        if self.measured is not None:
+            return self._as_measured(change, 1 + _OF_MEASURED)
         return replay(self.situation.graph, on_other_host(self.situation, change, self.tracing_ns, is_fast=False))
 
     def replay_traced(self, change: ReplayChange) -> int:
-        """Return how long the steps take with a change under the profiler (ns)."""
+        """Return how long the steps take with a change under the profiler, or a little longer than measured (ns)."""
+        return self._traced(change) if self.measured is None else self._as_measured(change, 1 + _OF_MEASURED)
+
+    def _traced(self, change: ReplayChange) -> int:
         return replay(self.situation.graph, change)
+
+    def _bare(self, change: ReplayChange) -> int:
+        return replay(self.situation.graph, without_tracing(self.situation, change, self.tracing_ns))
+
+    def _fast(self, change: ReplayChange) -> int:
+        return replay(self.situation.graph, on_other_host(self.situation, change, self.tracing_ns, is_fast=True))
+
+    @property
+    def recorded_ns(self) -> int:
+        """Return how long the unchanged steps take as they were recorded (ns)."""
+        return self._unchanged[0]
+
+    @cached_property
+    def _unchanged(self) -> tuple[int, int, int]:
+        change = no_change(self.situation.graph)
+        return self._traced(change), self._bare(change), self._fast(change)
+
+    def _as_measured(self, change: ReplayChange, times: float) -> int:
+        """Return how long the steps take with a change on a host on which unchanged ones take what was measured (ns).
+
+        It lies between two of three replays: under the profiler, without its cost, and on a fast host. times: how many
+        times what was measured the unchanged steps take.
+        """
+        assert self.measured is not None
+        traced, bare, fast = self._unchanged
+        wanted = self.measured * times * traced
+        slow, quick, ends = (
+            (self._traced, self._bare, (traced, bare)) if wanted > bare else (self._bare, self._fast, (bare, fast))
+        )
+        share = min(1.0, max(0.0, (wanted - ends[1]) / max(1, ends[0] - ends[1])))
+        return round(share * slow(change) + (1 - share) * quick(change))
 
 
 def _can_be_judged(candidate: Candidate, steps: Steps, ranges: pd.DataFrame) -> bool:
@@ -489,7 +548,7 @@ def _bounds(scale: _Scale, saved: _Saved, unchanged: int) -> tuple[int, int]:
     # What differs by itself between two processes adds to all this as independent errors do.
     noise = _PROCESS_NOISE * scale.situation.graph.busy_ns
     # What the replayed steps take longer than a usual one may be this candidate's.
-    longer = scale.traced_ns - scale.usual_ns
+    longer = scale.recorded_ns - scale.usual_ns
     if usual is candidate.change and saved.saving_ns:
         below *= saved.least_ns / saved.saving_ns  # what is shared is not in the least estimate, nor what it varies by
     of_nodes = _OF_NODES * _replaced_nodes(scale.situation.graph, usual)

@@ -68,7 +68,7 @@ from nsysprof.results.analysis import (
     TraceRows,
 )
 from nsysprof.results.column_registry.analysis_columns import OS_CALLS, RANGE_INSTANCES, RANGE_TREE, RANGES
-from nsysprof.results.findings import Findings, Idle, StackSamples
+from nsysprof.results.findings import Findings, Idle, StackSamples, UnrecordedSteps
 from nsysprof.results.kernel_counters import CountedLaunches
 from nsysprof.results.power_samples import GpuEnergy
 from nsysprof.results.roof import Peak, settle_peak
@@ -118,6 +118,8 @@ class SummaryOptions:
     ceilings: Mapping[str, Any] = field(default_factory=dict)
     # The part of the trace to analyze; None for all of it.
     part: WantedPart | None = None
+    # The steps of the program without a profiler, where they were measured.
+    unrecorded: UnrecordedSteps | None = None
 
 
 @dataclass(frozen=True)
@@ -459,8 +461,9 @@ def _list_findings(
         return None
     places = None if part is None else part.places
     return list_findings(
-        tables, ranges, replayed.ledger, steps, replayed.graph, options.policy, options.stacks, places, operators
-    )
+        tables, ranges, replayed.ledger, steps, replayed.graph, options.policy, options.stacks, places, operators,
+        options.unrecorded,
+    )  # fmt: skip
 
 
 def why_not_explained(tables: Tables, found: Attribution) -> str:

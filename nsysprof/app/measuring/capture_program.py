@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from contextlib import AbstractContextManager
@@ -18,6 +19,7 @@ from nsysprof.app.trace_analysis.join_recorded import cost_notes, read_costs
 from nsysprof.capture.folder import NSYS_REPORT, RANKS, dated_folder, prepare_folder
 from nsysprof.capture.manifest import write_manifest
 from nsysprof.capture.rank import RankIdentity, job_token, names_a_job, own_identity
+from nsysprof.capture.self_check.record_again import may_time_steps, time_steps
 from nsysprof.capture.user_program.measure_floors import count_program, measure_ceilings
 from nsysprof.capture.user_program.program import run_program_capture
 from nsysprof.capture.user_program.program_plan import USUAL_TRACE, ProgramPlan, is_torch_launcher, plan_program
@@ -42,7 +44,12 @@ from nsysprof.nsight.run_tool import GET_NSYS, NSYS, find_tool
 from nsysprof.results.checks import MissingSource
 from nsysprof.results.kernel_counters import CountedLaunches
 from nsysprof.trace.inputs.kineto_json import merge_kineto_files
+from nsysprof.trace.open import open_trace
 from nsysprof.trace.table_readers.native_stacks import read_launches
+from nsysprof.trace.tables import read_strings
+
+# In the names of torch's own kernels.
+_OF_TORCH = re.compile(r"\bat::native::")
 
 
 def plan_program_capture(request: ProgramRequest) -> PlannedProgram:
@@ -114,6 +121,7 @@ def capture_program(request: ProgramRequest, progress: Progress = SILENT) -> Pro
             else:
                 if not planned.plan.per_rank:
                     split_capture(captured, claimed.path, progress)
+                _time_steps(planned, captured, claimed.path, say)
                 _measure_floors(planned, captured, claimed.path, say)
             trace_bytes = _size(captured.traces)
             claimed.commit()
@@ -130,6 +138,25 @@ def capture_program(request: ProgramRequest, progress: Progress = SILENT) -> Pro
     where = joint.path if joint.is_left else planned.folder
     captured = replace(captured, traces=joint.final(captured.traces))
     return ProgramResult(captured, where, planned.is_first, _failure(captured, where), trace_bytes)
+
+
+def _time_steps(planned: PlannedProgram, captured: CapturedProgram, folder: Path, say: Say) -> None:
+    """Time the steps of a finished capture's program without a profiler, where it may run again and uses torch."""
+    if not may_time_steps(planned.plan, captured) or not _runs_torch(captured.traces[0]):
+        return
+    say("the program runs again without a profiler, which times its steps (--no-measure-cost leaves this out)")
+    time_steps(captured.manifest, folder, planned.plan.argv, captured.ended.duration_ns)
+    write_manifest(folder, captured.manifest)
+
+
+def _runs_torch(trace: Path) -> bool:
+    """Return whether kernels of torch ran on a GPU."""
+    try:
+        with open_trace(trace) as opened:
+            has_kernels = opened.find("CUPTI_ACTIVITY_KIND_KERNEL") is not None
+            return has_kernels and any(_OF_TORCH.search(str(text)) for text in read_strings(opened))
+    except TraceError:
+        return False
 
 
 def _measure_floors(planned: PlannedProgram, captured: CapturedProgram, folder: Path, say: Say) -> None:
@@ -375,7 +402,7 @@ def _options_of_nsys(request: ProgramRequest) -> list[str]:
         "--stacks": request.stacks,
         "--operators": request.operators,
         "--nsys-option": bool(request.nsys_options),
-        "--measure-cost": request.measure_cost,
+        "--measure-cost": bool(request.measure_cost),
         "--ceilings": request.ceilings,
         "--counters": request.counters,
         "--power": request.power,

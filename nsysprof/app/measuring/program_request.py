@@ -41,7 +41,8 @@ class ProgramRequest:
     retry: whether the program is recorded again, with fewer options, where data was lost; None: only if the program is
         short.
     probe: whether options of nsys are tried out first where nothing is known about this machine.
-    measure_cost: whether the program is run once more, with only its ranges recorded.
+    measure_cost: whether the program is run once more with only its ranges recorded, and once without a profiler, which
+        times its steps; None: only the latter, and only if the program takes less than a minute.
     ceilings: whether the rates that products and copies reach on this GPU are measured after the program.
     counters: whether the program runs once more under ncu, which counts a launch of each kernel that matters.
     counters_budget_s: how long ncu may take (s).
@@ -135,13 +136,15 @@ class ProgramRequest:
         ),
     ] = True
     measure_cost: Annotated[
-        bool,
+        bool | None,
         Option(
-            "Measure what recording costs, by a second run or while the program is held.",
-            ("--measure-cost",),
+            "Measure what recording costs, by further runs or while the program is held. Default: time the steps of a "
+            "torch program that took less than 60 s on a GPU once more, without a profiler.",
+            ("--measure-cost/--no-measure-cost",),
             options.PROGRAM,
+            shows_default=False,
         ),
-    ] = False
+    ] = None
     ceilings: Annotated[
         bool,
         Option("Measure what this GPU reaches, for the floors of the work.", ("--ceilings",), options.PROGRAM),

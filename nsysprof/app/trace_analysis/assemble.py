@@ -49,7 +49,7 @@ from nsysprof.results.column_registry.case_columns import CAPTURE_RESULTS, FIRST
 from nsysprof.results.column_registry.case_columns import COUNTERS as COUNTERS_FILE
 from nsysprof.results.column_registry.csv_table import set_dtypes
 from nsysprof.results.event_rows import KernelGrids
-from nsysprof.results.findings import StackSamples
+from nsysprof.results.findings import UNRECORDED, StackSamples, UnrecordedSteps
 from nsysprof.results.kernel_counters import CountedKernel, CountedLaunches, Run
 from nsysprof.results.power_samples import GpuEnergy
 from nsysprof.results.roof import roof_of
@@ -125,6 +125,7 @@ class Beside:
     operators: Facts = field(default_factory=dict)
     launches: Sequence[CountedLaunches] = ()
     ceilings: Mapping[str, Any] = field(default_factory=dict)
+    unrecorded: UnrecordedSteps | None = None
 
 
 DEFAULT = AnalysisOptions()
@@ -142,7 +143,7 @@ def assemble(source: Path, trace: Path, options: AnalysisOptions = DEFAULT, say:
         beside = Beside(
             read_stacks(source, trace), read_power(source, trace), read_operators(source),
             _read_launches(source, trace, opened) if record is not None else (),
-            (record.environment.get("ceilings") or {}) if record is not None else {},
+            (record.environment.get("ceilings") or {}) if record is not None else {}, read_unrecorded(source),
         )  # fmt: skip
         analysis, facts = summarize_opened(opened, options, say, beside=beside)
     trace_notes = len(analysis.notes)
@@ -180,7 +181,7 @@ def summarize_opened(
     read = beside or Beside()
     wanted = SummaryOptions(
         options.launched_only, options.policy, read.stacks, options.unfold, read.power, read.operators,
-        read.launches, read.ceilings, wanted_part(options.range, options.step),
+        read.launches, read.ceilings, wanted_part(options.range, options.step), read.unrecorded,
     )  # fmt: skip
     summary = run_summary(tables, wanted, keeps_attribution=options.calls_by_range is not None)
     if options.grids and (grids := read_grids(trace)) is not None:
@@ -228,6 +229,19 @@ def _read(path: Path) -> dict[int, OperatorFacts]:
     kind = "a file of operators"
     data = read_json(path, _Operators, kind=kind, advice=advice, newest=1, largest_bytes=_LARGEST_BYTES)
     return {operator.op_id: operator for operator in data.operators if operator.op_id}
+
+
+def read_unrecorded(source: Path) -> UnrecordedSteps | None:
+    """Return the steps of a run of the program that nothing recorded, where the capture measured them.
+
+    Raises TraceError for a damaged file.
+    """
+    if not (source.is_dir() and (source / UNRECORDED).is_file()):
+        return None
+    return read_json(
+        source / UNRECORDED, UnrecordedSteps, kind="a file of unrecorded steps", advice="Remove it, and analyze again.",
+        newest=1,
+    )  # fmt: skip
 
 
 def read_power(source: Path, trace: Path) -> Sequence[GpuEnergy]:

@@ -139,7 +139,7 @@ def join_recording_cost(analysis: Analysis, source: Path, trace: Path) -> Analys
         return analysis
     found = analysis.findings
     gone: tuple[str, ...] = ()
-    if found is not None:
+    if found is not None and found.unrecorded_ns is None:  # otherwise savings are of a step that nothing slowed
         found, gone = without_distorted(found, measured.costs)
     return replace(
         analysis,

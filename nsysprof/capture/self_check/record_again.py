@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from nsysprof.capture.folder import RANKS
-from nsysprof.capture.manifest import NSYS_TRACE, RANGES_ALONE
+from nsysprof.capture.manifest import NSYS_TRACE, RANGES_ALONE, Manifest
 from nsysprof.capture.measured_process import LOGS, WORK, tail
 from nsysprof.capture.self_check.reduction import SHORT_S, Reduction
 from nsysprof.capture.user_program.program_hook import HOOK_FILES
@@ -19,9 +19,14 @@ from nsysprof.capture.user_program.program_plan import ProgramPlan
 from nsysprof.capture.user_program.program_run import CapturedProgram, ProgramRun
 from nsysprof.capture.user_program.record_program import program_environment, record_program
 from nsysprof.capture.user_program.streamed import Ended
+from nsysprof.capture.user_program.time_program import TimedProgram, run_timed
+from nsysprof.files.plain_file import encode_json, write_whole
 from nsysprof.files.result_folder import remove_path
 from nsysprof.notes import Loss, Note, make_note
 from nsysprof.nsight.nsys import run_export
+from nsysprof.nsight.run_tool import Step
+from nsysprof.results.findings import UNRECORDED, UnrecordedSteps
+from nsysprof.results.program_runs import OK, StepSource
 
 # The name of the first recording's trace, which is kept where a later one has the kernels but not the ranges.
 FIRST_TRACE = "first_recording.sqlite"
@@ -284,6 +289,45 @@ def record_ranges_alone(run: ProgramRun, captured: CapturedProgram) -> bool:
         (run.folder / RANGES_ALONE).unlink(missing_ok=True)
         run.manifest.notes.append(make_note("recording-cost", "failed"))
     return not failed
+
+
+# A program that took longer is not run again only to time its steps (s).
+_LONGEST_S = 60.0
+# It may take so many times as long without a profiler as with one, and at least so long (s).
+_TIMES, _LEAST_TIMEOUT_S = 2.0, 30.0
+
+
+def may_time_steps(plan: ProgramPlan, captured: CapturedProgram) -> bool:
+    """Return whether the program may run once more, so that its steps are timed without a profiler.
+
+    --measure-cost asks for it, --no-measure-cost forbids it; otherwise a short program that was recorded whole may.
+    """
+    ended = captured.ended
+    is_whole = plan.is_whole and not plan.per_rank and captured.failure is None and not captured.losses
+    if plan.measure_cost is False or not captured.traces or not is_whole or not may_run_again(plan, ended):
+        return False
+    return bool(plan.measure_cost) or ended.duration_ns < _LONGEST_S * 1e9
+
+
+def time_steps(manifest: Manifest, folder: Path, argv: Sequence[str], recorded_ns: int) -> None:
+    """Run the program once more without a profiler, and write how long its steps take into the file UNRECORDED.
+
+    Steps are those of the optimizer, or else the calls of the outermost module. Without them, no file is written.
+
+    recorded_ns: how long the recorded run took.
+    """
+    logs = folder / LOGS
+    logs.mkdir(exist_ok=True)
+    timeout_s = max(_LEAST_TIMEOUT_S, _TIMES * recorded_ns / 1e9)
+    program = TimedProgram(tuple(argv), warmup_steps=0, timeout_s=timeout_s, is_remedied=True)
+    try:
+        done = run_timed(program, "unrecorded", 0, program_environment(), logs, lambda: False)
+    except (OSError, KeyboardInterrupt):  # the capture itself is whole
+        return
+    manifest.steps.append(Step("program, not recorded", program.argv, done.exit_code, done.wall_ns))
+    if done.status == OK and done.source in (StepSource.OPTIMIZER, StepSource.CALLS):
+        steps = UnrecordedSteps(format_version=1, steps_ns=list(done.times_ns), source=done.source)
+        write_whole(folder / UNRECORDED, encode_json(steps))
 
 
 _NOTHING_ELSE = ("--sample=none", "--cpuctxsw=none", "--cuda-memory-usage=false")

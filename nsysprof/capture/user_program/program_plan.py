@@ -99,8 +99,9 @@ class ProgramPlan:
     max_bytes: int = 0
     # Whether nsys' own reports stay beside the traces.
     keep_report: bool = True
-    # Whether to run the program once more with only its ranges recorded, to measure what recording costs.
-    measure_cost: bool = False
+    # Whether to run the program once more with only its ranges recorded, and once without a profiler, to measure what
+    # recording costs; None: only the latter, and only if the program is short.
+    measure_cost: bool | None = None
     # Whether the rates that the GPU reaches are measured after the program.
     ceilings: bool = False
     # Whether the program runs again under ncu, and for how long at most (s).

@@ -65,7 +65,16 @@ from nsysprof.report.pages.trace_tables import (
     range_table,
     stream_table,
 )
-from nsysprof.results.analysis import OUTSIDE, Analysis, CaptureRecord, ReadPart, StepPart, StepTimes, StepWork
+from nsysprof.results.analysis import (
+    MOST_COST,
+    OUTSIDE,
+    Analysis,
+    CaptureRecord,
+    ReadPart,
+    StepPart,
+    StepTimes,
+    StepWork,
+)
 from nsysprof.results.checks import MissingSource
 from nsysprof.results.findings import LEAST_SHARE, MEAN_STEP, TRACE, Finding, Findings, Idle
 from nsysprof.units import format_apart, format_ns, format_percent, format_rate
@@ -313,7 +322,8 @@ def _rate_of_products(work: StepWork | None) -> str:
 
 def _findings(findings: Findings, more: str, part: ReadPart | None) -> Section:
     step = "the trace" if findings.per == TRACE else step_label(findings.per)
-    whole = f"{format_ns(findings.step_ns)} of {step}.{_what_was_replayed(findings)}"
+    bare = "" if findings.unrecorded_ns is None else " without the profiler"
+    whole = f"{format_ns(findings.whole_ns)} of {step}{bare}.{_what_was_replayed(findings)}"
     if not findings.items:
         place = "" if part is None else f" in {part}"
         text = f"Nothing was found{place} above {100 * LEAST_SHARE:g} % of the {whole}{more}"
@@ -411,7 +421,9 @@ def overview_sections(analysis: Analysis) -> list[Section]:
     if len(devices) == 1:
         lines += [*_work_lines(times, devices[0], analysis.work), *_floor_lines(analysis, devices[0])]
     if times.are_steps:
-        lines += [_step_line(times), *_distortion_lines(analysis), *_slow_lines(times)]
+        lines += [_step_line(times), *_slow_lines(times)]
+        distortion, is_large = _distortion_lines(analysis)
+        lines = [*distortion, *lines] if is_large else [*lines, *distortion]
     return [Section("Overview", (Lines(tuple(lines), is_verdict=True),))]
 
 
@@ -627,21 +639,33 @@ def _step_line(times: StepTimes) -> str:
     return f"{text}.{before}" + _slow_share(times, slow) + unsure
 
 
-def _distortion_lines(analysis: Analysis) -> list[str]:
-    """Return how long a step takes without the profiler, where that is known to be notably less than recorded."""
+def _distortion_lines(analysis: Analysis) -> tuple[list[str], bool]:
+    """Return how long a step takes without the profiler, as far as that is known, and whether it is notably less."""
     findings = analysis.findings
     if findings is None:
-        return []
+        return [], False
+    recorded = format_ns(findings.step_ns)
+    if findings.unrecorded_ns is not None:
+        text = f"Without the profiler, a step takes {format_ns(findings.unrecorded_ns)} (median of a run of its own)"
+        longer = findings.step_ns / findings.unrecorded_ns - 1
+        if longer <= MOST_COST:
+            return [f"{text}; savings are of this time."], False
+        more = format_percent(100 * longer)
+        return [
+            f"{text}. Recording slows the host, which makes it {recorded}, {more} more: savings are of the time "
+            "without it, shares and idle times of the time with it."
+        ], True
     measured = [cost for cost in analysis.recording_cost or () if cost.range == findings.per and cost.is_distorted]
     if measured:
         ranges = f"{format_ns(measured[0].wall_med_ns)} instead of {format_ns(measured[0].plain_wall_med_ns)}"
-        return [f"Recording makes this program slower: a step takes {ranges} (medians, measured)."]
+        return [f"Recording makes this program slower: a step takes {ranges} (medians, measured)."], True
     if findings.unrecorded_low_ns is None or analysis.recording_cost is not None:
-        return []
+        return [], False
+    least = format_ns(findings.unrecorded_low_ns)
     return [
-        f"Recording slows the host: without it, a step takes between {format_ns(findings.unrecorded_low_ns)} and "
-        f"{format_ns(findings.step_ns)}, by a replay. nsysprof capture --measure-cost measures it."
-    ]
+        f"Recording slows the host: without it, a step takes between {least} and {recorded}, by a replay. nsysprof "
+        "capture --measure-cost measures it."
+    ], findings.step_ns > (1 + MOST_COST) * findings.unrecorded_low_ns  # fmt: skip
 
 
 def _slow_share(times: StepTimes, slow: int) -> str:

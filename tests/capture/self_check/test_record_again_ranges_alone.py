@@ -72,3 +72,60 @@ def test_a_program_that_failed_is_not_run_again(capture, tmp_path):
 
 def test_it_is_not_for_ranks(capture):
     fails(capture("--measure-cost", "--per-rank", program=("torchrun",))[0], 2, "works with a single trace")
+
+
+TRAINING = """
+import sys, torch
+model = torch.nn.Linear(8, 8)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(10):
+    optimizer.zero_grad()
+    model(torch.ones(4, 8)).sum().backward()
+    optimizer.step()
+    print("step")
+"""
+
+
+@pytest.fixture
+def training(tmp_path):
+    """Return a function that captures a training of ten steps, of which a stand-in has kernels with such a name."""
+    (tmp_path / "train.py").write_text(TRAINING)
+
+    def call(*options, kernel="void at::native::elementwise_kernel"):
+        builder = TraceBuilder()
+        for step in range(10):
+            at = 400_000_000 * (step + 1)
+            for part in range(3):
+                builder.launch(at + 1000 * part, 3 * step + part + 1, name=f"{kernel}{part}")
+            builder.range(at, at + 400_000_000, "step")
+        nsys = write_stand_in(tmp_path / "tool", [("", builder.write(tmp_path / "recorded.sqlite"))])
+        environment = {**os.environ, "NSYSPROF_NSYS": str(nsys)}
+        program = (sys.executable, tmp_path / "train.py")
+        return run("capture", "--out", tmp_path / "c", *options, "--", *program, cwd=tmp_path, env=environment)
+
+    return call
+
+
+@pytest.mark.torch
+def test_a_short_program_of_torch_runs_once_more_without_a_profiler(training, tmp_path):
+    done = training()
+    assert done.returncode == 0, done.stderr
+    assert "runs again without a profiler" in done.stderr
+    assert done.stdout.count("step\n") == 10, "the second run prints into the log alone"
+    assert (tmp_path / "c/logs/turn000-unrecorded.stdout.log").read_text().count("step") == 10
+    data = json.loads((tmp_path / "c/unrecorded.json").read_text())
+    assert (len(data["steps_ns"]), data["source"]) == (9, "steps of the optimizer")
+    names = [step["name"] for step in json.loads((tmp_path / "c/manifest.json").read_text())["steps"]]
+    assert names[-1] == "program, not recorded"
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    ("options", "kernel"),
+    [(("--no-measure-cost",), "void at::native::k"), (("--no-retry",), "void at::native::k"), ((), "stencil")],
+)
+def test_otherwise_it_runs_once(training, tmp_path, options, kernel):
+    done = training(*options, kernel=kernel)
+    assert done.returncode == 0, done.stderr
+    assert not (tmp_path / "c/unrecorded.json").exists()
+    assert "runs again" not in done.stderr

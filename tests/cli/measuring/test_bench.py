@@ -140,7 +140,7 @@ def test_windows_and_masks(tmp_path):
 
 
 def test_batches_of_serving(tmp_path):
-    backends = ["--backends", "math,flash,flex", "--batch-spec", "2q8_4q1s32,q8s32"]
+    backends = ["--backends", "math,flash", "--batch-spec", "2q8_4q1s32,q8s32"]
     done = run(*QUICK[2:], *backends, "--out", tmp_path / "o")
     assert done.returncode == 0, done.stderr
     with (tmp_path / "o/results.csv").open() as stream:

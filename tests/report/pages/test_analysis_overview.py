@@ -155,3 +155,11 @@ def test_a_step_without_the_profiler_is_said_as_measured_else_as_replayed(tmp_pa
     (measured,) = overview_sections(replace(analysis, findings=findings, recording_cost=(cost,)))
     assert "a step takes 1.00 us instead of 700 ns (medians, measured)" in " ".join(measured.parts[0].texts)
     assert "by a replay" not in " ".join(measured.parts[0].texts)
+    bare = replace(findings, unrecorded_ns=950)
+    (first, *_), (*_, last) = (
+        overview_sections(replace(analysis, findings=replace(bare, unrecorded_ns=ns)))[0].parts[0].texts
+        for ns in (800, 950)
+    )
+    assert first.startswith("Without the profiler, a step takes 800 ns (median of a run of its own).")
+    assert "makes it 1.00 us, 25.0 % more" in first
+    assert last.endswith("takes 950 ns (median of a run of its own); savings are of this time.")

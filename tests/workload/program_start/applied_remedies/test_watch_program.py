@@ -91,6 +91,7 @@ def test_what_the_program_does_by_itself_is_told_with_its_lines(run, tmp_path):
     assert ("matmul", "highest", f"{tmp_path}/program.py:3") in traits.settings
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_values_and_another_precision_others(run):
     one, again, other = run(TRAINING, seed=7).samples, run(TRAINING, seed=7).samples, run(TRAINING, seed=8).samples
     assert one.gradients == again.gradients
@@ -130,7 +131,6 @@ def test_a_remedy_that_the_program_undoes_is_not_said_to_be_in_force(run):
 def test_a_long_program_ends_after_the_steps_that_are_wanted(run):
     done = run("import atexit\natexit.register(lambda: print('ended'))\n" + TRAINING, end_steps=5)
     assert (done.traits.optimizer_steps, done.traits.ended_early) == (5, True)
-    assert not run(TRAINING, end_steps=500).traits.ended_early
     late = run(INFERENCE.replace("range(12)", "range(40)"), end_s=0.0001).traits
     assert (late.outer_calls, late.ended_early) == (12, True)
 
