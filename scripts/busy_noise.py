@@ -85,7 +85,7 @@ SHARED = tuple(Busy(f"processes share {percent} %", shared=percent / 100) for pe
 CLOCK = Busy("two clocks", clock=1.2)
 STALLS = tuple(Busy(f"{percent} % of samples stall", stalls=percent / 100) for percent in (5, 15, 30))
 # Reports of 40 ranges are so many times as many as others.
-MANY_TIMES = 2
+MANY_TIMES = 3
 OF_TRACES = (QUIET, LIKE_HOSTS, SLOW, TAILS, LASTING)
 
 
