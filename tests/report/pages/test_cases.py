@@ -51,8 +51,8 @@ def test_launch_bound_cases_are_not_ranked_by_their_dispatch(tmp_path):
 def test_kernels_longer_than_the_best_call_are_slower_whatever_the_dispatch(tmp_path):
     (line,) = lines(tmp_path)  # flash takes 130 ns in all, the kernels of math 500
     assert line == (
-        "S=1024: flash is the fastest at 130 [120, 140] ns, and another process may take up to 2 times as long, for the "
-        "host sets the pace; math takes 15x as long (math: launch-bound)."
+        "S=1024: flash is the fastest at 130 [120, 140] ns, and another process may take up to 2 times as long, for "
+        "the host sets the pace; math takes 15x as long (math: launch-bound)."
     )
 
 
