@@ -65,6 +65,8 @@ LEAST_OF_FP32 = 0.05
 # products, and of 4.4 ms in TF32.
 OF_FP32 = FusedTime(1.0, 0.45, 1.3), FusedTime(1.25, 0.7, 1.6)
 _FASTER_BY_TF32 = 4.5
+# The products of a model take at least this share of the time of those of attention.
+_LEAST_OTHERS = 0.25
 _TF32 = re.compile(r"tf32|(?<!16_)s1688gemm", re.IGNORECASE)
 _FP32 = re.compile(r"sgemm|ffma|_simt_|f32f32_f32f32|gemm[^<]*<float, *float", re.IGNORECASE)
 
@@ -336,6 +338,9 @@ def _shares(situation: Situation, attention: UnfusedAttention) -> tuple[FusedTim
     names = [*map(str, situation.names.texts), ""]
     others = (situation.category == "gemm") & ~attention.gemms
     spent = np.where(others, situation.graph.duration_ns, 0)
+    own = int(situation.graph.duration_ns[attention.gemms].sum())
+    if not situation.is_looped or spent.sum() < _LEAST_OTHERS * own:
+        return FORWARD, BACKWARD
     for pattern, faster in ((_FP32, 1.0), (_TF32, _FASTER_BY_TF32)):
         alike = np.array([pattern.search(name) is not None for name in names], dtype=bool)[situation.kernel_number]
         if 2 * int(spent[alike].sum()) > int(spent.sum()) and (alike & attention.gemms).any():
