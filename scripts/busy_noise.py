@@ -11,6 +11,7 @@ import json
 import lzma
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -82,6 +83,8 @@ LASTING = Busy("lasting deviations of 10 %", sample=0.1, rho=0.95)
 SHARED = tuple(Busy(f"processes share {percent} %", shared=percent / 100) for percent in (2, 8, 27))
 CLOCK = Busy("two clocks", clock=1.2)
 STALLS = tuple(Busy(f"{percent} % of samples stall", stalls=percent / 100) for percent in (5, 15, 30))
+# Reports of 40 ranges are so many times as many as others.
+MANY_TIMES = 3
 OF_TRACES = (QUIET, LIKE_HOSTS, SLOW, TAILS, LASTING)
 
 
@@ -167,6 +170,19 @@ def busy_traces(seed: int, runs: int) -> Iterator[Row]:
             rng = np.random.default_rng([seed, 500 + number, count])
             yield from unchanged_traces(rng, noise, count, runs)
             yield from changed_traces(rng, noise, count, max(1, runs // 3))
+    with ProcessPoolExecutor() as workers:
+        numbers = range(len(OF_TRACES))
+        alarms = list(workers.map(alarms_of_many, [seed] * len(numbers), numbers, [MANY_TIMES * runs] * len(numbers)))
+    text = "4 traces a side, 40 unchanged ranges: any range or the step is told apart"
+    for noise, hits in zip(OF_TRACES, alarms, strict=True):
+        yield Row(noise.name, text, hits, MANY_TIMES * runs, ALARMS)
+    yield Row("all of these noises", text, sum(alarms), MANY_TIMES * runs * len(OF_TRACES), ALARMS)
+
+
+def alarms_of_many(seed: int, number: int, runs: int) -> int:
+    """Return how many reports of 40 unchanged ranges tell any of them apart, or the step."""
+    rng = np.random.default_rng([seed, 540 + number])
+    return sum(compare_traces(rng, OF_TRACES[number], 4, 40).alarms() for _ in range(runs))
 
 
 def unchanged_traces(rng: np.random.Generator, noise: Busy, count: int, runs: int) -> Iterator[Row]:

@@ -616,9 +616,7 @@ def costs(seed: int, runs: int) -> Iterator[Row]:
         for ranks, rho in ((2, 0.0), (4, 0.0), (2, LASTING), (4, LASTING))
         for number, slow in enumerate(COSTLY_NS)
     ]  # fmt: skip
-    jobs += [
-        (name, varying, 3e6, [seed, 20, number], runs // 2) for number, (name, varying) in enumerate(VARYING.items())
-    ]
+    jobs += [(name, varying, 3e6, [seed, 20, number], runs) for number, (name, varying) in enumerate(VARYING.items())]
     jobs += [(name, long, COSTLY_NS[0], [seed, long.ranks, 9], runs // 2) for name, long in LONG.items()]
     with ProcessPoolExecutor() as workers:
         for rows in workers.map(cost, *zip(*jobs, strict=True)):

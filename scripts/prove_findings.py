@@ -92,7 +92,8 @@ it. Where the spread of a cost reaches 0, the fault is not shown to cost anythin
 false one.
 
 The rules were made with `all`. The other two sizes were measured afterwards, by two processes each, and changed nothing
-in the rules. Of the pairs of faults among all whose ranges of costs do not overlap, {right} of {decided} have their
+in the estimates; [bounds](../../docs/causes.md#findings) were made to span other processes after all of them. Of the
+pairs of faults among all whose ranges of costs do not overlap, {right} of {decided} have their
 findings in the order of their costs. {overlapping} of {found} intervals of these findings overlap the range of the
 costs.
 

@@ -85,7 +85,7 @@ def page(study: Study) -> str:
         kind, _, fault = name.partition("-")
         items = [item for item in findings if item.code in OF_COMMUNICATION]
         if fault == "none":
-            step, saved = statistics.median(study.step_ms[kind]["none"]), "0"
+            step, saved = statistics.median(study.step_ms[kind]["none"]), "none planted"
         else:
             step = statistics.median(study.step_ms[kind][fault])
             saved = f"{step - statistics.median(study.step_ms[kind]['none']):.1f}"
@@ -104,8 +104,9 @@ def page(study: Study) -> str:
         "pieces cost the host less without a profiler than the replay takes off. What four times as many micro-batches "
         "save is predicted as if their kernels were as efficient; here they are not quite. Even stages are compared "
         "with stages of as many layers, of which the last one still computes longer, for its logits: pp-none is told "
-        "so. DDP and FSDP2 have no `exposed-communication`: these programs wait for their hosts and for each other, "
-        "and a link without transfer times would save them next to nothing.\n"
+        "so, and what mending that would save was not measured. DDP and FSDP2 have no `exposed-communication`: these "
+        "programs wait for their hosts and for each other, and a link without transfer times would save them next to "
+        "nothing.\n"
     )
     return HEAD + "\n".join(lines) + "\n" + after
 

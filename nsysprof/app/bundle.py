@@ -19,6 +19,7 @@ from nsysprof.bundle.name_tokens import NameTokens
 from nsysprof.bundle.source import read_ranks, read_source, refuse_bundle
 from nsysprof.errors import OutputError, UsageError
 from nsysprof.files.folder_lock import claim_file
+from nsysprof.files.memory_reuse import return_freed_memory
 from nsysprof.files.plain_file import encode_json, name_after, output_error, refuse_url, write_whole
 from nsysprof.files.scratch_folder import scratch_folder
 from nsysprof.kernels.names import categorize
@@ -63,6 +64,8 @@ def _make(request: BundleRequest, target: Path, title: str, scratch: Path, say: 
     made.mkdir()
     built, archive = build(wanted, made, say)
     markdown, digest = _render(target, wanted, built, archive)
+    built.analysis = built.ranks = None  # as large as the trace, and no longer needed
+    return_freed_memory()
     say("search every byte for private content")
     searched = _search(wanted, built, archive, markdown, scratch)
     contents = _contents(wanted, built) if request.show else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import ne
 from pathlib import Path
 from typing import Any
 
@@ -248,11 +249,10 @@ class _Rebuild:
         selected = ", ".join(_typed(column, _kind(table, column)) for column in (*columns, *watched))
         rows = self.source.execute(f"SELECT {selected} FROM {quote(table)}{limit}")
         insert = f"INSERT INTO {quote(table)} VALUES ({', '.join('?' * len(columns))})"
-        kinds = {_kind(table, column) for column in columns}
-        if keeps is None and not (is_metadata or text_decides or kinds & {Kind.TEXT, Kind.SAMPLE}):
-            self.report.rows[table] = _copy_columns(target, insert, rows, convert)
-            return
         texts = [i for i, column in enumerate(columns) if _kind(table, column) is Kind.TEXT]
+        if keeps is None and not (is_metadata or text_decides or Kind.SAMPLE in {_kind(table, c) for c in columns}):
+            self.report.rows[table] = self._copy_columns(target, insert, rows, convert, texts)
+            return
         kept = dropped = cropped = 0
 
         def converted() -> Iterator[tuple[Any, ...]]:
@@ -282,6 +282,32 @@ class _Rebuild:
             self.report.dropped_rows[table] = dropped
         if cropped:
             self.report.cropped_rows[table] = cropped
+
+    def _copy_columns(
+        self,
+        target: sqlite3.Connection,
+        insert: str,
+        rows: sqlite3.Cursor,
+        convert: Sequence[Callable[[Any], Any] | None],
+        texts: Sequence[int],
+    ) -> int:
+        """Copy all rows, with the cells of some columns converted, and return how many there are.
+
+        A column has few different ids and texts, and millions of rows.
+        """
+        known = [None if converter is None else _Known(converter) for converter in convert]
+        count = 0
+        while batch := rows.fetchmany(_ROWS_AT_ONCE):
+            old = list(zip(*batch, strict=True))
+            columns = [
+                column if new is None else [new[cell] for cell in column]
+                for column, new in zip(old, known, strict=True)
+            ]
+            self.report.redacted_texts += sum(sum(map(ne, old[i], columns[i])) for i in texts)
+            target.executemany(insert, zip(*columns, strict=True))
+            count += len(batch)
+            self.trace.limits.begin()  # what was done with the rows is no part of reading them
+        return count
 
     def _columns_of_numbers(self, table: str, columns: tuple[str, ...]) -> list[CopiedColumn] | None:
         """Return how SQLite copies the columns, and keep their strings; None for columns that need Python."""
@@ -394,25 +420,6 @@ class _Rebuild:
             )
             short_names |= {short for short, whole in pairs if isinstance(whole, str) and is_public_kernel(whole)}
         return short_names
-
-
-def _copy_columns(
-    target: sqlite3.Connection, insert: str, rows: sqlite3.Cursor, convert: Sequence[Callable[[Any], Any] | None]
-) -> int:
-    """Copy all rows, with the cells of some columns converted, and return how many there are.
-
-    A column has few different ids, and millions of rows.
-    """
-    known = [None if converter is None else _Known(converter) for converter in convert]
-    count = 0
-    while batch := rows.fetchmany(_ROWS_AT_ONCE):
-        columns = [
-            column if new is None else [new[cell] for cell in column]
-            for column, new in zip(zip(*batch, strict=True), known, strict=True)
-        ]
-        target.executemany(insert, zip(*columns, strict=True))
-        count += len(batch)
-    return count
 
 
 class _Known(dict[Any, Any]):

@@ -49,7 +49,8 @@ class Member:
 
 
 _CASE = (
-    "range", "case", "backend", "dtype", "pass", "mask", "layout", "status", "reason", "dram_source", "limiter", "why",
+    "range", "case", "backend", "dtype", "kv_dtype", "pass", "mask", "layout", "status", "reason", "graph_reason",
+    "interval_of", "verdict", "dram_source", "limiter", "why",
 )  # fmt: skip
 MEMBERS: tuple[Member, ...] = (
     Member("manifest.json"),

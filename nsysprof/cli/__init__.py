@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from nsysprof.cli.options import bare_class, old_words, with_options
-from nsysprof.cli.terminal import ForgivingStream, forgive_streams, show_status
+from nsysprof.cli.terminal import ForgivingStream, forgive_streams, say, show_status
 from nsysprof.errors import InterruptedCaptureError, NsysprofError, OutputError, TraceError
 from nsysprof.files.memory_reuse import reuse_freed_memory
 from nsysprof.files.plain_file import VERSION
@@ -283,7 +283,7 @@ def _repeat_interrupt(tell: Callable[[Any], None], lost: Any) -> None:
 
 def _complain(error: NsysprofError) -> int:
     """Print an error with its next step, and return its exit code."""
-    typer.echo(f"nsysprof: {error.text}", err=True)
+    say(f"nsysprof: {error.text}", err=True)
     if error.next_step:
-        typer.echo(f"  -> {error.next_step}", err=True)
+        say(f"  -> {error.next_step}", err=True)
     return error.exit_code

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import typer
-
 from nsysprof.app.inputs.reading_requests import AnalyzeRequest
 from nsysprof.cli import options
-from nsysprof.cli.terminal import mark_saved, print_json, print_report, say_missing_figures, show_progress
+from nsysprof.cli.terminal import mark_saved, print_json, print_report, say, say_missing_figures, show_progress
 from nsysprof.errors import DataLossError
 
 EXAMPLES = (
@@ -33,7 +31,7 @@ def analyze(
         print_json({**result.to_json(), "folder": str(result.folder)})
     else:
         print_report(result.report)
-        typer.echo(f"\n{len(result.files)} files in {result.folder}; read {result.folder / 'report.md'} first")
+        say(f"\n{len(result.files)} files in {result.folder}; read {result.folder / 'report.md'} first")
     from nsysprof.app.analyze import TraceResult
 
     if isinstance(result, TraceResult) and result.analysis.lost_kernels:

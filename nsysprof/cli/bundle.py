@@ -8,7 +8,8 @@ import typer
 
 from nsysprof.app.inputs.reading_requests import BundleRequest
 from nsysprof.cli import options
-from nsysprof.cli.terminal import mark_saved, print_json, show_progress
+from nsysprof.cli.terminal import mark_saved, print_json, say, show_progress
+from nsysprof.report.document import clean, count_of
 
 if TYPE_CHECKING:
     from nsysprof.app.bundle import BundleContents, BundleResult
@@ -45,15 +46,13 @@ def _print(result: BundleResult, as_json: bool) -> None:
         return
     typer.echo(result.markdown, nl=False)
     for what, why in result.left_out:
-        typer.echo(f"left out: {what} ({why})", err=True)
+        say(f"left out: {what} ({why})", err=True)
     counts = ", ".join(f"{count} {kind}{'s' * (count > 1)}" for kind, count in result.names_replaced.items())
     if counts:
-        typer.echo(f"names replaced by tokens: {counts}; --keep-names keeps them, --show lists them", err=True)
-    typer.echo(
-        f"{result.path}: {result.bytes:,} bytes; searched for {result.secrets_searched} private values and "
-        f"{result.texts_searched:,} texts of the original",
-        err=True,
-    )
+        say(f"names replaced by tokens: {counts}; --keep-names keeps them, --show lists them", err=True)
+    typer.echo(f"{result.path}: {result.bytes:,} bytes", err=True)
+    private, texts = count_of(result.secrets_searched, "private value"), count_of(result.texts_searched, "text")
+    typer.echo(f"searched for {private} and {texts} of the original", err=True)
 
 
 def _show(result: BundleResult, contents: BundleContents, as_json: bool) -> None:
@@ -61,8 +60,6 @@ def _show(result: BundleResult, contents: BundleContents, as_json: bool) -> None
         shown = {"sizes": result.sizes, "rows": contents.rows, "texts": contents.texts, "replaced": contents.replaced}
         print_json({**result.to_json(), **shown})
         return
-    from nsysprof.report.document import clean
-
     typer.echo(f"{result.bytes:,} bytes would be shared:")
     for name, size in result.sizes.items():
         typer.echo(f"  {name}  {size:,} bytes")

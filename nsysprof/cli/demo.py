@@ -44,4 +44,5 @@ def _print(result: TraceResult, about: str, page: Path) -> None:
 
     print_report(demo_report(result.analysis, about))
     typer.echo(f"\nThe page: {page}")
-    typer.echo("Your own program: nsysprof capture -- python train.py, or nsysprof analyze report.nsys-rep")
+    typer.echo("Your own program: nsysprof capture -- python train.py")
+    typer.echo("A report that you have: nsysprof analyze report.nsys-rep")

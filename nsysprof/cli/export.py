@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import typer
-
 from nsysprof.app.inputs.reading_requests import ExportRequest
 from nsysprof.cli import options
-from nsysprof.cli.terminal import mark_saved, print_json, show_progress
+from nsysprof.cli.terminal import mark_saved, print_json, say, show_progress
 from nsysprof.files.memory_reuse import return_large_memory
 
 EXAMPLES = (
@@ -30,9 +28,9 @@ def export(request: ExportRequest, as_json: options.Json = False) -> None:
         return
     for each in result.written:
         told = ", ".join(f"{count:,} {what}" for what, count in sorted(each.rows.items()))
-        typer.echo(f"{each.path}: {told or 'nothing'}")
+        say(f"{each.path}: {told or 'nothing'}")
     for note in result.notes:
         if note.severity != "info":
-            typer.echo(note_line(note))
+            say(note_line(note))
     if request.perfetto:
-        typer.echo("open it in https://ui.perfetto.dev (nothing is uploaded) or with trace_processor")
+        say("open it in https://ui.perfetto.dev (nothing is uploaded) or with trace_processor")

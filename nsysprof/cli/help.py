@@ -9,7 +9,7 @@ import typer
 
 from nsysprof.app.inputs.options import Option
 from nsysprof.cli import options
-from nsysprof.cli.terminal import print_json, terminal_width
+from nsysprof.cli.terminal import print_json, say, terminal_width
 from nsysprof.files.plain_file import json_value
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def help(
     else:
         width = max(len(known.name) for known in topics)
         typer.echo("\n".join(f"{known.name:{width}}  {known.title}" for known in topics))
-        typer.echo("\nnsysprof help TOPIC prints a page, and nsysprof COMMAND --help the options of a command.")
+        say("\nnsysprof help TOPIC prints a page, and nsysprof COMMAND --help the options of a command.")
 
 
 def _to_json(page: HelpPage | None, topics: list[HelpTopic]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import os
 import re
 import shutil
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -213,7 +214,22 @@ def say_missing_figures(wanted: bool) -> None:
     from nsysprof.report.figures.drawing import can_draw
 
     if wanted and not can_draw():
-        typer.echo("No PNG figures: they need matplotlib. -> pip install 'nsysprof[figures]'", err=True)
+        say("No PNG figures: they need matplotlib. -> pip install 'nsysprof[figures]'", err=True)
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """Print sentences. A terminal gets lines that are broken between words, so that paths and addresses stay whole."""
+    if _terminal_columns():
+        width = terminal_width()
+        text = "\n".join(_fitted(line, width) for line in text.split("\n"))
+    typer.echo(text, err=err)
+
+
+def _fitted(line: str, width: int) -> str:
+    indent = " " * (len(line) - len(line.lstrip(" ")))
+    return textwrap.fill(
+        line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False, expand_tabs=False
+    )
 
 
 def wrap_sentences(text: str, width: int) -> str:
@@ -265,7 +281,7 @@ class TerminalProgress(Progress):
         show_status(clean(text))
 
     def tell(self, text: str) -> None:
-        typer.echo("\n".join(map(clean, text.split("\n"))), err=True)
+        say("\n".join(map(clean, text.split("\n"))), err=True)
 
     @contextmanager
     def traces(self, count: int) -> Iterator[Callable[[int, str], None]]:

@@ -12,7 +12,7 @@ from nsysprof.app.inputs.grid import Grid
 from nsysprof.cli import options
 from nsysprof.cli.measuring.measurement import run_measurement
 from nsysprof.cli.options import is_given
-from nsysprof.cli.terminal import print_json, print_report
+from nsysprof.cli.terminal import print_json, print_report, say
 from nsysprof.errors import UsageError
 from nsysprof.files.plain_file import json_value
 
@@ -67,7 +67,7 @@ def _print_plan(request: TuneRequest, as_json: bool) -> None:
     if as_json:
         print_json({**json_value(plan), "budget_s": request.budget_s, "out": str(folder)})
         return
-    typer.echo(f"{len(plan.cells)} cells on {plan.device}, {request.budget_s:g} s, seed {plan.seed}, into {folder}")
+    say(f"{len(plan.cells)} cells on {plan.device}, {request.budget_s:g} s, seed {plan.seed}, into {folder}")
     for cell in range(len(plan.cells)):
         typer.echo(f"  {plan.name_of(cell)}")
 

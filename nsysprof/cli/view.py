@@ -11,7 +11,7 @@ import typer
 from nsysprof.app.inputs.options import Option
 from nsysprof.app.inputs.reading_requests import ViewRequest
 from nsysprof.cli import options
-from nsysprof.cli.terminal import print_json, say_missing_figures, show_progress
+from nsysprof.cli.terminal import print_json, say, say_missing_figures, show_progress
 
 if TYPE_CHECKING:
     from nsysprof.app.view import View
@@ -59,7 +59,7 @@ def _print(opened: View, as_json: bool) -> None:
         print_json({"url": opened.url, "token": server.token, "port": server.server_port, "inputs": inputs})
         return
     for each in broken:
-        typer.echo(f"{each.name}: {each.error}", err=True)
+        say(f"{each.name}: {each.error}", err=True)
     count = len(opened.inputs) - len(broken)
     typer.echo(f"{count} to view at\n{opened.url}\nCtrl-C ends it. Anyone with this address can read the traces.")
 

@@ -223,7 +223,7 @@ class Chart:
     """
 
     data: Mapping[str, Any]
-    alt: str = "Timeline of ranges, API calls, streams and memory."
+    alt: str = "Timeline of ranges, calls, streams and memory."
     hint: str = "A click on a range lights what it and its helper threads launched, and what it captured."
 
 

@@ -95,6 +95,8 @@ class StepWalls:
     walls_ns: tuple[int, ...]
     # Whether the GPU waits for the host in these steps.
     host_bound: bool = True
+    # Whether a range marks the steps, which may itself be called "step".
+    is_marked: bool = False
 
 
 @dataclass(frozen=True)
@@ -319,6 +321,8 @@ class StepChange:
     candidate_ns: float
     # The verdict, whose samples are the steady steps; None where a side has too few of them.
     verdict: LatencyChange | None = None
+    # Whether a range marks the steps.
+    is_marked: bool = False
 
     @property
     def change_pct(self) -> float:

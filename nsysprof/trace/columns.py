@@ -211,8 +211,9 @@ def _page_batches(trace: Trace, source: TableSource) -> Iterator[Batch]:
 def _texts_by_rowid(trace: Trace, table: str, column: str) -> dict[int, str]:
     name = quote(column)
     query = f"SELECT {_rowid(trace, table)}, {name} FROM {table_sql(trace, table)} WHERE typeof({name}) = 'text'"
+    texts: dict[str, str] = {}  # many rows have the same text, which is kept once
     with trace.lock:
-        return dict(trace.connection.execute(query).fetchall())
+        return {row: texts.setdefault(text, text) for row, text in trace.connection.execute(query)}
 
 
 def page_positions(trace: Trace, source: TableSource) -> tuple[int, list[int]]:

@@ -34,7 +34,8 @@ from nsysprof.trace.table_readers.layer_ranges import split_added
 # What one trace may name. NVIDIA's largest machine that shares one memory has 576 GPUs, and a GPU runs 128 streams at
 # once. Each of them takes time in proportion to all work.
 _MOST = {"GPUs": 1_024, "processes": 1_024, "streams": 4_096, "threads": 16_384}
-_RANGE_TYPES = {59: "PushPop", 60: "StartEnd", 70: "PushPop", 71: "StartEnd"}
+# Objects: a column of pandas' own strings would make a text of each row anew where it is read.
+_RANGE_STYLES = pd.Series({59: "PushPop", 60: "StartEnd", 70: "PushPop", 71: "StartEnd"}, dtype=object)
 _DOMAIN_TYPE = 75
 _CUDA_BEGAN, _CUPTI_COUNTED = "CUDA injection initialized", "Number of CUPTI events produced"
 _COUNTS = re.compile(r"Number of (CUPTI events produced|CUDA events collected)")
@@ -160,7 +161,7 @@ def read_ranges(trace: Trace, strings: pd.Series) -> pd.DataFrame | None:
     table["name"] = _range_names(table["text_id"].to_numpy(dtype=np.int64), texts, strings)
     table["pid"] = table["global_tid"] & ~0xFFFFFF
     domains = table[table["event_type"] == _DOMAIN_TYPE]
-    table["style"] = table["event_type"].map(_RANGE_TYPES).astype(object)
+    table["style"] = table["event_type"].map(_RANGE_STYLES)
     table = table[table["style"].notna()].reset_index(drop=True)
     table["domain"] = _domain_names(table[["pid", "domain_id"]], domains)
     return table[["start_ns", "end_ns", "style", "global_tid", "end_global_tid", "domain_id", "name", "domain"]]

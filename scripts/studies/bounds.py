@@ -40,7 +40,7 @@ def read_study(name: str) -> Iterator[Told]:
             head = [re.sub(r"true (cost|saving), ms", "true", cell) for cell in cells]
         row = dict(zip(head, cells, strict=False))
         told = _BOUNDED.fullmatch(row.get("predicted, ms", ""))
-        if told is None or len(cells) != len(head):
+        if told is None or len(cells) != len(head) or row["true"] == "none planted":
             continue
         fault = cells[0]
         code = (re.findall(r"[a-z0-9-]+", row["finding"]) if "finding" in row else [_CODES.get(fault, fault)])[0]

@@ -22,7 +22,7 @@ def facts() -> dict[str, str]:
         )
         for row in table.itertuples()
     ]
-    head = ("case", "untraced latency [95 %]", "samples", "operators", "operator time", "peak memory")
+    head = ("case", "untraced latency [95 % of this process]", "samples", "operators", "operator time", "peak memory")
     return {
         "cases": markdown(head, "lrrrrr", rows),
         "dtype": table["dtype"].iloc[0],

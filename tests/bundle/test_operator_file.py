@@ -73,6 +73,7 @@ def operators_of(folder: Path, out: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(stream))
 
 
+@pytest.mark.slow
 def test_the_operators_of_a_bundle_are_those_of_its_capture_but_for_tokens(capture: Path, tmp_path: Path) -> None:
     done = bundle(BundleRequest(capture, tmp_path / "b.zip"))
     found = everything(tmp_path / "b.zip") + done.markdown.encode()

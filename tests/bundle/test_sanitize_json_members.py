@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from msgspec.structs import fields
 
 from nsysprof.attention.shape import Case
@@ -17,6 +18,8 @@ from nsysprof.environment import collect_host
 from nsysprof.notes import Note, Severity
 from nsysprof.nsight.run_tool import Step
 from nsysprof.results.checks import COMPARABLE_FIELDS
+from nsysprof.results.column_registry.case_columns import BENCH_RESULTS, CAPTURE_RESULTS
+from nsysprof.results.column_registry.column import Dtype, TableFile
 from nsysprof.results.samples import Block
 from nsysprof.trace.inputs.bundle_file import MEMBER_NAME
 
@@ -49,6 +52,12 @@ def test_every_field_that_a_bench_writes_is_on_the_list(tmp_path: Path) -> None:
 
 def test_every_fact_of_the_environment_is_on_the_list() -> None:
     assert set(collect_host()) | set(COMPARABLE_FIELDS) | {"comparable_hash"} <= ENVIRONMENT_KEYS
+
+
+@pytest.mark.parametrize("file", [CAPTURE_RESULTS, BENCH_RESULTS], ids=lambda file: file.folder)
+def test_every_text_of_a_table_is_on_the_list(file: TableFile) -> None:
+    member = next(member for member in MEMBERS if member.name == file.name)
+    assert set(file.of_dtype(Dtype.TEXT)) <= set(member.texts)
 
 
 def test_members_have_names_that_an_archive_takes() -> None:

@@ -235,6 +235,7 @@ def test_a_grid_whose_trace_lost_kernels_is_traced_again_with_less(tmp_path):
     assert not (folder / ".work").exists()
 
 
+@pytest.mark.slow
 def test_a_grid_that_loses_kernels_each_time_keeps_its_first_trace(tmp_path):
     _good, bad = traces_of(tmp_path)
     nsys = write_stand_in(tmp_path / "nsys", [("memory-usage=true", bad), ("flush-interval=0", None), ("", bad)])

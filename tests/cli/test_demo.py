@@ -25,14 +25,16 @@ def small_trace(trace_path, monkeypatch):
 @pytest.mark.usefixtures("small_trace")
 def test_what_was_found_is_printed_and_where_the_page_is(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
     opened = []
     monkeypatch.setattr(webbrowser, "open", lambda address: opened.append(address) or True)
     app(["demo", "--no-figures"], standalone_mode=False)
     said = capsys.readouterr().out
-    assert "Eight performance problems were planted" in said
+    assert "Eight performance problems were planted" in " ".join(said.split())
     assert "Findings" in said
     page = tmp_path / "nsysprof-demo" / "report.html"
     assert f"The page: {page}" in said
+    assert all(len(line) <= 80 for line in said.splitlines() if str(page) not in line)
     assert '<h2 id="timeline">' in page.read_text(encoding="utf-8")
     assert opened == []
     # Again into the same folder, without --force: it holds nothing but a demo.

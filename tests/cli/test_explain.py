@@ -89,6 +89,7 @@ def test_several_shapes_are_several_blocks():
     assert titles == [f"B=1 H=8 S=16 {end} full mask=bool fwd" for end in ends]
 
 
+@pytest.mark.slow
 def test_windows_and_batches_are_shapes_like_others():
     done = run("explain", "--device", "cpu", "--backends", "math,flash", "--batch-spec", "2q8_4q1s32,q8s32", "--json")
     shapes = as_published("explain", done.stdout)["shapes"]

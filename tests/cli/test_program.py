@@ -225,6 +225,7 @@ def test_a_recording_that_grows_too_large_is_stopped_and_the_program_goes_on(cap
     assert manifest(folder)["complete"]
 
 
+@pytest.mark.slow
 def test_a_daemon_that_the_program_leaves_is_recorded_until_ctrl_c(nsys, tmp_path):
     work = "import time\nfrom nsysprof.workload.recording.nvtx_ranges import annotate\n"
     work += "for step in range(2000):\n    with annotate('daemon'): time.sleep(0.02)"

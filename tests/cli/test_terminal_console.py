@@ -11,7 +11,8 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from nsysprof.cli.terminal import has_colors, paint, print_json, wrap_sentences
+from nsysprof.cli import terminal
+from nsysprof.cli.terminal import has_colors, paint, print_json, say, wrap_sentences
 from nsysprof.notes import make_note
 
 
@@ -74,6 +75,23 @@ def test_a_pipe_in_a_terminal_gets_no_line_that_is_wider_than_the_terminal():
     in_log = printed_lines(subprocess.PIPE)
     assert 30 * "word " in in_log
     assert not any("no room for" in line for line in in_log)
+
+
+def test_what_is_said_fits_a_terminal_and_a_path_stays_whole(monkeypatch, capsys):
+    text = "\n  -> Give one of the traces that are in it, such as /a/very/long/path/that/is/wider/than/all.sqlite"
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setattr(terminal, "_terminal_columns", lambda: 40)
+    say(text)
+    assert capsys.readouterr().out.split("\n") == [
+        "",
+        "  -> Give one of the traces that are in",
+        "  it, such as",
+        "  /a/very/long/path/that/is/wider/than/all.sqlite",
+        "",
+    ]
+    monkeypatch.setattr(terminal, "_terminal_columns", lambda: 0)
+    say(text, err=True)
+    assert capsys.readouterr().err == f"{text}\n", "a log gets one line"
 
 
 def test_a_number_is_not_parted_from_its_unit():

@@ -102,6 +102,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
         process.wait(timeout=30)
 
 
+@pytest.mark.slow
 def test_a_worker_killed_halfway_changes_no_number(job: Path, serial: Path, cluster: Cluster, tmp_path: Path) -> None:
     first, _ = cluster.worker(), cluster.worker()
     out = tmp_path / "out"

@@ -157,8 +157,10 @@ def test_ranks_with_other_numbers_of_collectives_do_not_match(tmp_path: Path) ->
 
 def test_without_collectives_the_straggler_is_who_computes_longer(tmp_path: Path) -> None:
     paths = write_job(tmp_path / "in", 4, slow_in_backward, collective="ncclDevKernel_SendRecv", hosts=list("abcd"))
-    worst = analyze(paths, tmp_path / "out").stragglers.iloc[0]
+    found = analyze(paths, tmp_path / "out")
+    worst = found.stragglers.iloc[0]
     assert (worst["rank"], worst["evidence"], worst["range"]) == (2, "own work", "backward")
+    assert "; of fewer than 6 ranks, nothing tells whether by chance" in straggler_lines(found)[0]
     assert pd.isna(worst["collectives"])
 
 

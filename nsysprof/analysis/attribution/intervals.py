@@ -131,6 +131,8 @@ def kernels_and_graphs(work: Work) -> tuple[Ints, Ints]:
 
 
 _BATCH = 1 << 20
+# Intervals are measured in so many parts at most, none smaller than this: each part reads all pieces.
+_PART, _MOST_PARTS = 1 << 17, 8
 
 
 def union_of_groups(group: Int64s, start: Int64s, end: Int64s) -> tuple[Int64s, Int64s, Int64s]:
@@ -183,9 +185,19 @@ def measure_by_code(
     start, duration: the pieces, none of them empty, disjoint and in order.
     code: of each piece, from 0 to codes - 1.
     """
-    if len(start) == 0:
-        none = np.zeros((2, codes, len(low)), dtype=np.int64)
-        return none[0], none[1]
+    total, numbers = np.zeros((2, codes, len(low)), dtype=np.int64)
+    # In parts: on the way to the result, an interval takes ten times as much memory as in it.
+    size = max(_PART, -(-len(low) // _MOST_PARTS))
+    for begin in range(0, len(low) if len(start) else 0, size):
+        its = slice(begin, begin + size)
+        _add_by_code(start, duration, code, low[its], high[its], total[:, its], numbers[:, its])
+    return total, numbers
+
+
+def _add_by_code(
+    start: Int64s, duration: Ints, code: Ints, low: Int64s, high: Int64s, total: Int64s, numbers: Int64s
+) -> None:
+    """Write what measure_by_code returns into `total` and `numbers`, which are zero."""
     first, after = find_places(start, low, "right"), find_places(start, high, "right")
     # Pieces are in order: only the last that began may go on, or begin just then.
     at_low, at_high = np.maximum(first - 1, 0), np.maximum(after - 1, 0)
@@ -197,15 +209,13 @@ def measure_by_code(
     for time, at, inside in ((high, after, at_high), (low, first, at_low)):
         begin = start[inside]
         beyond.append(np.where(at > 0, np.maximum(begin + duration[inside] - np.maximum(time, begin), 0), 0))
-    total, numbers = np.zeros((2, codes, len(low)), dtype=np.int64)
-    for each in (number for number in range(codes) if (code == number).any()):
+    for each in (number for number in range(len(total)) if (code == number).any()):
         length, count = _sum_before(duration, code, each, places)
         total[each] = length[of_after] - length[of_first]
         # moments at which a piece is still going on
         total[each] -= np.where(code[at_high] == each, beyond[0], 0)
         total[each] += np.where(code[at_low] == each, beyond[1], 0)
         numbers[each] = np.maximum(count[of_begun] - count[of_ended], 0)
-    return total, numbers
 
 
 def _sum_before(duration: Ints, code: Ints, wanted: int, places: Int64s) -> tuple[Int64s, Int64s]:

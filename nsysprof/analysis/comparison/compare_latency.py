@@ -44,6 +44,7 @@ from nsysprof.analysis.sampling.significance import (
 from nsysprof.analysis.sampling.student_t import mann_whitney, nct_sf, normal_sf, t_isf, t_sf
 from nsysprof.arrays import Floats
 from nsysprof.attention.shape import Case
+from nsysprof.results.analysis import HOST_PROCESS_TIMES
 from nsysprof.results.comparison import (
     SAME_SAMPLES,
     WHOLE_TRACE,
@@ -62,10 +63,9 @@ LEAST_DELTA = 0.33
 LEAST_BLOCKS = 4
 # How much two processes of the same code may differ where nobody measured it (percent). On an H200, 6 % was seen.
 ASSUMED_FLOOR_PCT = 10.0
-# The standard deviation of processes whose time the host determines (percent), of eight programs that ran twice. On an
-# H200, launch-bound processes of the same code took up to 2.3 times as long as others. It only advises how many to
-# measure.
-HOST_PROCESS_PCT, HOST_PROCESS_TIMES = 5.8, 2
+# The standard deviation of processes whose time the host determines (percent), of eight programs that ran twice. It
+# only advises how many to measure.
+HOST_PROCESS_PCT = 5.8
 # The resamples of a bootstrap, and the seed with which it repeats itself.
 _RESAMPLES, _SEED = 2_000, 0
 NORMAL_95 = 1.960  # quantile of the absolute value of a standard normal

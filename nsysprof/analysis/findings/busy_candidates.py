@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -30,7 +30,7 @@ from nsysprof.analysis.findings.from_operators.operator_evidence import (
     product_factors,
 )
 from nsysprof.analysis.findings.situation import Situation, counted, in_work, in_work_by, number_text
-from nsysprof.analysis.replay.replay import ReplayChange
+from nsysprof.analysis.replay.replay import ReplayChange, combine
 from nsysprof.arrays import rows_by_key
 from nsysprof.kernels.names import PLAIN, TENSOR, kind_of
 from nsysprof.results.roof import find_peak
@@ -41,10 +41,14 @@ from nsysprof.units import format_bytes, format_ns
 # Products of floats on the other cores. Those in double precision and of complex numbers have no TF32.
 _FP32 = re.compile(r"sgemm|scudnn|f32f32_f32f32|<float|float_", re.IGNORECASE)
 _NOT_FP32 = re.compile(r"f64|dgemm|cf32|cgemm|zgemm|complex|double", re.IGNORECASE)
+# What cuDNN's convolutions by Fourier transforms in fp32 consist of beside kernels named as convolutions.
+_CONVOLUTION_PIECES = re.compile(r"^(void )?fft2d_|cf32|cgemm|flip_filter")
 # A kernel with TF32 takes this share more of its time than the ratio of the two peak rates says: a product and a
 # convolution on an H200 (4096 x 4096 floats: 0.9 times the ratio; ResNet-50, NCHW: 1.3 times, with its conversions of
-# layout). The bounds: what memory limits (1 x 1 convolutions: six times), and the best product.
+# layout). The bounds: what memory limits (1 x 1 convolutions: six times), and the best product, in bf16.
 _TF32_USUAL, _TF32_MOST, _TF32_LEAST = 1.2, 3.0, 0.85
+# What a product takes in bf16, to which the finding points as well, of its time in TF32: the ratio of the rates.
+_BF16 = 0.5
 # Kernels for sizes that are no multiple of 16 bytes, and how long aligned ones take instead. GPT with 50,257 columns
 # in bf16 on an H200: 0.16.
 _UNALIGNED = re.compile(r"_align([124])(?!\d)")
@@ -53,7 +57,8 @@ _ALIGNED_USUAL, _ALIGNED_MOST, _ALIGNED_LEAST = 0.2, 0.45, 0.12
 # A run of elementwise kernels that is fused takes as long as its longest one, about. RMSNorm and GELU of a GPT in
 # pieces on an H200: 0.6 to 2 times.
 _FUSED_USUAL, _FUSED_MOST, _FUSED_LEAST = 1.15, 2.0, 0.7
-# However few bytes it moves, a fused kernel takes as long as the longest kernel of its run, up to so long (ns).
+# However few bytes it moves, a fused kernel usually takes as long as the longest kernel of its run, up to so long (ns),
+# and at the bounds as much more or less as other fused kernels do.
 _FUSED_LATENCY_NS = 3_000
 _MOST_SIZES = 4
 _LEAST_RUN, _LONGEST_RUN, _SAME_TENSOR = 3, 32, 0.3
@@ -118,11 +123,12 @@ def _spent(situation: Situation, chosen: Bools) -> int:
 
 
 def _with_conversions(situation: Situation, chosen: Bools) -> Bools:
-    """Return the conversions of layout too, where most convolutions are among the chosen work."""
+    """Return conversions of layout and Fourier transforms too, where most convolutions are among the chosen work."""
     convolutions = situation.category == "convolution"
     if 2 * _spent(situation, chosen & convolutions) <= _spent(situation, convolutions):
         return chosen
-    both: Bools = chosen | (situation.category == "layout")
+    pieces = _matching(situation, lambda name: _CONVOLUTION_PIECES.search(name) is not None)
+    both: Bools = chosen | (situation.category == "layout") | pieces
     return both
 
 
@@ -147,13 +153,16 @@ def _no_tensor_cores(situation: Situation) -> Candidate | None:
     chosen = _with_conversions(situation, chosen)
     ratio = peak.flops["fp32"] / peak.flops["tf32"]
     spent = _spent(situation, chosen)
+    of_usual, of_most, of_least = product_factors(situation.operators.peak)
     # Products in TF32 take up to twice as many times their floor as those in 16 bit: 2.3 times in a BERT on an H200.
     usual, low, high = (
         of_floors(situation, chosen, min(1.0, ratio * guess), factor, at_least_guess=True)
-        for guess, factor in zip(
-            (_TF32_USUAL, _TF32_MOST, _TF32_LEAST), product_factors(situation.operators.peak), strict=True
+        for guess, factor in (
+            (_TF32_USUAL, of_usual), (_TF32_MOST, of_most), (_BF16 * _TF32_LEAST, _BF16 * of_least),
         )
-    )
+    )  # fmt: skip
+    # What reads and writes the tensors of these products moves half as much in bf16.
+    high = replace(high, duration_ns=np.where(_beside(situation, chosen), high.duration_ns // 2, high.duration_ns))
     left = in_work(situation, chosen, usual.duration_ns)
     most = find_most(situation, chosen)
     text = (
@@ -169,6 +178,18 @@ def _no_tensor_cores(situation: Situation) -> Candidate | None:
         "no-tensor-cores", usual, low, high, situation.calls_of(chosen), int(chosen.sum()), text, step, spent_ns=spent,
         most_range=situation.range_of_most(chosen), place=most.location if most else "",
     )  # fmt: skip
+
+
+def _beside(situation: Situation, chosen: Bools) -> Bools:
+    """Return the simple work directly before and behind some other, which reads or writes the same tensors."""
+    simple = np.isin(situation.category, (*_ELEMENTWISE, "copy", "softmax"))
+    beside = np.zeros_like(chosen)
+    for _, rows in rows_by_key(pd.Series(situation.graph.stream)):
+        mine = rows[situation.kernel_number[rows] >= 0]  # cuBLAS clears its workspace before some products
+        inside = chosen[mine]
+        beside[mine[:-1][inside[1:]]] = beside[mine[1:][inside[:-1]]] = True
+    simple &= beside & ~chosen
+    return simple
 
 
 def _misaligned(situation: Situation) -> Candidate | None:
@@ -238,8 +259,8 @@ class _Runs:
         return inside
 
 
-def _elementwise_runs(situation: Situation) -> _Runs:
-    """Return the runs of elementwise kernels between other work of their stream.
+def _elementwise_runs(situation: Situation, least: int = _LEAST_RUN, *, with_concatenations: bool = False) -> _Runs:
+    """Return the runs of at least so many elementwise kernels between other work of their stream.
 
     A loop over parameters has longer runs, over other tensors each time. A kernel that is much shorter than the longest
     has another, smaller tensor.
@@ -247,7 +268,8 @@ def _elementwise_runs(situation: Situation) -> _Runs:
     multi = _matching(situation, lambda name: "multi_tensor_apply" in name)
     casts = _matching(situation, lambda name: _CAST.search(name) is not None)
     # By names alone, what fusing concatenations saves was overrated by 10 % of a step.
-    casts |= _matching(situation, lambda name: _CONCATENATION.search(name) is not None) & situation.operators.has_facts
+    concatenations = _matching(situation, lambda name: _CONCATENATION.search(name) is not None)
+    casts |= concatenations & (situation.operators.has_facts | with_concatenations)
     member = (np.isin(situation.category, _ELEMENTWISE) | ((situation.category == "copy") & casts)) & ~multi
     duration, stream = situation.graph.duration_ns, situation.graph.stream
     members, longest = [], []
@@ -255,10 +277,10 @@ def _elementwise_runs(situation: Situation) -> _Runs:
         edges = np.flatnonzero(np.diff(member[mine].astype(np.int8))) + 1
         parts = np.split(mine.astype(np.int32), edges)
         for part in parts[1:-1]:
-            if not member[part[0]] or not _LEAST_RUN <= len(part) <= _LONGEST_RUN:
+            if not member[part[0]] or not least <= len(part) <= _LONGEST_RUN:
                 continue
             most = int(duration[part].max())
-            if int((duration[part] >= _SAME_TENSOR * most).sum()) >= _LEAST_RUN:
+            if int((duration[part] >= _SAME_TENSOR * most).sum()) >= least:
                 members.append(part)
                 longest.append(int(part[np.argmax(duration[part])]))
     return _Runs(members, longest)
@@ -277,7 +299,7 @@ def _fused(situation: Situation, runs: _Runs, factor: float, moves_ns: Sequence[
     for rows, longest, moves in zip(runs.members, runs.longest, moves_ns, strict=True):
         fused = duration[longest] * factor
         if moves is not None:
-            fused = max(moves, min(fused, _FUSED_LATENCY_NS))
+            fused = max(moves, min(fused, _FUSED_LATENCY_NS * factor / _FUSED_USUAL))
         duration[longest] = min(int(duration[rows].sum()), int(fused))
     return without_work(situation, gone, duration)
 
@@ -351,6 +373,9 @@ def _pieces(situation: Situation) -> Candidate | None:
         return _fused(situation, runs, longest, times)
 
     usual, high = fused_to(_FUSED_USUAL, FUSED_USUAL), fused_to(_FUSED_LEAST, FUSED_LEAST)
+    # A compiler also fuses pairs and concatenations: what that saved of a Llama on an H200 was above the bound without.
+    every = _elementwise_runs(situation, least=2, with_concatenations=True)
+    high = combine(high, _fused(situation, every, _FUSED_LEAST, [None] * len(every.members)))
     low = fused_to(_FUSED_MOST, FUSED_MOST, keeps=True)
     spent = _spent(situation, inside)
     fused = int(in_work(situation, inside, usual.duration_ns))
@@ -537,7 +562,9 @@ def _small_work(situation: Situation) -> Candidate | None:
         "Batch more work into each kernel, fuse neighbours (torch.compile), or let them begin before the last one ends "
         "(programmatic dependent launch)."
     )
+    # To merge products is a remedy by itself, which leaves the other pauses as they are.
+    low = at(0.0 if merged.any() else 0.3, 0.0)
     return Candidate(
-        "small-work", at(0.7, 0.0), at(0.3, 0.0), at(1.0, 1.0), situation.calls_of(small), int(small.sum()), text, step,
+        "small-work", at(0.7, 0.0), low, at(1.0, 1.0), situation.calls_of(small), int(small.sum()), text, step,
         order=2, spent_ns=_spent(situation, small), meanwhile="that stay",
     )  # fmt: skip

@@ -22,7 +22,7 @@ from nsysprof.analysis.findings.candidates import (
     Candidate,
     estimate_tracing_cost,
     list_candidates,
-    on_fast_host,
+    on_other_host,
     without_tracing,
 )
 from nsysprof.analysis.findings.from_operators.redundant_copies import list_redundant_copies
@@ -87,6 +87,12 @@ _OF_OTHERS = "collective-wait"
 _LEAST_LEFT = 0.2
 # Behind large problems, less than this (ns per step) is within the error of what a call or a launch takes by itself.
 _LEAST_HIDDEN_NS = 20_000
+# The difference of two steps that keep the GPU busy, each of a process of its own, is off by up to this share of them:
+# processes of the same code differed by 0.7 to 1.1 % on an H200 (analysis/h200-same-code).
+_PROCESS_NOISE = 0.01
+# Recording each kernel of a CUDA graph makes these kernels and the pauses between them longer: steps that replay a
+# decoder took 4 to 7 % longer with it on an H200 (analysis/h200-busy, decode).
+_OF_NODES = 0.07
 # A finding that saves less than this share of what it says is spent tells why, with the parts of at least this share.
 _MUCH_LESS, _LEAST_PART = 0.5, 0.05
 # Without a profiler, steps of host-bound trainings took 0.86 to 1.2 times as long as a replay on a fast host says
@@ -163,7 +169,8 @@ def list_findings(
     ]
     measured = _measured_step(unrecorded, steps)
     share = None if measured is None else measured / steps.step_ns
-    scale = _Scale(situation, estimate_tracing_cost(situation), share)
+    usual_ns = steps.step_ns * situation.periods if steps.are_known else float(graph.recorded_ns)
+    scale = _Scale(situation, estimate_tracing_cost(situation), usual_ns, share)
     unchanged = scale.replay(no_change(graph))
     saved = [
         saving
@@ -264,6 +271,8 @@ class _Scale:
 
     situation: Situation
     tracing_ns: int
+    # How long as many usual steps took as are replayed (ns).
+    usual_ns: float
     # How long a step takes without the profiler, as a share of a recorded one; None where it was not measured.
     measured: float | None = None
 
@@ -281,12 +290,23 @@ class _Scale:
         """Return how long the steps take with a change and without the profiler (ns)."""
         return self._bare(change) if self.measured is None else self._as_measured(change, 1.0)
 
+    @cached_property
+    def slow_ns(self) -> int:
+        """Return how long the unchanged steps take on a host that is as slow as possible (ns)."""
+        return self.replay_slow(no_change(self.situation.graph))
+
     def replay_fast(self, change: ReplayChange) -> int:
         """Return how long the steps take with a change on a host that is as fast as possible (ns).
 
         That is one as fast as the trace leaves possible, or a little faster than was measured.
         """
         return self._fast(change) if self.measured is None else self._as_measured(change, 1 - _OF_MEASURED)
+
+    def replay_slow(self, change: ReplayChange) -> int:
+        """Return how long the steps take with a change on a host that is as slow as possible (ns)."""
+        if self.measured is not None:
+            return self._as_measured(change, 1 + _OF_MEASURED)
+        return replay(self.situation.graph, on_other_host(self.situation, change, self.tracing_ns, is_fast=False))
 
     def replay_traced(self, change: ReplayChange) -> int:
         """Return how long the steps take with a change under the profiler, or a little longer than measured (ns)."""
@@ -299,12 +319,17 @@ class _Scale:
         return replay(self.situation.graph, without_tracing(self.situation, change, self.tracing_ns))
 
     def _fast(self, change: ReplayChange) -> int:
-        return replay(self.situation.graph, on_fast_host(self.situation, change, self.tracing_ns))
+        return replay(self.situation.graph, on_other_host(self.situation, change, self.tracing_ns, is_fast=True))
 
     @cached_property
     def _unchanged(self) -> tuple[int, int, int]:
         change = no_change(self.situation.graph)
         return self._traced(change), self._bare(change), self._fast(change)
+
+    @property
+    def longer_ns(self) -> float:
+        """Return how much longer the replayed steps take than as many usual ones (ns)."""
+        return (self._unchanged[0] - self.usual_ns) * (1.0 if self.measured is None else self.measured)
 
     def _as_measured(self, change: ReplayChange, times: float) -> int:
         """Return how long the steps take with a change on a host on which unchanged ones take what was measured (ns).
@@ -507,16 +532,35 @@ def _bounds(scale: _Scale, saved: _Saved, unchanged: int) -> tuple[int, int]:
     def saved_alone(change: ReplayChange) -> int:
         return alone if change is candidate.change else limited(unchanged - scale.replay(change), change)
 
+    def saved_traced(change: ReplayChange) -> int:
+        return limited(scale.traced_ns - scale.replay_traced(change), change)
+
+    def saved_fast(change: ReplayChange) -> int:
+        return limited(scale.fast_ns - scale.replay_fast(change), change)
+
     # The least estimate is without what is shared, and so is the lower bound.
     usual = candidate.change if candidate.still_slowed is None or not saved.shared_ns else candidate.still_slowed
-    shifts = [0, saved_alone(candidate.low) - saved_alone(usual), saved_alone(candidate.high) - alone]
-    # The same where the host is as slow as under the profiler, and where it is faster than the trace shows.
-    others = [limited(scale.traced_ns - scale.replay_traced(candidate.change), candidate.change)]
-    others += [
-        limited(scale.fast_ns - scale.replay_fast(change), change) for change in (candidate.change, candidate.high)
-    ]
-    shifts += [other - alone for other in others]
-    return max(0, saved.least_ns + min(shifts)), max(saved.after_ns, alone + max(shifts))
+    after = [saved_alone(candidate.low), saved_traced(usual), saved_fast(usual)]
+    below = float(saved_alone(usual) - min(saved_alone(usual), *after))
+    most = [saved_alone(candidate.high), saved_traced(candidate.change), saved_fast(candidate.change)]
+    most += [saved_fast(candidate.high), scale.slow_ns - scale.replay_slow(candidate.high)]
+    above = max(alone, *most) - alone
+    # What differs by itself between two processes adds to all this as independent errors do.
+    noise = _PROCESS_NOISE * scale.situation.graph.busy_ns
+    # What the replayed steps take longer than a usual one may be this candidate's.
+    longer = scale.longer_ns
+    if usual is candidate.change and saved.saving_ns:
+        below *= saved.least_ns / saved.saving_ns  # what is shared is not in the least estimate, nor what it varies by
+    of_nodes = _OF_NODES * _replaced_nodes(scale.situation.graph, usual)
+    least = saved.least_ns - math.hypot(below, noise, max(0, longer)) - of_nodes
+    return max(0, int(least)), max(saved.after_ns, int(alone + math.hypot(above, noise, max(0, -longer))))
+
+
+def _replaced_nodes(graph: ExecutionGraph, change: ReplayChange) -> int:
+    """Return the time of kernels that replayed CUDA graphs launch and that a change replaces (ns)."""
+    owner = np.repeat(np.arange(len(graph.row)), np.diff(graph.first_work))
+    is_node = (np.diff(graph.first_work) > 1)[owner]
+    return int((graph.duration_ns - change.duration_ns)[is_node].sum())
 
 
 def _findings(scale: _Scale, ledger: Ledger, per: str, saved: list[_Saved], unchanged: int) -> tuple[Finding, ...]:

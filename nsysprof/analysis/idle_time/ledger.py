@@ -47,13 +47,13 @@ def list_instances(ranges: pd.DataFrame, span: DeviceSpan, pieces: Blamed, of_de
     idle = by_cause.sum(axis=0)
     kept = idle > 0
     low, high = start[kept], end[kept]
-    table = pd.DataFrame({name: mine[source].to_numpy()[kept] for name, source in _TEXTS.items()})
-    table["instance"], table["device_id"] = instance[kept], span.device_id
-    table["span_ns"], table["idle_ns"] = high - low, idle[kept]
-    table["busy_ns"] = table["span_ns"] - table["idle_ns"]
-    for code, cause in enumerate(CAUSES):
-        table[cause_column(cause)] = by_cause[code][kept]
-    return table[list(IDLE_INSTANCES.names)]
+    columns = {name: mine[source].to_numpy()[kept] for name, source in _TEXTS.items()}
+    columns |= {"instance": instance[kept], "device_id": np.full(len(low), span.device_id)}
+    columns |= {"span_ns": high - low, "idle_ns": idle[kept], "busy_ns": high - low - idle[kept]}
+    for code, cause in enumerate(CAUSES):  # most have no time anywhere, and zeros take no memory until they are written
+        has_time = by_cause[code].any()
+        columns[cause_column(cause)] = by_cause[code][kept] if has_time else np.zeros(len(low), dtype=np.int64)
+    return pd.DataFrame({name: columns[name] for name in IDLE_INSTANCES.names}, copy=False)
 
 
 _TEXTS = {"range": "name", "style": "style", "domain": "domain"}
@@ -148,7 +148,9 @@ def keep_ledger(tables: Tables, ranges: pd.DataFrame, blamed: BlamedIdle) -> Led
         list_instances(ranges, span, each, ranges["global_pid"].isin(_pids(tables, each)).to_numpy(dtype=bool))
         for span, each in zip(spans, pieces, strict=True)
     ]
-    of_instances = pd.concat(instances, ignore_index=True) if instances else empty_table(IDLE_INSTANCES)
+    of_instances = instances[0] if len(instances) == 1 else empty_table(IDLE_INSTANCES)
+    if len(instances) > 1:
+        of_instances = pd.concat(instances, ignore_index=True)
     idle = Idle(joined, of_instances, tuple(span.whole for span in spans), blamed.reasons, _drawn(pieces))
     return Ledger(spans, pieces, blamed.classes, idle, tuple(_notes(idle)), blamed.doubt)
 

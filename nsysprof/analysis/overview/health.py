@@ -203,7 +203,9 @@ def _measured_ranges(tables: Tables, attributed: Attributed, silent: Int64s) -> 
 
 def _no_kernels(tables: Tables, calls: int, ours: int, gpu_recorded: bool) -> Remark:
     if not tables.devices and not calls and not gpu_recorded:
-        return make_note("no-gpu", "" if tables.ranges is not None and len(tables.ranges) else "nothing")
+        if tables.ranges is not None and len(tables.ranges):
+            return make_note("no-gpu")
+        return make_note("no-gpu", "nothing", next_step=_mark_ranges(tables))
     if calls:
         return make_loss("no-kernels", "lost", launches=calls, update_nsys=_UPDATE_NSYS)
     if ours:
@@ -247,17 +249,24 @@ def _was_on(tables: Tables, option: str) -> bool:
     return any(name.rpartition(":")[2] == option and "true" in values for name, values in tables.capture_facts.items())
 
 
+def _is_of_torch(tables: Tables) -> bool:
+    return tables.capture_facts.get("NSYSPROF:TOOL") == ["torch"]
+
+
+def _mark_ranges(tables: Tables) -> str:
+    """Return how the next trace gets ranges."""
+    if _is_of_torch(tables):
+        return "Mark the code with torch.profiler.record_function."
+    record = "" if _was_on(tables, "COLLECT_NVTX_TRACE") else "Record with --trace=cuda,nvtx. "
+    return f"{record}Mark the code with NVTX ranges."
+
+
 def _unrecorded(tables: Tables) -> Iterator[Note]:
     """Yield notes about kinds of events that the recording was not asked for."""
-    torch = tables.capture_facts.get("NSYSPROF:TOOL") == ["torch"]
-    if tables.ranges is None or len(tables.ranges) == 0:
-        step = "Record with --trace=cuda,nvtx and mark the code with NVTX ranges."
-        if _was_on(tables, "COLLECT_NVTX_TRACE"):
-            step = "Mark the code with NVTX ranges."
-        if torch:
-            step = "Mark the code with torch.profiler.record_function."
-        yield make_note("no-nvtx", next_step=step)
+    torch = _is_of_torch(tables)
     on_cpu = tables.calls is None and not len(tables.work)
+    if (tables.ranges is None or len(tables.ranges) == 0) and (tables.devices or not on_cpu):  # no-gpu says it, too
+        yield make_note("no-nvtx", next_step=_mark_ranges(tables))
     if tables.memory is None and not on_cpu:
         missing, step = "--cuda-memory-usage", "Record with nsys profile --cuda-memory-usage=true."
         if torch:

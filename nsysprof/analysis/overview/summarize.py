@@ -163,7 +163,7 @@ def _cut_to_part(whole: Mapping[str, Any], options: SummaryOptions) -> dict[str,
     if explained.idle is not None:
         idle, notes = keep_part(tables, attribution.attributed.ranges, whole["blamed"], part)
         times, step = explained.step_times, part.facts.step
-        times = None if times is None or step is None else times.alone(step)
+        times = None if times is None or step is None or part.facts.range is not None else times.alone(step)
         explained = replace(explained, idle=idle, notes=notes, step_times=times)
     if part.facts.step is not None:
         explained = replace(explained, no_findings=explained.no_findings or _FINDINGS_OF_A_STEP)

@@ -34,8 +34,8 @@ _ALL_NAMES = "range_tree.csv of an analysis without this option lists all"
 class WantedPart:
     """The part of a trace that the user wants to read.
 
-    range: the path of a range, or its name; None for a step.
-    step: the number of a step, as steps.csv has it.
+    range: the path of a range, or its name; None for a whole step.
+    step: the number of a step, as steps.csv has it; None for all of them.
     """
 
     range: str | None = None
@@ -43,9 +43,7 @@ class WantedPart:
 
 
 def wanted_part(name: str | None, step: int | None) -> WantedPart | None:
-    """Return the part that a range or a step stands for; None for the whole trace. Raises UsageError for both."""
-    if name is not None and step is not None:
-        raise UsageError("A range and a step cannot be read at once.", "Give either --range or --step.")
+    """Return the part that a range, a step, or a range in one step stands for; None for the whole trace."""
     return None if name is None and step is None else WantedPart(name, step)
 
 
@@ -84,23 +82,31 @@ def find_part(
             "Which work belongs to a part of this trace is unknown, because no CUDA API calls were recorded.",
             "Record with nsys profile --trace=cuda,nvtx, or analyze the trace as a whole.",
         )
-    if wanted.range is None:
-        return _find_step(tables, tables.calls, attributed.ranges, steps, wanted.step or 0)
-    return _find_range(tables, attributed, caused, wanted.range)
+    step = None if wanted.step is None else _find_step(tables, tables.calls, attributed.ranges, steps, wanted.step)
+    if wanted.range is not None:
+        return _find_range(tables, attributed, caused, wanted, step)
+    assert step is not None
+    return step
 
 
-def _find_range(tables: Tables, attributed: Attributed, caused: CausedWork | None, wanted: str) -> Part:
+def _find_range(
+    tables: Tables, attributed: Attributed, caused: CausedWork | None, wanted: WantedPart, step: Part | None
+) -> Part:
+    """Return the part of a range: all instances or, where a step is given, those that began in it."""
     places = _Places.of(attributed)
-    name = places.full_name(wanted)
+    name = places.full_name(wanted.range or "")
     roots = places.find(name)
-    ranges = places.at_or_below(roots)
-    outermost = attributed.ranges[places.at(roots)]
+    began = np.ones(len(attributed.ranges), dtype=np.bool_) if step is None else step.ranges
+    ranges = places.at_or_below(roots) & began
+    outermost = attributed.ranges[places.at(roots) & began]
+    if not len(outermost):
+        raise UsageError(f"Step {wanted.step} has no range {name!r}.", "Give another step, or leave --step out.")
     is_twin = (outermost["style"] == "StartEnd").to_numpy(dtype=bool)
     if is_twin.any():  # the push/pop range of the same name is the same part of the program
         outermost = outermost[is_twin]
     start, end, pid = (outermost[name].to_numpy(dtype=np.int64) for name in ("start_ns", "end_ns", "global_pid"))
     work = _work_of(attributed, caused, ranges, len(tables.work))
-    facts = ReadPart(name, None, len(outermost), int((end - start).sum()))
+    facts = ReadPart(name, wanted.step, len(outermost), int((end - start).sum()))
     inside = places.names_inside(roots, attributed)
     return Part(facts, inside, ranges, _calls_of(tables, attributed, ranges, work), work, start, end, pid)
 

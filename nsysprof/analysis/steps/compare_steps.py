@@ -31,11 +31,12 @@ METHOD = (
 def compare_steps(baseline: Sequence[Input], candidate: Sequence[Input]) -> StepChange | None:
     """Return how the time of a step changed, without a verdict; None unless all traces have steps of the same range."""
     old, new = (_steps(side) for side in (baseline, candidate))
-    names = {same_in_runs(steps.per) for steps in (*old, *new)}
+    names = {(same_in_runs(steps.per), steps.is_marked) for steps in (*old, *new)}
     if not old or not new or len(names) > 1:
         return None
     before, after = (statistics.median(steps.step_ns for steps in side) for side in (old, new))
-    return StepChange(names.pop(), before, after) if min(before, after) > 0 else None
+    ((name, is_marked),) = names
+    return StepChange(name, before, after, is_marked=is_marked) if min(before, after) > 0 else None
 
 
 def judge_steps_and_walls(

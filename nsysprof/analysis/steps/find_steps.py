@@ -22,7 +22,7 @@ from nsysprof.analysis.kernel_names.variant_names import kernel_names
 from nsysprof.analysis.steps.step_bounds import bound_steps, mark_slow_steps
 from nsysprof.arrays import Floats, count_codes, find_places
 from nsysprof.attention.range_name import parse_range
-from nsysprof.results.findings import STEP, TRACE
+from nsysprof.results.findings import MEAN_STEP, STEP, TRACE
 from nsysprof.trace.schema import NULL, PID_MASK, Bools, Int64s, Ints, Tables
 
 # Fewer instances of a range are no steps.
@@ -105,6 +105,8 @@ class Steps:
     @property
     def per(self) -> str:
         """Return what the steps are called: their range, STEP where kernels alone tell them, or TRACE."""
+        if self.name in (TRACE, MEAN_STEP):  # what stands for something else where numbers are told
+            return f"range {self.name}"
         return self.name or (STEP if self.are_known else TRACE)
 
     @property

@@ -99,10 +99,11 @@ def time_steps(
         parts = {"step": np.arange(len(low)), "device_id": np.full(len(low), device.device_id), "start_ns": low}
         parts |= {"wall_ns": high - low, "is_warmup": is_warmup, "is_slow": is_slow}
         parts |= _busy(tables, np.where(chosen, category, -1), low, high, in_optimizer) | device.parts_ns
-        rows.append(pd.DataFrame(parts)[list(STEPS.names)])
+        # A column is not copied: most are zeros, which take no memory until they are written.
+        rows.append(pd.DataFrame({name: parts[name] for name in STEPS.names}, copy=False))
     if not rows:
         return None
-    table = pd.concat(rows, ignore_index=True)
+    table = pd.concat(rows, ignore_index=True) if len(rows) > 1 else rows[0]
     return StepTimes(steps.per, table, steps.found_pct)
 
 

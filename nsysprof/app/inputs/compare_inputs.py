@@ -237,7 +237,8 @@ def _step_walls(times: StepTimes | None) -> StepWalls | None:
     if times is None or not times.are_steps:
         return None
     walls = tuple(times.steady_walls_ns().tolist())
-    return StepWalls(times.per, times.step_ns, walls, host_bound=times.busy_share < _GPU_BOUND_SHARE)
+    is_host_bound, is_marked = times.busy_share < _GPU_BOUND_SHARE, times.found_pct is None
+    return StepWalls(times.per, times.step_ns, walls, host_bound=is_host_bound, is_marked=is_marked)
 
 
 def _savings(found: Findings) -> dict[tuple[str, str], int]:

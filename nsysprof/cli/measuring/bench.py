@@ -13,7 +13,7 @@ from nsysprof.app.measuring.program_request import ProgramBenchRequest
 from nsysprof.cli import options
 from nsysprof.cli.measuring.measurement import run_measurement
 from nsysprof.cli.options import is_given
-from nsysprof.cli.terminal import GATE_EXIT_CODES, print_json, print_report
+from nsysprof.cli.terminal import GATE_EXIT_CODES, print_json, print_report, say
 from nsysprof.errors import UsageError
 from nsysprof.files.plain_file import json_value
 
@@ -135,7 +135,7 @@ def _print_plan(request: BenchRequest, as_json: bool) -> None:
         print_json({**json_value(plan), "out": str(folder)})
         return
     blocks = plan.processes * plan.rounds
-    typer.echo(
+    say(
         f"{len(plan.cells)} cells on {plan.device}, each {blocks} times {plan.samples} samples in {plan.processes} "
         f"processes, seed {plan.seed}, into {folder}"
     )
@@ -155,4 +155,4 @@ def _print(result: BenchResult, as_json: bool) -> None:
     print_report(report)
     floor = "unknown" if results.floor_pct is None else f"{results.floor_pct:.2g} %"
     what = "noise floor" if result.self_check is not None else "smallest difference that would be told"
-    typer.echo(f"{what} {floor}; seed {seed}; read {result.folder / 'report.md'}")
+    say(f"{what}: {floor}; seed {seed}; read {result.folder / 'report.md'}")

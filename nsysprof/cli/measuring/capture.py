@@ -12,7 +12,7 @@ from nsysprof.app.inputs.attention_requests import CaptureRequest
 from nsysprof.app.measuring.program_request import ProgramRequest
 from nsysprof.cli import options
 from nsysprof.cli.measuring.measurement import run_measurement
-from nsysprof.cli.terminal import print_json, print_report, show_progress
+from nsysprof.cli.terminal import print_json, print_report, say, show_progress
 from nsysprof.files.plain_file import json_value
 from nsysprof.units import format_bytes
 
@@ -98,8 +98,8 @@ def _print_plan(request: CaptureRequest, as_json: bool) -> None:
         print_json(data)
         return
     using = f"{plan.profiler} ({planned.nsys})" if plan.profiler == "nsys" else plan.profiler
-    typer.echo(f"{len(plan.cases)} cases on {plan.device}, traced by {using}, into {folder}")
-    typer.echo(
+    say(f"{len(plan.cases)} cases on {plan.device}, traced by {using}, into {folder}")
+    say(
         f"each: {plan.warmup} warm-up calls, up to {plan.samples} untraced samples in {plan.sample_seconds:g} s, "
         f"{plan.traced_calls} traced calls"
         + (f" or {plan.traced_seconds:g} s, DRAM sampled at {plan.gpu_metrics_hz:,} Hz" if plan.gpu_metrics_hz else "")
@@ -134,7 +134,7 @@ def _print_result(result: CaptureResult, as_json: bool) -> None:
 
     report = capture_report(result.results, manifest.environment, manifest.notes)
     print_report(report)
-    typer.echo(f"\ncapture in {folder}; next: nsysprof analyze {folder}")
+    say(f"\ncapture in {folder}; next: nsysprof analyze {folder}")
 
 
 def print_program_plan(planned: PlannedProgram, *, as_json: bool) -> None:
@@ -164,7 +164,7 @@ def end_with_program(result: ProgramResult) -> None:
     captured, ended = result.captured, result.captured.ended
     if ended.exit_code and not ended.ended_by_us and not ended.refused and ended.interrupted is None:
         if captured.failure is not None:
-            typer.echo(f"{captured.failure.text} -> {captured.failure.next_step}", err=True)
+            say(f"{captured.failure.text} -> {captured.failure.next_step}", err=True)
         raise typer.Exit(ended.exit_code)
     if result.failure is not None:
         raise result.failure
@@ -209,7 +209,7 @@ def _print_end(result: ProgramResult) -> None:
         how = "was ended with the recording"
     typer.echo(f"\nthe program {how} after {seconds:.1f} s", err=True)
     for note in manifest.notes:
-        typer.echo(note_line(note), err=True)
+        say(note_line(note), err=True)
     ranks, what = manifest.program.ranks, ""
     if ranks:
         traced = sum(rank.trace is not None for rank in ranks)
@@ -220,4 +220,4 @@ def _print_end(result: ProgramResult) -> None:
         if captured.traces
         else f"{what}no trace)"
     )
-    typer.echo(f"capture in {folder} ({size}", err=True)
+    say(f"capture in {folder} ({size}", err=True)

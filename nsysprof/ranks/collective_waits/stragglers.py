@@ -124,14 +124,14 @@ def _gains(job: RecordedJob, waited: Int64s) -> Gains | None:
     seen, replayed = (float(_over(parts, ends).sum()) for ends in (job.end_ns, unchanged))
     if not is_reproduced(seen, replayed):
         return None
-    chains = add_usual_work(job, typical_others(waited), parts)
+    chains, stayed = add_usual_work(job, typical_others(waited), parts)
     itself, own_order, copied = (number * ranks + np.arange(ranks) for number in range(3))
     like = [np.where(np.eye(ranks, dtype=bool), changed, itself) for changed in (own_order, copied)]
     in_order, at_once = _over(parts, unchanged - replay(job, chains, np.concatenate(like))).reshape(2, ranks, -1)
     # What parts differ by has the error of the mean only where two ranks' work of the same moment is compared.
-    # One of the places to which a rank's work is moved by chance is its own, where no rank waits.
-    places = max(2, int(parts[0, 1] - parts[0, 0] if job.fresh.any() else parts[-1, 1] - parts[0, 0]) // job.period)
-    gained = at_once + places / (places - 1) * (in_order - at_once).mean(axis=1, keepdims=True)
+    # Some of a rank's work is moved to its own place by chance, where no rank waits.
+    moved = 1 - np.minimum(stayed, _MOST_STAYED)[:, None]
+    gained = at_once + (in_order - at_once).mean(axis=1, keepdims=True) / moved
     # Where only stretches of a long job were kept, they represent the rest.
     recorded = float(job.end_ns[parts[-1, 1]] - job.end_ns[parts[0, 0]])
     scale = recorded / seen
@@ -155,6 +155,8 @@ _LEAST_STEPS, _AS_GOOD, _MOST_DIFFERENT = 6, 1.2, 1.0
 # Parts of a job have whole steps where no kind of collective is rarer in one than in another by more than this share,
 # and where intervals that are so many times as long as a step before are less than this share (%) of all time.
 _UNEVEN, _MUCH_LONGER, _LONGER_PCT = 0.25, 1.5, 2.0
+# Of two places or more, at most this share of a rank's work is moved to its own one by chance.
+_MOST_STAYED = 0.5
 # The values that are read for each collective: points in time, which need one clock for all ranks, and durations, which
 # do not.
 _POINTS = ("start_ns", "end_ns", "launch_ns", "wait_end_ns", "done_ns", "resumed_ns", "started_ns")
@@ -400,8 +402,10 @@ def _waited_between(begin: Int64s, end: Int64s, done: Int64s, all_here: Int64s) 
     return np.diff(np.interp(done, times, values), prepend=np.interp(done[:1], times, values))
 
 
-def add_usual_work(job: RecordedJob, usual: Int64s, parts: Int64s) -> Chains:
+def add_usual_work(job: RecordedJob, usual: Int64s, parts: Int64s) -> tuple[Chains, Floats]:
     """Return the chains of all ranks, then for each rank those of the rank that it should be like, in two orders.
+
+    Beside them is the share of each rank's work that has the same place in both orders.
 
     A rank that did what another one does at the same moment would never wait for it. So it first does the work of the
     other one in its own order: where its own work took longest, it does the longest work that the other one had at the
@@ -430,7 +434,9 @@ def add_usual_work(job: RecordedJob, usual: Int64s, parts: Int64s) -> Chains:
         if field.name in ("host_after", "gpu_after"):
             moved = np.where(moved >= 0, np.maximum(moved + rows - source, -1), -1)
         both[field.name] = np.concatenate((values, moved, values[usual]))
-    return Chains(**both)
+    # By how much two ranks differ, one of them waits.
+    differ = np.abs(took - took[usual])[:, judged] + 1
+    return Chains(**both), np.average(source[:, judged] == judged, axis=1, weights=differ)
 
 
 def _take_turns(job: RecordedJob, own_ns: Floats, other_ns: Floats, judged: Int64s) -> bool:

@@ -71,7 +71,7 @@ def show_segments(bar: StackedBar) -> list[ShownSegment]:
     segments, x, total = [], 0.0, bar.total or 1.0
     for segment in bar.segments:
         width, color = 100 * segment.value / total, color_of(segment.color)
-        short = segment.color.replace("-", " ")
+        short = segment.color.replace("-", " ").replace("cuda", "CUDA")
         inside = short if width > _LETTER_PCT * len(short) else ""
         text = f"{_value(segment.value, bar.unit)} ({_percent(width)})"
         text += "" if segment.floor is None else f", least {_value(segment.floor, bar.unit)}"

@@ -267,7 +267,7 @@ def idle_sections(analysis: Analysis) -> list[Section]:
 
 
 def _set_up_text(analysis: Analysis) -> str:
-    """Return that a trace without steps is nearly all set-up; "" where the GPU works for a notable part of it."""
+    """Return that a trace without steps passes outside the GPU; "" where the GPU works for a notable part of it."""
     times = _times_of_gpu(analysis)
     if times is None or times.are_steps or len(times.devices) != 1:
         return ""
@@ -276,8 +276,9 @@ def _set_up_text(analysis: Analysis) -> str:
     if not whole or 100 * busy >= _LEAST_PCT * whole:
         return ""
     return (
-        f" The GPU is busy for {_percent(busy, whole)} of the trace, and nothing repeats: nearly all of it is set-up, "
-        "such as loading or compiling. Record the part that you want to make faster, and several times."
+        f" The GPU is busy for {_percent(busy, whole)} of the trace, and nothing repeats: nearly all of it passes "
+        "outside the GPU, as while a program loads or compiles. Record the part that you want to make faster, and "
+        "several times."
     )
 
 
@@ -434,7 +435,7 @@ def _part_line(part: ReadPart, times: StepTimes | None) -> str:
     """
     wall = format_ns(part.wall_ns)
     if part.range is not None:
-        return f"This is the range {part.range} alone: {count_of(part.instances, 'instance')}, {wall} in all."
+        return f"This is the range {part} alone: {count_of(part.instances, 'instance')}, {wall} in all."
     text = f"This is step {part.step} alone: {wall}. A usual step takes {format_ns(part.usual_ns)} on average."
     if times is None or not len(times.table):
         return text

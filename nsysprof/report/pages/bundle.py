@@ -94,7 +94,7 @@ def bundle_report(
         parts.append(Paragraph(coverage_line(analysis)))
     results = (record, analysis, ranks)
     notes = [*(note for result in results if result is not None for note in result.notes), *bench_notes]
-    parts.append(Notes(tuple(notes[:_MOST_NOTES])))
+    parts.append(Notes(tuple(dict.fromkeys(notes))[:_MOST_NOTES]))
     return Report(shared.title, (*first, Section("", tuple(parts)), *_archive(shared)))
 
 

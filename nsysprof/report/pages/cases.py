@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nsysprof.report.document import (
+    OPERATORS,
     Cell,
     Column,
     Table,
@@ -16,7 +17,7 @@ from nsysprof.report.document import (
     make_table,
     times_as_long,
 )
-from nsysprof.results.analysis import LEAST_DIFFERENCE_PCT, CaptureRecord, CaseRanking, RankedCase
+from nsysprof.results.analysis import HOST_PROCESS_TIMES, LEAST_DIFFERENCE_PCT, CaptureRecord, CaseRanking, RankedCase
 from nsysprof.results.checks import MissingSource
 from nsysprof.results.roof import LAUNCH_BOUND_SHARE, dram_of, known, sampled_of
 from nsysprof.results.roof import UNKNOWN as UNKNOWN_LIMIT
@@ -211,11 +212,11 @@ def comparison_table(record: CaptureRecord, words: Words) -> Table:
     columns = (
         Column("shape"),
         Column("backend", Unit.NAME),
-        Column("untraced latency [95 %]", Unit.NS),
+        Column("untraced latency [95 % of this process]", Unit.NS),
         Column(f"latency, {first} / this", Unit.RATIO),
-        Column(f"peak {words.memory}", Unit.BYTES),
-        Column(f"peak, {first} / this", Unit.RATIO),
-        Column(f"{words.launches} per call", Unit.COUNT),
+        Column(f"peak {words.memory}", Unit.BYTES, drop=2),
+        Column(f"peak, {first} / this", Unit.RATIO, drop=1),
+        Column(f"{words.works if words is OPERATORS else words.launches} per call", Unit.COUNT, drop=3),
     )
     title = f"Against {first}, equal work"
     return make_table(title, columns, rows, source="results.csv", terminal_rows=0, document_rows=400)
@@ -247,6 +248,8 @@ def _sentence(ranking: CaseRanking) -> str:
         )
     else:
         text = f"{best.backend} is the fastest at {latency_text(best.median_ns, best.low_ns, best.high_ns)}"
+    if any(case.is_launch_bound for case in ranking.fastest):
+        text += f", and another process may take up to {HOST_PROCESS_TIMES} times as long, for the host sets the pace"
     return text + (f"; {_slower(ranking.slower)}" if ranking.slower else "")
 
 

@@ -48,7 +48,6 @@ from nsysprof.results.comparison import (
     SideOfCase,
     VersionComparison,
 )
-from nsysprof.results.findings import STEP
 from nsysprof.units import format_apart, format_bytes, format_factor, format_ns
 
 OUTCOMES = {Outcome.PASS: "pass", Outcome.REGRESSION: "REGRESSION", Outcome.INCONCLUSIVE: "inconclusive"}
@@ -313,15 +312,43 @@ def kernel_table(comparison: VersionComparison) -> Table:
         Column("instances", Unit.COUNT, drop=1),
         Column("total", Unit.NS),
     )
-    notable = [(change, kernel) for change in comparison.ranges for kernel in change.kernels if kernel.is_notable]
-    # What changed in a range needs no line for the whole trace.
-    pairs = [(change.range == WHOLE_TRACE, (kernel.baseline_name, kernel.candidate_name)) for change, kernel in notable]
-    in_ranges = {names for is_whole, names in pairs if not is_whole}
-    notable = [
-        found for found, (is_whole, names) in zip(notable, pairs, strict=True) if not is_whole or names not in in_ranges
-    ]
+    notable = _kernels_once(comparison.ranges)
     rows = (_kernel_row(change, kernel) for change, kernel in notable[:MOST_ROWS])
-    return make_table("Kernels that changed", columns, rows, source=_JSON, total_rows=len(notable))
+    return make_table(
+        "Kernels that differ (a description, without a test)", columns, rows, source=_JSON, total_rows=len(notable)
+    )
+
+
+def _kernels_once(ranges: Sequence[RangeChange]) -> list[tuple[RangeChange, KernelChange]]:
+    """Return the kernels worth a line, each once where a range and one inside it have the same change of it.
+
+    The range with fewer kernels is the inner one. The whole trace has a kernel only where no range shows it, and where
+    the ranges that have it ran as often on both sides; otherwise the trace with more steps would have more of it.
+    """
+    inner: dict[tuple[str | None, float, float], tuple[RangeChange, KernelChange]] = {}
+    in_ranges: set[str | None] = set()
+    for change in (change for change in ranges if change.range != WHOLE_TRACE):
+        for kernel in change.kernels:
+            name = kernel.candidate_name or kernel.baseline_name
+            if kernel.is_notable or change.baseline_calls != change.candidate_calls:
+                in_ranges.add(name)
+            if kernel.is_notable:
+                more = kernel.candidate_instances - kernel.baseline_instances
+                key = name, more, 0.0 if more else kernel.candidate_instances
+                if key not in inner or len(change.kernels) < len(inner[key][0].kernels):
+                    inner[key] = change, kernel
+    chosen = {(id(change), id(kernel)) for change, kernel in inner.values()}
+    return [
+        (change, kernel)
+        for change in ranges
+        for kernel in change.kernels
+        if (id(change), id(kernel)) in chosen
+        or (
+            change.range == WHOLE_TRACE
+            and kernel.is_notable
+            and (kernel.candidate_name or kernel.baseline_name) not in in_ranges
+        )
+    ]
 
 
 def _kernel_row(change: RangeChange, kernel: KernelChange) -> tuple[Any, ...]:
@@ -332,7 +359,7 @@ def _kernel_row(change: RangeChange, kernel: KernelChange) -> tuple[Any, ...]:
     return (
         _label(change),
         name,
-        "changed" if kernel.how == "both" else kernel.how,
+        "differs" if kernel.how == "both" else kernel.how,
         kernel.role,
         _from_to(kernel.baseline_instances, kernel.candidate_instances),
         _from_to(kernel.baseline_ns, kernel.candidate_ns),
@@ -393,7 +420,7 @@ def step_line(comparison: VersionComparison) -> str:
         interval = f"{verdict.ratio:.3f} [{verdict.low:.3f}, {verdict.high:.3f}]"
         text += f". {verdict.verdict.value}: the median step takes {interval} times as long."
     unmarked = " No range marks the steps: on each side they are where its own kernels repeat."
-    return text + (unmarked if change.per == STEP else "")
+    return text + ("" if change.is_marked else unmarked)
 
 
 def wall_line(comparison: VersionComparison) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nsysprof.attention.shape import CONVENTION
-from nsysprof.report.document import Column, Table, Unit, make_table, words_for
+from nsysprof.report.document import OPERATORS, Column, Table, Unit, make_table, words_for
 from nsysprof.results.analysis import Analysis, CaptureRecord, Coverage
 from nsysprof.results.roof import LIMIT_RULES, roof_of
 from nsysprof.units import format_bytes, format_count, format_rate
@@ -24,7 +24,7 @@ def coverage_line(analysis: Analysis) -> str:
     text += "".join(f", {count:,} {reason}" for reason, count in coverage.reasons.items())
     if coverage.launches == 0 and analysis.totals.launch_count is None:
         text += f" and of {words.launches}"
-    elif coverage.launches is not None:
+    elif coverage.launches is not None and words is not OPERATORS:  # an operator is its own call
         missing = format_count(coverage.launches_without_gpu_record)
         text += f"; {coverage.launches:,} {words.launches}, {missing} without a recorded {words.work}"
     return f"{text}.{_graph_line(coverage)}"

@@ -321,9 +321,10 @@ _NO_STRAGGLER = {
 def straggler_lines(job: RanksAnalysis, limit: int = 5) -> list[str]:
     """Return a line for each straggler, with the range in which it is late most."""
     lines = []
+    of_few = f"; of fewer than {OUTLIER_RANKS} ranks, nothing tells whether by chance" * (len(job.rows) < OUTLIER_RANKS)
     for _, line in job.stragglers.drop_duplicates("rank").head(limit).iterrows():
         late, percent = format_ns(line["late_ns"]), format_percent(line["late_pct"])
-        text = f"Rank {line['rank']} computes {late} ({percent}) longer than is usual"
+        text = f"Rank {line['rank']} computes {late} ({percent}) longer than is usual{of_few}"
         if line["evidence"] == "collectives":
             text = (
                 f"Rank {line['rank']} is a straggler: {_cost(line)} It is last in {line['last_in']} of "

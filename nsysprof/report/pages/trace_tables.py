@@ -10,7 +10,7 @@ import pandas as pd
 
 from nsysprof.arrays import Floats
 from nsysprof.attention.range_name import range_label
-from nsysprof.report.document import CAUSED_WORDS, Cell, Column, Table, Unit, make_table, words_for
+from nsysprof.report.document import CAUSED_WORDS, OPERATORS, Cell, Column, Table, Unit, make_table, words_for
 from nsysprof.report.pages.range_rows import RangeRow, qualified_name, range_rows
 from nsysprof.results.analysis import Analysis
 from nsysprof.results.findings import fold_paths, layer_shape
@@ -347,8 +347,13 @@ def stream_table(analysis: Analysis) -> Table | None:
     return _from_frame("Streams", analysis.streams, columns, "streams.csv", terminal_rows=rows, document_rows=15)
 
 
-def api_table(analysis: Analysis) -> Table:
-    """Return the API calls with the most total time. The terminal shows them where no range has any."""
+def api_table(analysis: Analysis) -> Table | None:
+    """Return the API calls with the most total time; None for operators, which are in the table of kernels.
+
+    The terminal shows them where no range has any.
+    """
+    if words_for(analysis.trace) is OPERATORS:
+        return None
     columns = {
         "name": Column("call", Unit.NAME),
         "calls": Column("calls", Unit.COUNT),
@@ -361,24 +366,27 @@ def api_table(analysis: Analysis) -> Table:
 
 
 def range_api_table(analysis: Analysis) -> Table | None:
-    """Return the API calls in which each range spent the most time; None where no range has any.
+    """Return the API calls, or operators, in which each range spent the most time; None where no range has any.
 
     range_api.csv has each call once for every range around it. The table leaves a range out where another range inside
     it has nearly all of the time of the call.
     """
     if not len(analysis.range_api):
         return None
+    title, what = ("Operators", "operator") if words_for(analysis.trace) is OPERATORS else ("API calls", "call")
     columns = {
         "range": Column("range", Unit.NAME),
-        "name": Column("call", Unit.NAME),
+        "name": Column(what, Unit.NAME),
         "calls": Column("calls", Unit.COUNT, drop=1),
         "total_ns": Column("total", Unit.NS),
         "wall_pct": Column("of wall", Unit.SHARE),
     }
-    title = "API calls by range (nested ranges included)"
     shown = _once(_innermost(analysis.range_api, _ranges_inside(analysis.range_tree)))
     shown = shown.assign(range=[range_label(str(name)) for name in shown["range"]])
-    return _from_frame(title, shown, columns, "range_api.csv", terminal_rows=8, document_rows=20)
+    return _from_frame(
+        f"{title} by range (nested ranges included)",
+        shown, columns, "range_api.csv", terminal_rows=8, document_rows=20,
+    )  # fmt: skip
 
 
 _RangeKey = tuple[str, str, str]

@@ -404,7 +404,7 @@
     summing = setTimeout(() => {
       if (!held()) { say("sums", ""); return; }
       const [low, high] = selected ?? view, { busy, byCategory } = rows.sums(low, high);
-      const share = busy === null || data.ofRanks ? "" : `, the GPU busy for ${(100 * busy / (high - low)).toPrecision(3)} % (${about(busy)})`;
+      const share = busy === null || data.ofRanks ? "" : `, the ${data.words === "operators" ? "CPU" : "GPU"} busy for ${(100 * busy / (high - low)).toPrecision(3)} % (${about(busy)})`;
       const parts = byCategory.map(([category, [ns, count]]) => `${category} ${about(ns)} in ${count.toLocaleString("en")}`);
       say("sums", `${selected ? "Marked" : "In view"}: ${about(high - low)}${share}${parts.length ? ": " : ""}${parts.join(", ")}.`);
     }, 150);

@@ -369,12 +369,12 @@ def _read_osrt(trace: Trace) -> pd.DataFrame | None:
 def read_os_calls(trace: Trace) -> pd.DataFrame | None:
     """Return the calls of the OS runtime that no other one made: start_ns, end_ns, global_tid, name_id.
 
-    None: none were recorded.
+    Remarks of nsys, which take no time, are left out. None: none were recorded.
     """
     rows = _read_osrt(trace)
     if rows is None:
         return None
-    chosen = rows["level"].isin((0, NULL)) & (rows["start_ns"] != NULL) & (rows["end_ns"] >= rows["start_ns"])
+    chosen = rows["level"].isin((0, NULL)) & (rows["start_ns"] != NULL) & (rows["end_ns"] > rows["start_ns"])
     kept: pd.DataFrame = rows[chosen].drop(columns="level").reset_index(drop=True)
     return kept
 

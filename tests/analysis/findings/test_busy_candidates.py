@@ -18,6 +18,8 @@ def test_each_fault_is_found_and_saves_what_its_mending_saved(trace_path, fault)
     step_ms, saved_ms, _, _ = fault.saved_ms(TIMES)
     assert abs(item.saving_ns / 1e6 - saved_ms) <= MOST_OFF_PCT / 100 * step_ms
     assert 0 <= item.saving_low_ns <= item.saving_ns <= item.saving_high_ns
+    # The study has one digit after the point.
+    assert item.saving_low_ns / 1e6 - 0.1 <= saved_ms <= item.saving_high_ns / 1e6 + 0.1
 
 
 @pytest.mark.parametrize("name", MENDED)

@@ -37,7 +37,7 @@ def test_waiting_for_another_rank_is_found(findings):
     assert item.saving_ns == pytest.approx(20 * MS / 3, rel=0.1)
     # What a collective takes without any waiting is not known: it may be nothing.
     assert item.saving_low_ns == 0
-    assert item.saving_ns <= item.saving_high_ns <= 20 * MS / 3 + 1 * MS
+    assert item.saving_ns <= item.saving_high_ns <= 20 * MS / 3 + 1.2 * MS
 
 
 def pipeline(*, kernel="saxpy", is_told=False, copies=True):

@@ -44,7 +44,8 @@ def test_each_of_two_remedies_would_save_the_whole_time_but_not_both(findings):
         assert item.saving_ns == pytest.approx(without + extra, rel=0.05)
         assert item.saving_low_ns <= 1.05 * without
         # The rate of an unknown bus has a wide interval of its own.
-        assert item.saving_high_ns == pytest.approx(plain[code].saving_high_ns + extra, rel=0.05)
+        # The host of another process copies up to a quarter longer.
+        assert item.saving_high_ns == pytest.approx(plain[code].saving_high_ns + 1.25 * extra, rel=0.05)
         assert item.text.endswith(f" Up to 40.0 ms of this would be saved by {other}, too.")
     assert found.together_ns == pytest.approx(sum(item.saving_ns for item in found.items) - extra, rel=0.05)
 

@@ -127,5 +127,7 @@ def test_advice_does_not_ask_for_metrics_that_were_sampled(analyze):
 
 
 def test_a_trace_without_anything_is_not_said_to_hold_ranges(analyze):
-    builder = TraceBuilder("2025.3")
-    assert "no NVTX range" in note(analyze(builder), "no-gpu").text
+    analysis = analyze(TraceBuilder("2025.3"))
+    assert "no NVTX range" in note(analysis, "no-gpu").text
+    assert "NVTX ranges" in note(analysis, "no-gpu").next_step
+    assert note(analysis, "no-nvtx") is None, "the other note says it"

@@ -12,9 +12,9 @@ from tests.analysis.programs import train
 from tests.builders.build_trace import TraceBuilder
 
 
-def analyze(path, step=None):
+def analyze(path, step=None, name=None):
     with open_trace(path) as trace:
-        options = SummaryOptions(part=None if step is None else WantedPart(step=step))
+        options = SummaryOptions(part=wanted_part(name, step))
         return run_summary(read_tables(trace), options).analysis
 
 
@@ -69,9 +69,33 @@ def test_a_trace_in_which_nothing_repeats_has_no_step(tmp_path):
         analyze(builder.write(tmp_path / "t.sqlite"), 0)
 
 
-def test_a_range_or_a_step_is_wanted_and_not_both():
+def test_what_is_wanted():
     assert wanted_part(None, None) is None
     assert wanted_part("forward", None) == WantedPart("forward")
     assert wanted_part(None, 0) == WantedPart(step=0)
-    with pytest.raises(UsageError, match="at once"):
-        wanted_part("forward", 0)
+    assert wanted_part("forward", 0) == WantedPart("forward", 0)
+
+
+def test_a_range_in_one_step_has_its_row_of_that_step(trace_path):
+    path = trace_path("h200-programs/train-all")
+    whole, part = analyze(path), analyze(path, 7, "forward")
+    instance = whole.range_instances.query("range == 'forward'").iloc[7]
+    assert (part.part.range, part.part.step, part.part.instances) == ("forward", 7, 1)
+    assert part.part.wall_ns == instance["wall_ns"]
+    row = part.ranges.query("range == 'forward'").iloc[0]
+    assert (row["kernel_count"], row["kernel_total_ns"]) == (instance["kernel_count"], instance["kernel_total_ns"])
+    assert part.totals.kernel_count == row["kernel_count"]
+    assert part.step_times is None
+    assert part.findings is None
+
+
+def test_a_range_that_is_not_in_the_step_is_an_error(tmp_path):
+    builder = TraceBuilder()
+    for step in range(10):
+        builder.range(step * 1000, step * 1000 + 900, "step")
+        builder.launch(step * 1000 + 100, step + 1)
+    builder.range(3_100, 3_200, "save")
+    path = builder.write(tmp_path / "t.sqlite")
+    assert analyze(path, 3, "save").part.instances == 1
+    with pytest.raises(UsageError, match="Step 4 has no range 'save'"):
+        analyze(path, 4, "save")

@@ -16,6 +16,7 @@ from nsysprof.report.formats.markdown import render_markdown
 from nsysprof.report.pages.compare import compare_report, comparison_json, open_questions, step_line
 from nsysprof.results.checks import Outcome
 from nsysprof.results.comparison import Input, LatencyVerdict, StepWalls
+from nsysprof.results.findings import STEP
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_tables
 from tests.builders.published_schema import as_published
@@ -44,7 +45,8 @@ def compared(baseline, candidate, **settings):
 
 def with_steps(walls_ns, per="train", name="a"):
     walls = tuple(walls_ns)
-    return Input(name, "trace", {}, ranges={}, steps=StepWalls(per, sum(walls) / len(walls), walls))
+    steps = StepWalls(per, sum(walls) / len(walls), walls, is_marked=per != STEP)
+    return Input(name, "trace", {}, ranges={}, steps=steps)
 
 
 def told_by_analyze(path):
@@ -114,6 +116,16 @@ def test_steps_of_other_ranges_or_of_one_trace_alone_are_not_compared():
     for old, new in (([train], [epoch]), ([train], [without]), ([train, without], [train]), ([train], [])):
         assert compare_steps(old, new) is None
     assert compare_steps([train], [train]).change_pct == 0
+
+
+def test_a_range_may_be_called_as_steps_without_one_are(read):
+    without = with_steps([MS] * 8, per="step")
+    marked = replace(without, steps=replace(without.steps, is_marked=True))
+    assert compare_steps([marked], [without]) is None, "they are no steps of the same range"
+    of_any = compared(read("mem"), read("mem"))
+    for each in (without, marked):
+        said = step_line(replace(of_any, step=compare_steps([each], [each])))
+        assert ("No range marks" in said) == (each is without)
 
 
 def test_of_several_traces_it_is_the_median():

@@ -33,3 +33,17 @@ def test_a_program_that_also_runs_its_layers_before_has_its_own_steps(trace_path
     with open_trace(trace_path(f"h200-ranges/layers-{way}")) as trace:
         times = summarize(read_tables(trace)).step_times
     assert (times.per, times.steps["step"].nunique()) == ("step#", 6)
+
+
+@pytest.mark.parametrize("name", ["step", "trace", "mean step", "epoch"])
+def test_a_step_range_may_be_called_as_what_has_no_range(tmp_path, name):
+    program = Program()
+    for _ in range(6):
+        begin = program.now
+        program.launch(50 * US)
+        program.wait()
+        program.step(begin, name)
+    with open_trace(program.builder.write(tmp_path / "t.sqlite")) as trace:
+        times = summarize(read_tables(trace)).step_times
+    assert times.are_steps and times.found_pct is None and times.steps["step"].nunique() == 6
+    assert times.per == (f"range {name}" if name in ("trace", "mean step") else name)

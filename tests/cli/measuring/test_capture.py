@@ -68,6 +68,7 @@ def test_the_plan_alone(tmp_path):
     assert len(json.loads(run(*arguments, "--json").stdout)["cases"]) == 4
 
 
+@pytest.mark.slow
 def test_keys_of_another_length_are_in_names_results_and_notes(tmp_path):
     arguments = ("capture", "--backends", "math", "--seq", "4", "--kv-seq", "16", "--heads", "2", "--head-dim", "8")
     plan = run(*arguments, "--device", "cpu", "--dry-run", "--out", tmp_path / "c")

@@ -70,7 +70,8 @@ def test_what_varying_ranks_cost_by_turns_is_no_cost_of_a_straggler(plain: Simul
         true += (slow - plain.run(seed)[1]) * judged_share(arrived)
         (late,) = find_late(COLLECTIVES, arrived, [])[1]
         found += late.cost_ns or 0
-    assert found == pytest.approx(true, rel=0.08)
+    # Where ranks take turns, chance moves no work to its own place.
+    assert found == pytest.approx(true, rel=0.03 if plain.in_turn_ns else 0.08)
 
 
 @pytest.mark.parametrize("ranks", [2, 4])

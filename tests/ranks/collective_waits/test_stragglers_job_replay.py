@@ -88,7 +88,7 @@ def usual_work(plain: SimulatedJob) -> tuple[np.ndarray, np.ndarray]:
     job = read_job(arrived, [0, 1])
     assert job is not None
     parts = judged_parts(160, job.period)
-    chains = add_usual_work(replace(job, uncontended=job.chains), np.array([1, 0]), parts)
+    chains, _ = add_usual_work(replace(job, uncontended=job.chains), np.array([1, 0]), parts)
     ended = replay(job, chains, np.array([[0, 1], [0, 3], [0, 5]]))
     return chains.busy_ns, ended[:, parts[-1, 1]] - ended[:, parts[0, 0]]
 

@@ -142,7 +142,7 @@ def test_a_trace_of_set_up_says_so(tmp_path):
         program.host(400 * MS)
     program.launch(10 * US, "last")
     text = texts_of(findings_sections(analyze_trace(program.builder.write(tmp_path / "t.sqlite"))))
-    assert "nearly all of it is set-up, such as loading or compiling" in text
+    assert "nearly all of it passes outside the GPU, as while a program loads or compiles" in text
 
 
 def test_a_step_without_the_profiler_is_said_as_measured_else_as_replayed(tmp_path):

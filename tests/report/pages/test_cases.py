@@ -45,6 +45,7 @@ def test_launch_bound_cases_are_not_ranked_by_their_dispatch(tmp_path):
     (line,) = lines(tmp_path, flash={"latency_median_ns": 800, "latency_ci_low_ns": 790, "latency_ci_high_ns": 810})
     assert "flash and math are launch-bound: kernels fill less than 75 % of their latency" in line
     assert "flash 50 ns, math 500 ns" in line
+    assert "another process may take up to 2 times as long" in line
 
 
 def test_kernels_longer_than_the_best_call_are_slower_whatever_the_dispatch(tmp_path):

@@ -51,6 +51,8 @@ def test_a_page_that_claims_more_than_the_footer(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("encoding", ["DELTA_BINARY_PACKED", "BYTE_STREAM_SPLIT"])
 def test_encodings_in_which_a_few_bytes_are_many_values(tmp_path: Path, encoding: str) -> None:
+    if encoding == "BYTE_STREAM_SPLIT" and int(pa.__version__.split(".")[0]) < 17:
+        pytest.skip("this pyarrow writes no integers in it")
     names = {"start": encoding, "end": encoding}
     folder = write(tmp_path / "p", use_dictionary=False, column_encoding=names)
     with pytest.raises(TraceForeignError, match="an encoding that nsys never writes"):

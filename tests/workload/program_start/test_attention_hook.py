@@ -103,6 +103,7 @@ except TypeError as error:
 """
 
 
+@pytest.mark.slow
 def test_a_compiled_program_is_compiled_as_before_and_its_calls_are_counted(tmp_path: Path) -> None:
     calls, said, notes = run(tmp_path, START + COMPILED)
     call, exported = calls
