@@ -207,10 +207,8 @@ def _share_of_bytes(situation: Situation, chosen: Bools) -> tuple[float, str] | 
     run = bytes_of_run(operators.calls, np.unique(operators.call[chosen]).tolist(), TensorUses(operators.calls))
     if run is None or not run.moved:
         return None
-    return (
-        run.fused / run.moved,
-        f", in which {format_bytes(run.moved)} are moved, {format_bytes(run.fused)} in one pass",
-    )
+    text = f", in which {format_bytes(run.moved)} are moved, {format_bytes(run.fused)} in one pass"
+    return run.fused / run.moved, text
 
 
 def _tell_sparse(situation: Situation, chosen: Bools) -> str:
@@ -235,9 +233,9 @@ def _tell_sparse(situation: Situation, chosen: Bools) -> str:
         if facts is None or call.name not in _OF_TABLES:
             continue
         gradient, index = next(tensors_of(facts.outputs), None), tensor_at(facts.inputs, 1)
-        if gradient is None or index is None or memory_of(call, gradient) not in given.keys() - added:
+        if gradient is None or not gradient.sizes or index is None:
             continue
-        if index.elements < _FEW_ROWS * gradient.sizes[0]:
+        if memory_of(call, gradient) in given.keys() - added and index.elements < _FEW_ROWS * gradient.sizes[0]:
             rows, touched, size = rows + gradient.sizes[0], touched + index.elements, size + (gradient.bytes or 0)
     # A parameter comes with a gradient and at most three tensors of state.
     if not rows or 8 * size < sum(given.values()):
