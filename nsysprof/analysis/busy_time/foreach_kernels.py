@@ -15,11 +15,13 @@ from nsysprof.trace.schema import KERNEL, Bools, Ints, Rows, Tables
 
 # A foreach kernel, with the number of tensors that it reads; it writes one.
 _FOREACH = re.compile(
-    r"multi_tensor_apply_kernel.*(?:Unary|Binary|Ternary|Pointwise)Op\w*Functor<[^<>]*?, (?:\(int\))?\d+, "
-    r"(?:\(int\))?(\d+), (?:\(int\))?\d+>"
+    r"multi_tensor_apply_kernel.*(?:Unary|Binary|Ternary|Pointwise)Op\w*Functor<[^<>]*?, (?:\(int\))?\d, "
+    r"(?:\(int\))?(\d), (?:\(int\))?\d>"
 )
 # Clipping multiplies the gradients by a tensor before the optimizer begins.
 _CLIPS = re.compile(r"ScalarTensorFunctor")
+# The most characters to look at in a name.
+_MOST_READ = 4_096
 # The pieces of Adam. Its addcmul reads the same gradient twice.
 _ADDCMUL = re.compile(r"PointwiseOp.*multiplies")
 _PIECES = (re.compile(r"Lerp"), _ADDCMUL, re.compile(r"Sqrt"), re.compile(r"PointwiseOp.*divides"))
@@ -32,8 +34,9 @@ def rows_of_adam(kinds: Sequence[str], number: Ints, stream: Ints) -> list[Rows]
 
     kinds: the names of kernels. number: of each kernel's name, in the order of the work; -1 for what is no kernel.
     """
-    foreach = np.array([bool(_FOREACH.search(name)) and not _CLIPS.search(name) for name in (*kinds, "")], dtype=bool)
-    pieces = np.array([[bool(piece.search(name)) for piece in _PIECES] for name in (*kinds, "")], dtype=bool)
+    texts = [name[:_MOST_READ] for name in (*kinds, "")]
+    foreach = np.array([bool(_FOREACH.search(name)) and not _CLIPS.search(name) for name in texts], dtype=bool)
+    pieces = np.array([[bool(piece.search(name)) for piece in _PIECES] for name in texts], dtype=bool)
     if not pieces.any(axis=0).all():
         return []
     steps = []
@@ -47,8 +50,9 @@ def rows_of_adam(kinds: Sequence[str], number: Ints, stream: Ints) -> list[Rows]
 
 def count_passes(name: str) -> int:
     """Return how many tensors a foreach kernel reads and writes in all; 0 for other kernels."""
-    found = _FOREACH.search(name)
-    return 0 if found is None else int(found[1]) + 1 - bool(_ADDCMUL.search(name))
+    text = name[:_MOST_READ]
+    found = _FOREACH.search(text)
+    return 0 if found is None else int(found[1]) + 1 - bool(_ADDCMUL.search(text))
 
 
 def find_optimizer_kernels(tables: Tables, names: Names, operators: Operators | None) -> Bools | None:

@@ -14,8 +14,9 @@ import numpy as np
 import pandas as pd
 
 from nsysprof.analysis.attribution.intervals import measure, union_of_groups
+from nsysprof.analysis.busy_time.foreach_kernels import count_passes, rows_of_adam
 from nsysprof.analysis.findings.candidates import LONG_GAP_NS, Candidate, copies_beside_frees, less_slowed, without_work
-from nsysprof.analysis.findings.foreach_optimizer import foreach_candidate
+from nsysprof.analysis.findings.from_operators.operator_evidence import TensorUses, bytes_of_run, find_most, memory_of
 from nsysprof.analysis.findings.situation import Situation, counted, in_calls, in_work, number_text
 from nsysprof.analysis.findings.unfused_attention import UnfusedAttention, find_unfused_attention
 from nsysprof.analysis.idle_time.call_classes import MEMORY
@@ -24,8 +25,9 @@ from nsysprof.analysis.replay.replay import ReplayChange, combine, no_change, wi
 from nsysprof.analysis.steps.find_steps import Steps
 from nsysprof.arrays import rows_by_key
 from nsysprof.results.findings import MEAN_STEP, Finding
+from nsysprof.torchprof.operator_facts import tensor_at, tensors_of
 from nsysprof.trace.schema import MIGRATION, PID_MASK, Bools, Int64s, Tables
-from nsysprof.units import format_ns
+from nsysprof.units import format_bytes, format_ns
 
 # At least this many elementwise kernels in a row are an optimizer that updates parameters one by one.
 _STORM = 48
@@ -67,6 +69,8 @@ LEAST_OF_FP32 = 0.05
 # products, and of 4.4 ms in TF32.
 OF_FP32 = FusedTime(1.0, 0.45, 1.3), FusedTime(1.25, 0.7, 1.6)
 _FASTER_BY_TF32 = 4.5
+# The products of a model take at least this share of the time of those of attention.
+_LEAST_OTHERS = 0.25
 _TF32 = re.compile(r"tf32|(?<!16_)s1688gemm", re.IGNORECASE)
 _FP32 = re.compile(r"sgemm|ffma|_simt_|f32f32_f32f32|gemm[^<]*<float, *float", re.IGNORECASE)
 
@@ -74,7 +78,7 @@ _FP32 = re.compile(r"sgemm|ffma|_simt_|f32f32_f32f32|gemm[^<]*<float, *float", r
 def list_kernel_candidates(situation: Situation) -> Iterator[Candidate]:
     """Yield what could be changed in the kernels of the graph."""
     searches: tuple[Callable[[Situation], Candidate | None], ...] = (
-        attention_candidate, _optimizer, foreach_candidate, _collectives, _streams,
+        attention_candidate, _optimizer, _foreach_optimizer, _collectives, _streams,
     )  # fmt: skip
     for search in searches:
         candidate = search(situation)
@@ -138,6 +142,123 @@ def _calls_inside(situation: Situation, storm: Bools) -> Bools:
     np.add.at(inside, np.append(positions[breaks], positions[-1]) + 1, -1)
     in_runs: Bools = (np.cumsum(inside)[:-1] > 0) & (graph.gap_ns < LONG_GAP_NS) & (graph.waits_for < 0)
     return in_runs
+
+
+# Adam reads parameter, gradient and both moments, and writes all but the gradient.
+_FUSED_PASSES = 7
+# How many times as long a fused kernel takes for a byte.
+_SLOWER_USUAL, _SLOWER_MOST, _SLOWER_LEAST = 1.2, 1.5, 1.0
+# What computes the gradient of a table of embeddings, and which share of its rows is few.
+_OF_TABLES, _FEW_ROWS = ("aten::_embedding_bag_dense_backward", "aten::embedding_dense_backward"), 0.1
+_FUSED_FORMS = ("Adam", "AdamW", "SGD", "Adagrad")
+_STEP = re.compile(r"Optimizer\.step#(\w+)\.step")
+
+
+def _foreach_optimizer(situation: Situation) -> Candidate | None:
+    """Return what a fused optimizer saves in place of a foreach one that memory limits; None where there is none."""
+    chosen = _known_by_operators(situation)
+    share = _share_of_bytes(situation, chosen)
+    if share is None:
+        chosen = np.zeros(len(situation.kernel_number), dtype=np.bool_)
+        kinds = [str(name) for name in situation.names.texts]
+        for rows in rows_of_adam(kinds, situation.kernel_number, situation.graph.stream):
+            chosen[rows] = True
+        if not chosen.any():
+            return None
+        share = _share_of_passes(situation, chosen, kinds)
+    part, moved = share
+    duration = situation.graph.duration_ns
+
+    def at(slower: float) -> ReplayChange:
+        fused = (duration * min(1.0, part * slower)).astype(np.int64)
+        return without_work(situation, np.zeros_like(chosen), np.where(chosen, fused, duration))
+
+    usual = at(_SLOWER_USUAL)
+    spent = int(in_work(situation, chosen, duration))
+    text = (
+        f"The optimizer reads and writes the parameters and their state again and again, in "
+        f"{counted(in_work(situation, chosen), 'foreach kernel')}: {format_ns(spent)}{moved}. A fused one does so "
+        f"once: about {format_ns(int(in_work(situation, chosen, usual.duration_ns)))}."
+    )
+    text += _tell_sparse(situation, chosen)
+    most, name = find_most(situation, chosen), _name_of_optimizer(situation, chosen)
+    step = f"torch.optim.{name or 'AdamW'}(..., fused=True)."
+    if name and name not in _FUSED_FORMS:
+        step = f"torch.compile(optimizer.step), since {name} has no fused form."
+    return Candidate(
+        "unfused-optimizer", usual, at(_SLOWER_MOST), at(_SLOWER_LEAST), situation.calls_of(chosen), int(chosen.sum()),
+        text, step, spent_ns=spent, most_range=situation.range_of_most(chosen), place=most.location if most else "",
+    )  # fmt: skip
+
+
+def _known_by_operators(situation: Situation) -> Bools:
+    """Return the work of foreach operators inside an optimizer's step."""
+    operators = situation.operators
+    of_call = [call.way == "optimizer" and call.name.startswith("aten::_foreach_") for call in operators.calls]
+    known: Bools = np.array([*of_call, False], dtype=np.bool_)[operators.call]
+    return known
+
+
+def _share_of_bytes(situation: Situation, chosen: Bools) -> tuple[float, str] | None:
+    """Return which share of the moved bytes one pass moves, and a text on both; None where they are not known."""
+    operators = situation.operators
+    if not chosen.any():
+        return None
+    run = bytes_of_run(operators.calls, np.unique(operators.call[chosen]).tolist(), TensorUses(operators.calls))
+    if run is None or not run.moved:
+        return None
+    text = f", in which {format_bytes(run.moved)} are moved, {format_bytes(run.fused)} in one pass"
+    return run.fused / run.moved, text
+
+
+def _tell_sparse(situation: Situation, chosen: Bools) -> str:
+    """Return a sentence on tables most of whose rows have no gradient in a step; "" where nothing shows that."""
+    calls = situation.operators.calls
+    given = {
+        memory_of(calls[number], tensor): tensor.bytes or 0
+        for number in np.unique(situation.operators.call[chosen]).tolist()
+        if number >= 0 and (facts := calls[number].facts) is not None
+        for tensor in tensors_of(facts.inputs)
+    }
+    # Another use of a table adds to its gradient.
+    added = {
+        memory_of(call, tensor)
+        for call in calls
+        if call.name == "aten::add_" and call.facts is not None
+        for tensor in tensors_of(call.facts.inputs[:1])
+    }
+    rows = touched = size = 0
+    for call in calls:
+        facts = call.facts
+        if facts is None or call.name not in _OF_TABLES:
+            continue
+        gradient, index = next(tensors_of(facts.outputs), None), tensor_at(facts.inputs, 1)
+        if gradient is None or not gradient.sizes or index is None:
+            continue
+        if memory_of(call, gradient) in given.keys() - added and index.elements < _FEW_ROWS * gradient.sizes[0]:
+            rows, touched, size = rows + gradient.sizes[0], touched + index.elements, size + (gradient.bytes or 0)
+    # A parameter comes with a gradient and at most three tensors of state.
+    if not rows or 8 * size < sum(given.values()):
+        return ""
+    share = 100 * touched / rows
+    return (
+        f" At most {share:.2g} % of the {rows:,} rows of embeddings have a gradient in a step: with sparse=True and "
+        "torch.optim.SparseAdam or SGD, which leave all other rows and their state as they are, even less is moved."
+    )
+
+
+def _share_of_passes(situation: Situation, chosen: Bools, kinds: list[str]) -> tuple[float, str]:
+    """Return which share of the time one pass takes, by how many tensors each kernel reads and writes."""
+    passes = sum(count_passes(kinds[number]) for number in np.unique(situation.kernel_number[chosen]).tolist())
+    return min(1.0, _FUSED_PASSES / max(1, passes)), ""
+
+
+def _name_of_optimizer(situation: Situation, chosen: Bools) -> str:
+    """Return the name of the optimizer with most of the work; "" where it is not known."""
+    calls = situation.operators.calls
+    around = [" ".join(calls[number].around) for number in situation.operators.call[chosen].tolist() if number >= 0]
+    names = Counter(match[1] for text in around if (match := _STEP.search(text)) is not None)
+    return names.most_common(1)[0][0] if names else ""
 
 
 # Names of kernels that cuDNN and cuBLAS run in streams of their own.
@@ -338,6 +459,9 @@ def _shares(situation: Situation, attention: UnfusedAttention) -> tuple[FusedTim
     names = [*map(str, situation.names.texts), ""]
     others = (situation.category == "gemm") & ~attention.gemms
     spent = np.where(others, situation.graph.duration_ns, 0)
+    own = int(situation.graph.duration_ns[attention.gemms].sum())
+    if not situation.is_looped or spent.sum() < _LEAST_OTHERS * own:
+        return FORWARD, BACKWARD
     for pattern, faster in ((_FP32, 1.0), (_TF32, _FASTER_BY_TF32)):
         alike = np.array([pattern.search(name) is not None for name in names], dtype=bool)[situation.kernel_number]
         if 2 * int(spent[alike].sum()) > int(spent.sum()) and (alike & attention.gemms).any():

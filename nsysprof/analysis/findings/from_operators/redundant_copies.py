@@ -262,7 +262,7 @@ def _gradients_of_parts(situation: Situation, _uses: TensorUses) -> Candidate | 
     spent, most = _spent(situation, chosen), find_most(situation, _launched_by(situation, added))
     wholes = sum(count for count in kept.values() if count > 0)
     text = (
-        f"The program takes parts of {counted(wholes, 'tensor')} one by one, as w[i] in a loop. So autograd writes the "
+        f"Parts of {counted(wholes, 'tensor')} are taken one by one, as by w[i] in a loop. So autograd writes the "
         f"gradient of each part into zeros as large as the whole tensor, and adds these up: "
         f"{number_text(in_work(situation, chosen))} kernels and copies more than one pass needs, {format_ns(spent)}."
         + (most.text if most else "")

@@ -178,7 +178,7 @@ def test_gradients_of_parts_in_whole_tensors_are_redundant(tmp_path, kind):
     operators = [one for number in range(EXPERTS) for one in part(number, kind)]
     item = finding(analyze_steps(tmp_path, operators))
     assert item.saving_ns == pytest.approx(15 * 68_400, rel=0.05)
-    assert item.text.startswith("The program takes parts of 1 tensor one by one, as w[i] in a loop.")
+    assert item.text.startswith("Parts of 1 tensor are taken one by one, as by w[i] in a loop.")
     assert "30 kernels and copies more than one pass needs, 1.03 ms." in item.text
     assert "w.unbind(0)" in item.next_step
 
