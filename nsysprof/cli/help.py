@@ -62,6 +62,6 @@ def _print_page(page: HelpPage) -> None:
             yield Text(str(self.text).rstrip(), "markdown.code", no_wrap=True, overflow="ignore")
 
     class Page(Markdown):
-        elements = {**Markdown.elements, "fence": WholeLines, "code_block": WholeLines}  # noqa: RUF012  as rich has it
+        elements = {**Markdown.elements, "fence": WholeLines, "code_block": WholeLines}  # noqa: RUF012
 
     Console(width=terminal_width()).print(Page(page.text, hyperlinks=False), crop=False)
