@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -165,18 +166,24 @@ def compare_traces(rng: np.random.Generator, noise: Busy, count: int, ranges: in
 
 
 def busy_traces(seed: int, runs: int) -> Iterator[Row]:
-    for number, noise in enumerate(OF_TRACES):
-        for count in (1, 4, 8):
-            rng = np.random.default_rng([seed, 500 + number, count])
-            yield from unchanged_traces(rng, noise, count, runs)
-            yield from changed_traces(rng, noise, count, max(1, runs // 3))
     with ProcessPoolExecutor() as workers:
-        numbers = range(len(OF_TRACES))
-        alarms = list(workers.map(alarms_of_many, [seed] * len(numbers), numbers, [MANY_TIMES * runs] * len(numbers)))
+        tasks = [(number, count) for number in range(len(OF_TRACES)) for count in (1, 4, 8)]
+        several = workers.map(
+            rows_of_traces, *zip(*((seed, number, count, runs) for number, count in tasks), strict=True)
+        )
+        numbers, times = range(len(OF_TRACES)), MANY_TIMES * runs
+        alarms = list(workers.map(alarms_of_many, [seed] * len(numbers), numbers, [times] * len(numbers)))
+        yield from chain.from_iterable(several)
     text = "4 traces a side, 40 unchanged ranges: any range or the step is told apart"
     for noise, hits in zip(OF_TRACES, alarms, strict=True):
-        yield Row(noise.name, text, hits, MANY_TIMES * runs, ALARMS)
-    yield Row("all of these noises", text, sum(alarms), MANY_TIMES * runs * len(OF_TRACES), ALARMS)
+        yield Row(noise.name, text, hits, times, ALARMS)
+    yield Row("all of these noises", text, sum(alarms), times * len(OF_TRACES), ALARMS)
+
+
+def rows_of_traces(seed: int, number: int, count: int, runs: int) -> list[Row]:
+    """Return what is said of so many traces a side with the noise of this number, unchanged and changed."""
+    rng, noise = np.random.default_rng([seed, 500 + number, count]), OF_TRACES[number]
+    return [*unchanged_traces(rng, noise, count, runs), *changed_traces(rng, noise, count, max(1, runs // 3))]
 
 
 def alarms_of_many(seed: int, number: int, runs: int) -> int:

@@ -93,9 +93,8 @@ false one.
 
 The rules were made with `all`. The other two sizes were measured afterwards, by two processes each, and changed nothing
 in the estimates; [bounds](../../docs/causes.md#findings) were made to span other processes after all of them. Of the
-pairs of faults among all whose ranges of costs do not overlap, {right} of {decided} have their
-findings in the order of their costs. {overlapping} of {found} intervals of these findings overlap the range of the
-costs.
+pairs of faults among all whose ranges of costs do not overlap, {right} of {decided} have their findings in the order of
+their costs. {overlapping} of {found} intervals of these findings overlap the range of the costs.
 
 FSDP has two ranks; rank 0 sleeps for 30 ms in each step. *Predicted* is the job with this rank like the other one
 (`nsysprof whatif FOLDER --like-peers 0`), for each of its steps.

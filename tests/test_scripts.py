@@ -573,7 +573,7 @@ def test_commands_cost_what_they_did() -> None:
 
 
 def test_what_a_bare_recording_has_and_ours_lacks_is_found() -> None:
-    from scripts.capture_proof.trace_contents import TraceContents, only_in
+    from tests.captured_programs.trace_contents import TraceContents, only_in
 
     ours = TraceContents(kernels={"a": 5}, calls={"x": 1}, ranges={"r": 2}, replays=3, others={"memcpy": 1})
     assert only_in(ours, ours) == []
@@ -584,7 +584,7 @@ def test_what_a_bare_recording_has_and_ours_lacks_is_found() -> None:
 
 
 def test_a_proof_is_right_only_where_counts_and_exit_codes_are() -> None:
-    from scripts.capture_proof.outcome import Outcome, Planted, ServerPart
+    from tests.captured_programs.outcome import Outcome, Planted, ServerPart
 
     assert Outcome("eager", 200, 200, 200, exit_code=0).is_right
     assert not Outcome("eager", 200, 199, 0, exit_code=0).is_right
@@ -608,7 +608,7 @@ def test_a_proof_is_right_only_where_counts_and_exit_codes_are() -> None:
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="stops processes that it finds in /proc")
 def test_an_nsys_is_held_up_while_its_program_runs_and_goes_on_afterwards(tmp_path: Path) -> None:
-    from scripts.capture_proof.overflows import holding_up
+    from tests.captured_programs.overflows import holding_up
 
     for name in ("nsys", "work"):
         (tmp_path / name).symlink_to("/bin/sleep")

@@ -93,7 +93,8 @@ def plan_optimize(request: OptimizeRequest) -> list[str]:
     return [
         "run the program as it is, and read what it does by itself",
         first if request.captured is None else f"read {request.captured}",
-        f"tune its shapes in the time that the runs below leave of {request.budget_s:g} s, or {_TUNING_PART:.0%} of it",
+        f"tune its shapes in the time that the runs below leave of {request.budget_s:g} s, "
+        f"or {100 * _TUNING_PART:.0f} % of it",
         f"run the program with and without each remedy that it leaves open, in {request.processes} turns",
         "put together what wins, and run the program with and without that once more",
         "write one page: what is faster, by how much, and what to paste",

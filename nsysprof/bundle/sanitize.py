@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -241,7 +242,11 @@ class _Rebuild:
         if self.crop is None and (numbers := self._columns_of_numbers(table, columns)) is not None:
             self.report.rows[table] = copy_inside(target, self.trace.limits, table, numbers)
             return
-        convert = [self._converter(table, column) for column in columns]
+        kinds = [_kind(table, column) for column in columns]
+        convert = [
+            converter if converter is None or kind is Kind.SAMPLE else _Known(converter).__getitem__
+            for kind, converter in zip(kinds, (self._converter(table, column) for column in columns), strict=True)
+        ]
         is_metadata = table in METADATA_TABLES
         text_decides = base_name(table) in ("DIAGNOSTIC_EVENT", "GENERIC_EVENTS", "NVTX_PAYLOAD_SCHEMA_ENTRIES")
         limit = f" LIMIT {ENUM_MAX_ROWS}" if ENUM_NAME.fullmatch(table) else ""
@@ -249,15 +254,15 @@ class _Rebuild:
         selected = ", ".join(_typed(column, _kind(table, column)) for column in (*columns, *watched))
         rows = self.source.execute(f"SELECT {selected} FROM {quote(table)}{limit}")
         insert = f"INSERT INTO {quote(table)} VALUES ({', '.join('?' * len(columns))})"
-        texts = [i for i, column in enumerate(columns) if _kind(table, column) is Kind.TEXT]
-        if keeps is None and not (is_metadata or text_decides or Kind.SAMPLE in {_kind(table, c) for c in columns}):
+        texts = [i for i, kind in enumerate(kinds) if kind is Kind.TEXT]
+        if keeps is None and not (is_metadata or text_decides or Kind.SAMPLE in kinds):
             self.report.rows[table] = self._copy_columns(target, insert, rows, convert, texts)
             return
         kept = dropped = cropped = 0
 
         def converted() -> Iterator[tuple[Any, ...]]:
             nonlocal kept, dropped, cropped
-            for whole in rows:
+            for whole in itertools.chain.from_iterable(self._batches(rows)):
                 row = whole[: len(columns)]
                 if keeps is not None and not keeps(whole[len(columns) :]):
                     cropped += 1
@@ -295,19 +300,22 @@ class _Rebuild:
 
         A column has few different ids and texts, and millions of rows.
         """
-        known = [None if converter is None else _Known(converter) for converter in convert]
         count = 0
-        while batch := rows.fetchmany(_ROWS_AT_ONCE):
+        for batch in self._batches(rows):
             old = list(zip(*batch, strict=True))
             columns = [
-                column if new is None else [new[cell] for cell in column]
-                for column, new in zip(old, known, strict=True)
+                column if new is None else list(map(new, column)) for column, new in zip(old, convert, strict=True)
             ]
             self.report.redacted_texts += sum(sum(map(ne, old[i], columns[i])) for i in texts)
             target.executemany(insert, zip(*columns, strict=True))
             count += len(batch)
-            self.trace.limits.begin()  # what was done with the rows is no part of reading them
         return count
+
+    def _batches(self, rows: sqlite3.Cursor) -> Iterator[list[Any]]:
+        """Yield the rows. What is done with them meanwhile is no part of reading them."""
+        while batch := rows.fetchmany(_ROWS_AT_ONCE):
+            yield batch
+            self.trace.limits.begin()
 
     def _columns_of_numbers(self, table: str, columns: tuple[str, ...]) -> list[CopiedColumn] | None:
         """Return how SQLite copies the columns, and keep their strings; None for columns that need Python."""

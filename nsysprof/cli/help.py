@@ -13,6 +13,8 @@ from nsysprof.cli.terminal import print_json, say, terminal_width
 from nsysprof.files.plain_file import json_value
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from nsysprof.app.help import HelpPage, HelpTopic
 
 EXAMPLES = ("nsysprof help", "nsysprof help causes", "nsysprof help files")
@@ -50,6 +52,16 @@ def _print_page(page: HelpPage) -> None:
         typer.echo(page.text, nl=False)
         return
     from rich.console import Console
-    from rich.markdown import Markdown
+    from rich.markdown import CodeBlock, Markdown
+    from rich.text import Text
 
-    Console(width=terminal_width()).print(Markdown(page.text, hyperlinks=False))
+    class WholeLines(CodeBlock):
+        """A block of code whose lines are not broken, so that a command can be copied."""
+
+        def __rich_console__(self, *_: object) -> Iterator[Text]:
+            yield Text(str(self.text).rstrip(), "markdown.code", no_wrap=True, overflow="ignore")
+
+    class Page(Markdown):
+        elements = {**Markdown.elements, "fence": WholeLines, "code_block": WholeLines}  # noqa: RUF012  as rich has it
+
+    Console(width=terminal_width()).print(Page(page.text, hyperlinks=False), crop=False)

@@ -11,7 +11,7 @@ import typer
 from nsysprof.app.measuring.program_request import OptimizeRequest
 from nsysprof.cli import options
 from nsysprof.cli.measuring.measurement import run_measurement
-from nsysprof.cli.terminal import print_json, print_report
+from nsysprof.cli.terminal import print_json, print_report, say
 
 if TYPE_CHECKING:
     from nsysprof.app.optimize import OptimizeResult
@@ -52,7 +52,7 @@ def _print_plan(request: OptimizeRequest, as_json: bool) -> None:
         return
     typer.echo(f"{shlex.join(request.argv)}, in {request.budget_s:g} s:")
     for number, step in enumerate(steps, 1):
-        typer.echo(f"  {number}. {step}")
+        say(f"  {number}. {step}")
 
 
 def _print(result: OptimizeResult, as_json: bool) -> None:

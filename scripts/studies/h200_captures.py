@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from scripts.capture_proof.outcome import AGAIN, Outcome, Planted, ServerPart
 from scripts.studies.tables import ANALYSIS, markdown
+from tests.captured_programs.outcome import AGAIN, Outcome, Planted, ServerPart
 
 WHAT = {
     "jax": "JAX, a compiled function",

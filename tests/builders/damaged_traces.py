@@ -1,4 +1,4 @@
-"""Damage SQLite traces in every known way; scripts/fuzz_traces.py and tests of the readers use this.
+"""Damage SQLite traces in every known way; tests/builders/fuzz_traces.py and tests of the readers use this.
 
 Those of SQL_DAMAGES come first, on a file that is still whole, those of BYTE_DAMAGES on its bytes.
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from nsysprof.bundle.name_tokens import NameTokens
 from nsysprof.bundle.sanitize import SanitizeOptions, sanitize_trace
 from nsysprof.bundle.verify import SecretLeakError
 from nsysprof.errors import OutputError, TraceDamagedError, TraceForeignError
+from nsysprof.trace import confine
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.table_readers.collective_payloads import read_collective_payloads
 from nsysprof.trace.tables import read_tables
@@ -142,6 +144,32 @@ def test_a_virtual_table_is_dropped_unread(tmp_path: Path) -> None:
     report = sanitize_trace(write_trace(tmp_path / "in.sqlite", attack), tmp_path / "out.sqlite")
     assert "GPU_METRICS" in report.dropped_tables
     assert "GPU_METRICS" not in report.rows
+
+
+@pytest.mark.parametrize("ranges", [(), ("mine *",)])
+def test_only_the_reading_of_names_counts_against_its_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ranges: tuple[str, ...]
+) -> None:
+    """A trace of a hundred megabytes with names in its rows was called damaged on a slow machine."""
+    builder = TraceBuilder()
+    for number in range(20):
+        builder.range(number * 10, number * 10 + 5, f"mine {number % 4}")
+    trace, asked = builder.write(tmp_path / "t.sqlite"), list[str]()
+
+    def burn(_: NameTokens, name: str) -> str:
+        asked.append(name)
+        begun = time.thread_time()
+        while time.thread_time() < begun + 0.3:
+            pass
+        return "<range>"
+
+    monkeypatch.setattr(confine, "_LEAST_SECONDS", 0.5)
+    monkeypatch.setattr(confine, "_STEPS", 1)
+    monkeypatch.setattr(sanitize, "_ROWS_AT_ONCE", 2)
+    monkeypatch.setattr(NameTokens, "range", burn)
+    report = sanitize_trace(trace, tmp_path / "made.sqlite", SanitizeOptions(ranges=ranges))
+    assert (report.rows["NVTX_EVENTS"], report.redacted_texts) == (20, 20)
+    assert len(asked) == 4, "each name is looked at once"
 
 
 def test_a_leak_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,3 +35,11 @@ def test_json_is_as_its_schema_says(capsys):
 
 def test_an_unknown_topic_is_one_clear_line():
     fails(run_process("help", "kauses"), 2, "There is no topic 'kauses'", "Nearest: causes")
+
+
+def test_a_command_in_a_page_is_not_broken(capsys, monkeypatch):
+    """Copied from a terminal, a broken address is another one."""
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    app(["help", "nsys"], standalone_mode=False)
+    lines = re.sub(r"\x1b\[[\d;]*m", "", capsys.readouterr().out).splitlines()
+    assert [line for line in lines if line.startswith("wget https://") and line.endswith("/cuda-keyring_1.1-1_all.deb")]

@@ -42,5 +42,5 @@ def test_the_report_of_a_program(program: str, trace_path: Callable[[str], Path]
 
 
 def without_tables(text: str) -> str:
-    head, _, tables = text.partition("\nIdle time by cause\n")
+    head, _, tables = text.partition("\nIdle time by cause")
     return head + tables[tables.rindex("\nCoverage:") :] if tables else text

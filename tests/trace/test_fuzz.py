@@ -22,7 +22,7 @@ from tests.builders.generations import GENERATIONS, schema
 from tests.conftest import REPOSITORY
 from tests.trace.numbers import codes, numbers
 
-SCRIPT = REPOSITORY / "scripts" / "fuzz_traces.py"
+SCRIPT = REPOSITORY / "tests/builders/fuzz_traces.py"
 # The size of a trace makes its analysis slow and its damage no different.
 SMALL = [path for path in sorted((REPOSITORY / "traces").glob("*.sqlite.xz")) if path.stat().st_size < 150_000]
 
@@ -38,7 +38,7 @@ def fuzz(*arguments: object) -> dict[str, Any]:
 
 @pytest.fixture(scope="module", params=[20, pytest.param(200, marks=pytest.mark.slow)])
 def damaged(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """Damaged real traces, of small ones; `scripts/fuzz_traces.py` alone makes 2000 of all."""
+    """Damaged real traces, of small ones; `tests/builders/fuzz_traces.py` alone makes 2000 of all."""
     files: int = request.param
     kept = tmp_path_factory.mktemp("fuzz") / "kept"
     return {"wanted": files, **fuzz(*SMALL, "--files", files, "--seed", 2, "--reports", "--keep", kept)}
@@ -56,7 +56,7 @@ def test_no_result_of_a_damaged_trace_is_impossible(damaged: dict[str, Any]) -> 
 
 @pytest.mark.slow
 def test_both_readers_read_the_same_of_damaged_traces(tmp_path: Path) -> None:
-    """Of small real traces; `scripts/fuzz_traces.py --readers --files 5000` reads more, and test_readers_agree one."""
+    """Of small real traces; `fuzz_traces.py --readers --files 5000` reads more, and test_readers_agree one."""
     more = ("--seconds", 120, "--memory", 1024, "--keep", tmp_path)
     result = fuzz(*SMALL, "--readers", "--files", 100, "--seed", 4, *more)
     assert result["failures"] == []

@@ -49,7 +49,7 @@ from nsysprof.analysis.ranges.instances import RangeEvidence
 from nsysprof.analysis.ranges.summarize_ranges import MeasuredRanges, RangeSummary, measure_ranges, tabulate_ranges
 from nsysprof.analysis.replay.replay import ExecutionGraph, build_graph
 from nsysprof.analysis.steps.find_steps import Steps, find_steps, settle_steps
-from nsysprof.analysis.steps.inference_phases import list_phases
+from nsysprof.analysis.steps.inference_phases import list_phases, split_phases
 from nsysprof.analysis.steps.step_times import explain_pace, time_idle, time_steps
 from nsysprof.analysis.traffic.collectives import tabulate_collectives
 from nsysprof.analysis.traffic.energy import by_device
@@ -453,6 +453,16 @@ def _explain(
     return Explained(ledger.idle, ledger.notes, times, ledger.doubt or lacks or explain_pace(steps, times, ledger))
 
 
+def _split_phases(
+    told_phases: pd.DataFrame | None, tables: Tables, ranges: pd.DataFrame, steps: Steps | None, ledger: Ledger | None
+) -> pd.DataFrame | None:
+    return (
+        told_phases
+        if told_phases is None or ledger is None
+        else split_phases(told_phases, tables, ranges, steps, ledger)
+    )
+
+
 def _replay(tables: Tables, steps: Steps | None, ledger: Ledger | None, explained: Explained) -> Replayed | None:
     """Return what findings look at; None where there are none. All pieces take as much memory as the trace."""
     if ledger is None or steps is None or explained.no_findings:
@@ -646,7 +656,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("attribution", _settle, ("tables", "launched", "steps")),
     Stage("totals", count_totals, ("tables", "attribution"), beside=True),
     Stage("attention", list_attention, ("tables", "ranges"), beside=True),
-    Stage("phases", list_phases, ("tables", "ranges", "steps"), beside=True),
+    Stage("told_phases", list_phases, ("tables", "ranges", "steps"), beside=True),
     Stage("judged", judge, ("tables", "attribution")),
     Stage("caused", _find_caused, ("tables", "attribution", "options")),
     Stage("part", _find_part, ("tables", "attribution", "caused", "steps", "options")),
@@ -664,6 +674,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("blamed", _blame, ("tables", "issued", "judged"), beside=True),
     Stage("ledger", _keep_ledger, ("tables", "ranges", "blamed"), beside=True),
     Stage("explained", _explain, ("tables", "issued", "judged", "steps", "ledger", "in_optimizer"), beside=True),
+    Stage("phases", _split_phases, ("told_phases", "tables", "ranges", "steps", "ledger"), beside=True),
     Stage("replayed", _replay, ("tables", "steps", "ledger", "explained"), beside=True),
     Stage(
         "findings",

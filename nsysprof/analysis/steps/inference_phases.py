@@ -13,16 +13,21 @@ a prefill if each has more, and mixed if it has both.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from nsysprof.analysis.attribution.intervals import kernels_and_graphs
+from nsysprof.analysis.idle_time.ledger import Ledger
 from nsysprof.analysis.ranges.open_range import open_ranges
 from nsysprof.analysis.steps.find_steps import Steps
+from nsysprof.analysis.steps.step_bounds import bound_steps
+from nsysprof.analysis.steps.step_times import time_idle, time_steps
 from nsysprof.attention.range_name import RECORDED_PREFIX, parse_attention_range
-from nsysprof.results.column_registry.analysis_columns import PHASES
+from nsysprof.results.column_registry.analysis_columns import LEDGER, PHASES
 from nsysprof.trace.schema import PID_MASK, Int64s, Tables
 
 PREFILL, DECODE, MIXED = "prefill", "decode", "mixed"
@@ -75,25 +80,66 @@ def list_phases(tables: Tables, ranges: pd.DataFrame, steps: Steps | None) -> pd
     """
     if len(ranges) == 0:
         return None
-    batches = {name: parse_batch(str(name)) for name in ranges["name"].unique()}
-    known = [name for name, batch in batches.items() if batch is not None]
-    if known:
-        # Torch's profiler records each such range twice, in both styles.
-        own = ranges[ranges["name"].isin(known) & (ranges["style"] == "PushPop")].reset_index(drop=True)
+    own, batches = _annotated(ranges)
+    if batches:
         return _by_annotation(tables, own, batches) if len(own) else None
     return _by_attention(tables, ranges, steps)
 
 
-def _by_annotation(tables: Tables, own: pd.DataFrame, batches: dict[str, Batch | None]) -> pd.DataFrame:
+def split_phases(phases: pd.DataFrame, tables: Tables, ranges: pd.DataFrame, steps: Steps | None, ledger: Ledger) -> (
+    pd.DataFrame
+):  # fmt: skip
+    """Return phases.csv with the mean time of a step of each phase, split as steps.csv splits it.
+
+    It is that of the busiest device of the process with the most batches. All is unknown where nothing tells steps.
+    """
+    told = _batches(tables, ranges, steps)
+    times = None if told is None else time_steps(tables, told[0], time_idle(tables, told[0], ledger))
+    if told is None or times is None:
+        return phases
+    table = times.table[times.table["device_id"] == times.devices[0]]
+    means = table[list(LEDGER)].groupby(told[1][table["step"].to_numpy()]).mean()
+    return phases.assign(**means.reindex(phases["phase"]).reset_index(drop=True))
+
+
+def _batches(tables: Tables, ranges: pd.DataFrame, steps: Steps | None) -> tuple[Steps, npt.NDArray[np.object_]] | None:
+    """Return the batches of a process as steps, with the phase of each (None for none); None without any."""
+    own, batches = _annotated(ranges)
+    if not batches:
+        phase = None if steps is None or not steps.are_known else _phases_by_attention(ranges, steps)
+        none = np.zeros(0, dtype=np.int64)
+        if phase is None or steps is None:
+            return None
+        return replace(steps, warmup=0, warmup_bounds_ns=none, warmup_starts_ns=none), phase
+    if not len(own):
+        return None
+    tid = int(own["global_tid"].mode()[0])
+    own = own[own["global_tid"] == tid].drop_duplicates("start_ns").sort_values("start_ns")
+    starts = np.append(own["start_ns"].to_numpy(dtype=np.int64), int(own["end_ns"].max()))
+    bounds = bound_steps(tables, tid & PID_MASK, starts)
+    found = Steps("batch", tid & PID_MASK, starts, bounds, 0, None)
+    return found, np.array([batches[name].phase for name in own["name"]], dtype=object)
+
+
+def _annotated(ranges: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, Batch]]:
+    """Return the ranges in which an engine names a batch, and the batch of each name."""
+    found = {str(name): parse_batch(str(name)) for name in ranges["name"].unique()}
+    batches = {name: batch for name, batch in found.items() if batch is not None}
+    # Torch's profiler records each such range twice, in both styles.
+    own = ranges[ranges["name"].isin(batches) & (ranges["style"] == "PushPop")]
+    return own.reset_index(drop=True), batches
+
+
+def _by_annotation(tables: Tables, own: pd.DataFrame, batches: dict[str, Batch]) -> pd.DataFrame:
     own = own.sort_values(["global_tid", "start_ns"], kind="stable", ignore_index=True)
     tid, time = _launches(tables)
     instance = open_ranges(own, tid, time)
     of_own = [batches[name] for name in own["name"]]
     table = pd.DataFrame(
         {
-            "phase": [batch.phase for batch in of_own if batch is not None],
-            "sequences": pd.array([batch.sequences for batch in of_own if batch is not None], dtype="Float64"),
-            "tokens": pd.array([batch.tokens for batch in of_own if batch is not None], dtype="Float64"),
+            "phase": [batch.phase for batch in of_own],
+            "sequences": pd.array([batch.sequences for batch in of_own], dtype="Float64"),
+            "tokens": pd.array([batch.tokens for batch in of_own], dtype="Float64"),
             "wall_ns": own["end_ns"] - own["start_ns"],
             "interval_ns": own["start_ns"].groupby(own["global_tid"]).diff(-1).mul(-1),
         }
@@ -101,10 +147,8 @@ def _by_annotation(tables: Tables, own: pd.DataFrame, batches: dict[str, Batch |
     return _sum_up(tables, table, instance, "annotation")
 
 
-def _by_attention(tables: Tables, ranges: pd.DataFrame, steps: Steps | None) -> pd.DataFrame | None:
-    """Return the phases of steps that were found, by the recorded attention within each; None without any."""
-    if steps is None or not steps.are_known:
-        return None
+def _phases_by_attention(ranges: pd.DataFrame, steps: Steps) -> npt.NDArray[np.object_] | None:
+    """Return the phase of each steady step by the recorded attention within it, None for none; None without decodes."""
     is_call = ranges["name"].astype(str).str.startswith(f"{RECORDED_PREFIX}fwd::") & (ranges["style"] == "PushPop")
     is_own = (ranges["global_tid"].to_numpy(dtype=np.int64) & PID_MASK) == steps.global_pid
     calls = ranges[is_call & is_own]
@@ -120,10 +164,20 @@ def _by_attention(tables: Tables, ranges: pd.DataFrame, steps: Steps | None) -> 
     has = {kind: np.zeros(steps.count, dtype=bool) for kind in (DECODE, PREFILL)}
     has[DECODE][place[inside & one]] = True
     has[PREFILL][place[inside & ~one]] = True
-    chosen = np.flatnonzero(has[DECODE] | has[PREFILL])
-    if len(chosen) == 0 or not has[DECODE].any():  # a program that never decodes, such as a training
+    if not has[DECODE].any():  # a program that never decodes, such as a training
         return None
-    phase = np.where(has[DECODE] & has[PREFILL], MIXED, np.where(has[DECODE], DECODE, PREFILL))
+    phase = np.full(steps.count, None, dtype=object)
+    for kind, which in ((PREFILL, has[PREFILL]), (DECODE, has[DECODE]), (MIXED, has[DECODE] & has[PREFILL])):
+        phase[which] = kind
+    return phase
+
+
+def _by_attention(tables: Tables, ranges: pd.DataFrame, steps: Steps | None) -> pd.DataFrame | None:
+    """Return the phases of steps that were found, by the recorded attention within each; None without any."""
+    phase = None if steps is None or not steps.are_known else _phases_by_attention(ranges, steps)
+    if phase is None or steps is None:
+        return None
+    starts, chosen = steps.starts_ns, np.flatnonzero([told is not None for told in phase])
     tid, time = _launches(tables)
     launched = np.searchsorted(starts, time, side="right") - 1
     launched[((tid & PID_MASK) != steps.global_pid) | (time < 0) | (launched >= steps.count)] = -1
@@ -169,7 +223,7 @@ def _sum_up(
                     "kernel_total_ns": spent, "share_pct": 100.0 * spent / whole if whole else pd.NA,
                 }
             )  # fmt: skip
-    return pd.DataFrame(found, columns=list(PHASES.names)) if found else pd.DataFrame(columns=list(PHASES.names))
+    return pd.DataFrame(found, columns=list(PHASES.names))
 
 
 def _median(values: pd.Series) -> float | None:

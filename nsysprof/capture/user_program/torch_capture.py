@@ -200,7 +200,8 @@ def _nothing(recorder: str, ended: Ended) -> ToolFailedError:
         )
     return ToolFailedError(
         f"Torch's profiler recorded nothing: no process of the program left a trace ({how}).",
-        "A process leaves one if its Python uses PYTHONPATH, imports torch, on a GPU uses CUDA, and ends by itself, "
-        "by an exception or by SIGTERM; check the schedule (--delay, --skip-steps; --forward-steps for a program "
+        "A program without torch needs nsys: nsysprof help nsys. A process with torch leaves a trace if its Python "
+        "uses PYTHONPATH, on a GPU uses CUDA, and ends by itself, by an exception or by SIGTERM; check the schedule "
+        "(--delay, --skip-steps; --forward-steps for a program "
         "without an optimizer), and logs/stderr.log.",
     )

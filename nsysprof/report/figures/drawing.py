@@ -153,7 +153,7 @@ def _saved(figure: mpl.Figure, kind: str, metadata: dict[str, str | None]) -> by
     _take_other_fonts(figure)
     with warnings.catch_warnings():
         # A name in a script without a font here is drawn as boxes; the tables have it.
-        warnings.filterwarnings("ignore", message=r"Glyph .* missing from font", category=UserWarning)
+        warnings.filterwarnings("ignore", message=r"Glyph .* missing from (current )?font", category=UserWarning)
         figure.savefig(data, format=kind, metadata=metadata)
     return data.getvalue()
 

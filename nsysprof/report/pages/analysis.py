@@ -263,7 +263,7 @@ def findings_sections(analysis: Analysis) -> list[Section]:
 
 def idle_sections(analysis: Analysis) -> list[Section]:
     """Return the idle time by cause; nothing where it is unknown."""
-    return [] if analysis.idle is None else [Section("", (idle_table(analysis.idle),))]
+    return [] if analysis.idle is None else [Section("", (idle_table(analysis.idle, _idle_title(analysis)),))]
 
 
 def _set_up_text(analysis: Analysis) -> str:
@@ -370,7 +370,14 @@ def finding_item(finding: Finding) -> Item:
     return Item(finding.code, where, amount, finding.text, finding.next_step)
 
 
-def idle_table(idle: Idle) -> Table:
+def _idle_title(analysis: Analysis) -> str:
+    """Return the title of the table of idle time. Beside the overview of a step, it says that it is of all of them."""
+    times = _times_of_gpu(analysis)
+    is_beside_a_step = times is not None and times.are_steps and analysis.part is None
+    return "Idle time by cause" + (" in the whole trace" if is_beside_a_step else "")
+
+
+def idle_table(idle: Idle, title: str) -> Table:
     """Return the idle time of each device by cause, the largest first. The rows add up to all its idle time."""
     totals = {device.device_id: device for device in idle.devices}
     whole = idle.table[(idle.table["range"] == "").to_numpy(dtype=bool)]
@@ -392,7 +399,7 @@ def idle_table(idle: Idle) -> Table:
         Column("of the device's time", Unit.SHARE),
         Column("gaps", Unit.COUNT, drop=1),
     )
-    return make_table("Idle time by cause", columns, rows, source="idle.csv")
+    return make_table(title, columns, rows, source="idle.csv")
 
 
 # The most causes of idle time that the sentence names, and the least share of a step to name one (percent).

@@ -13,8 +13,10 @@ from nsysprof.attention.range_name import range_label
 from nsysprof.report.document import CAUSED_WORDS, OPERATORS, Cell, Column, Table, Unit, make_table, words_for
 from nsysprof.report.pages.range_rows import RangeRow, qualified_name, range_rows
 from nsysprof.results.analysis import Analysis
+from nsysprof.results.column_registry.analysis_columns import LEDGER, PHASES
 from nsysprof.results.findings import fold_paths, layer_shape
 from nsysprof.results.roof import known
+from nsysprof.units import format_ns
 
 # The most rows on a page; the files have all rows.
 MOST_ROWS = 500
@@ -134,10 +136,31 @@ def phase_table(phases: pd.DataFrame) -> Table:
         Column("on the host", Unit.NS, drop=2),
         Column("kernels", Unit.COUNT, drop=3),
         Column("of all kernels", Unit.PERCENT),
+        Column("GPU works", Unit.PERCENT, drop=1),
+        Column("most of its time", drop=4),
     )
     names = ("phase", "steps", "sequences", "tokens", "interval_med_ns", "host_med_ns", "kernel_count", "share_pct")
-    rows = [tuple(known(row[name]) for name in names) for row in phases.to_dict("records")]
+    rows = [
+        (*(known(row[name]) for name in names), *_most_of_a_phase(row))
+        for row in phases.reindex(columns=list(PHASES.names)).to_dict("records")
+    ]
     return make_table("Phases of inference, medians of a step", columns, rows, source="phases.csv")
+
+
+# So many kinds of work and causes of idle time of a phase are named.
+_MOST_OF_A_PHASE = 2
+
+
+def _most_of_a_phase(row: Mapping[Any, Any]) -> tuple[float | None, str | None]:
+    """Return the share of a phase's steps in which the GPU works (percent), and what most of their time is."""
+    parts = {str(name): float(row[name]) for name in LEDGER if known(row[name])}
+    whole = sum(parts.values())
+    if not whole:
+        return None, None
+    working = sum(time for name, time in parts.items() if name.startswith("busy_"))
+    most = sorted(parts.items(), key=lambda part: -part[1])[:_MOST_OF_A_PHASE]
+    names = {name: name.removeprefix("busy_").removesuffix("_ns").replace("_", "-") for name, _ in most}
+    return 100 * working / whole, ", ".join(f"{format_ns(time)} {names[name]}" for name, time in most if time > 0)
 
 
 def operator_table(analysis: Analysis) -> Table | None:

@@ -377,6 +377,8 @@ STEPS = TableFile("analysis", "steps.csv", "One row per step and device of its p
               "a category before it.") for category in WORK_CATEGORIES),
     *(integer(cause_column(cause), "ns", f"Idle time with the cause `{cause}`.") for cause in CAUSES),
 ))  # fmt: skip
+# The columns that split the time of a step.
+LEDGER = STEPS.names[STEPS.names.index("outside_ns") :]
 FINDINGS = TableFile("analysis", "findings.csv", "One row per finding, the largest saving first.", (
     integer("rank", "", "Place in the order of findings, from 1."),
     text("code", "Stable code of the finding, such as `pageable-copy`."),
@@ -440,6 +442,8 @@ PHASES = TableFile("analysis", "phases.csv", "One row per phase of inference tha
     number("kernel_count", "", "Median number of kernels that a step launched."),
     integer("kernel_total_ns", "ns", "Sum of the durations of the kernels of all these steps."),
     number("share_pct", "%", "Share of the time of all kernels and whole graphs.", nullable=True),
+    *(number(name, "ns", f"Mean over the steps of this phase of `{name}` in `steps.csv`, of the busiest device.",
+             nullable=True) for name in LEDGER),
 ))  # fmt: skip
 MEMORY = TableFile("analysis", "memory.csv", "One row per owner of memory at the peak; the rows add up to the peak.", (
     text("owner", "Line of the program that allocated the memory, where torch's allocator history was recorded; else "

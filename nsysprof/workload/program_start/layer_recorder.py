@@ -29,8 +29,9 @@ FOLDER, DEPTH, PATTERN = "NSYSPROF_LAYERS_FOLDER", "NSYSPROF_LAYERS_DEPTH", "NSY
 _UNSAFE = re.compile(r"[\s()\x00-\x1f\x7f\ud800-\udfff]+")
 _LONGEST = 200
 # In a model with more modules than the first number, at most the second share get ranges, unless a depth is given:
-# those that are not too deep. On an H200, the decode of a Llama with 319 modules took 5 to 7 % longer with 127 ranges,
-# and 6 to 10 % with ranges of all (scripts/programs/layers_cost.py).
+# those that are not too deep. On an H200, the decode of a Llama with 319 modules took 4 to 7 % longer with 127 ranges,
+# most of it for calls of the other modules, which are no longer watched since, and 6 to 10 % with ranges of all
+# (scripts/programs/layers_cost.py).
 _FEW_MODULES, _AFFORDABLE = 100, 0.5
 # So many tensors of a module's inputs and outputs lead to nodes of autograd.
 _MOST_TENSORS = 16
@@ -59,6 +60,8 @@ class Layers:
         # By the number of the module; None for one without a range.
         self.by_module: dict[int, ModuleRanges | None] = {}
         self._kept: dict[int, weakref.ref[Any]] = {}
+        # Whether a module of each class has a range; classes of which some modules have others within are not here.
+        self.has_range: dict[type, bool] = {}
         self._roots = self.count = self.timed = 0
         # How many parts a path may have; 0 for any number.
         self._deepest = depth or 0
@@ -102,7 +105,9 @@ class Layers:
         self._keep(module, ModuleRanges(path, kind, is_timed=is_timed))
 
     def _keep(self, module: Any, layer: ModuleRanges | None) -> None:
-        number = id(module)
+        number, kind = id(module), type(module)
+        has_others = next(iter(module.children()), None) is not None
+        self.has_range[kind] = self.has_range.get(kind, False) or layer is not None or has_others
         self.by_module[number] = layer
         with contextlib.suppress(TypeError):
             self._kept[number] = weakref.ref(module, lambda _: self._forget(number))
@@ -196,6 +201,9 @@ class LayerRecorder:
         self._torch, self._layers, self._push, self._pop = torch, layers, push, pop
         self._backward = backward
         self._held = threading.local()
+        # The classes whose modules are called as without the recorder.
+        self.spared: set[type] = set()
+        self._original: Any = None
         self._first_ns = self._timed_calls = self._own_ns = 0
 
     def start(self) -> None:
@@ -248,8 +256,21 @@ class LayerRecorder:
             finally:
                 pop()
 
-        self._code = call.__code__
+        self._code, self._original = call.__code__, original
         kind.__call__ = call
+
+    def _spare(self) -> None:
+        """Let modules of classes that have no range, as most linear layers of a large model, be called directly."""
+        kinds, base = self._layers.has_range, self._torch.nn.Module
+        needed = [kind for kind, has_range in kinds.items() if has_range]
+        for kind in kinds:
+            is_free = not any(issubclass(other, kind) for other in needed)
+            if is_free and kind is not base and kind not in self.spared and kind.__call__ is base.__call__:
+                kind.__call__ = self._original  # type: ignore[method-assign]
+                self.spared.add(kind)
+            elif not is_free and kind in self.spared:
+                self.spared.discard(kind)
+                del kind.__call__
 
     def _find(self, module: Any) -> ModuleRanges | None:
         """Return the layer of a module that has not been called before."""
@@ -259,7 +280,10 @@ class LayerRecorder:
             if frame.f_code is self._code:
                 parent = frame.f_locals.get("layer")
             frame = frame.f_back  # type: ignore[assignment]
-        return self._layers.add(module, parent if isinstance(parent, ModuleRanges) else None)
+        try:
+            return self._layers.add(module, parent if isinstance(parent, ModuleRanges) else None)
+        finally:
+            self._spare()
 
     def _watched(
         self, layer: ModuleRanges, run: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]

@@ -12,6 +12,7 @@ from nsysprof.analysis.attribution.intervals import measure, measure_by_code
 @pytest.mark.parametrize("block", [3, 1 << 20])
 def test_one_pass_for_all_codes_finds_what_a_pass_for_each_finds(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
     monkeypatch.setattr(intervals, "_BATCH", block)
+    monkeypatch.setattr(intervals, "_PART", block)  # 200 intervals in parts of 25, or at once
     random = np.random.default_rng(1)
     edges = np.sort(random.choice(400, 60, replace=False))
     start, end, code = edges[::2], edges[1::2], random.integers(0, 4, 30).astype(np.int8)

@@ -39,7 +39,7 @@ def test_a_real_trace_has_lost_nothing(trace_path):
         assert check(trace_path(name)).lost == (), name
 
 
-# What the stand-in of scripts/prove_captures.py plants, and by what it is found.
+# What the stand-in of tests/captured_programs/prove_captures.py plants, and by what it is found.
 PLANTED = {
     "none": (),
     "a third of the kernels": (Lost.KERNELS, Lost.GRAPH_NODES),

@@ -4,6 +4,8 @@ import pytest
 
 from nsysprof.analysis.steps.inference_phases import parse_batch
 from nsysprof.app.analyze import analyze_trace
+from nsysprof.report.pages.trace_tables import phase_table
+from nsysprof.results.column_registry.analysis_columns import LEDGER
 from tests.analysis.programs import US, Program
 
 
@@ -56,6 +58,12 @@ def test_annotated_steps_are_summed_up_by_phase(tmp_path):
     ]
     assert phases["share_pct"].sum() == pytest.approx(100.0)
     assert (phases["interval_med_ns"] >= phases["host_med_ns"]).all()
+    # Each step is of one phase, so that the time of its steps is split: 6 and 2 kernels of 10 us.
+    assert phases["busy_gemm_ns"].tolist() == [60 * US, 20 * US]
+    whole = phases[list(LEDGER)].sum(axis=1)
+    assert whole.tolist() == pytest.approx(phases["interval_med_ns"].tolist(), rel=0.1)
+    table = phase_table(phases)
+    assert table.rows[1][-2].value == pytest.approx(100 * 20 * US / whole[1])
 
 
 CALL = "attention::fwd::sdpa::B=1::H=4::KV=4::Q={}::K=32::D=8::dtype=fp16::causal=0::mask=none::layout=bhsd::at=m.py:3"

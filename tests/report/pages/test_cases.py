@@ -1,6 +1,6 @@
 import pytest
 
-from nsysprof.report.document import KERNELS, Unit
+from nsysprof.report.document import KERNELS, OPERATORS, Unit
 from nsysprof.report.pages.cases import comparison_table, verdict_lines
 from tests.report import samples
 
@@ -50,7 +50,10 @@ def test_launch_bound_cases_are_not_ranked_by_their_dispatch(tmp_path):
 
 def test_kernels_longer_than_the_best_call_are_slower_whatever_the_dispatch(tmp_path):
     (line,) = lines(tmp_path)  # flash takes 130 ns in all, the kernels of math 500
-    assert line == "S=1024: flash is the fastest at 130 [120, 140] ns; math takes 15x as long (math: launch-bound)."
+    assert line == (
+        "S=1024: flash is the fastest at 130 [120, 140] ns, and another process may take up to 2 times as long, for "
+        "the host sets the pace; math takes 15x as long (math: launch-bound)."
+    )
 
 
 def test_only_equal_work_is_compared(tmp_path):
@@ -71,3 +74,12 @@ def test_ratios_against_the_first_backend(tmp_path):
 def test_no_result_no_verdict(tmp_path):
     record = samples.record(samples.analysis(tmp_path), math={"status": "error"}, flash={"status": "error"})
     assert verdict_lines(record) == ()
+
+
+def test_on_the_cpu_operators_are_counted_and_a_column_of_nothing_is_left_out(tmp_path):
+    record = samples.record(samples.analysis(tmp_path), "cpu")
+    record.results["peak_allocated_bytes"] = None
+    table = comparison_table(record, OPERATORS).known()
+    assert [column.title for column in table.columns] == [
+        "shape", "backend", "untraced latency [95 % of this process]", "latency, math / this", "operators per call",
+    ]  # fmt: skip

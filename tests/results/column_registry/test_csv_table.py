@@ -34,8 +34,11 @@ def test_numbers_are_read_back_as_they_were(rows):
         "is_last": pd.array([row[2] for row in rows], dtype="boolean"), "why": [""] * len(rows),
     })  # fmt: skip
     found = read_back(render_csv(table, FILE))
-    for column, number_of_row in (("size", 0), ("avg", 1), ("is_last", 2)):
+    for column, number_of_row in (("size", 0), ("is_last", 2)):
         assert [None if cell is pd.NA else cell for cell in found[column]] == [row[number_of_row] for row in rows]
+    for cell, (_, average, _) in zip(found["avg"], rows, strict=True):
+        # pandas 3.0.0 rounds the last of seventeen digits otherwise.
+        assert cell is pd.NA if average is None else cell == pytest.approx(average, rel=1e-15, abs=0)
     assert found["why"].tolist() == [""] * len(rows)
 
 

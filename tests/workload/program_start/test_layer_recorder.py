@@ -46,7 +46,7 @@ class Ranges:
 @pytest.fixture
 def record():
     """Return a function that records from then on, and returns the ranges."""
-    original, hooks = nn.Module.__dict__["__call__"], []
+    original, hooks, recorders = nn.Module.__dict__["__call__"], [], []
 
     def begin(depth=None, pattern="", *, backward=True):
         ranges, layers = Ranges(), Layers(depth, pattern)
@@ -55,11 +55,14 @@ def record():
             Backward(torch, ranges.start, ranges.end) if backward else None,
         )  # fmt: skip
         recorder.start()
+        recorders.append(recorder)
         ranges.recorder, ranges.layers = recorder, layers
         return ranges
 
     yield begin
     nn.Module.__call__ = original
+    for kind in (kind for recorder in recorders for kind in recorder.spared):
+        del kind.__call__
     from torch.optim import optimizer
 
     for registered in (optimizer._global_optimizer_pre_hooks, optimizer._global_optimizer_post_hooks):
@@ -403,3 +406,32 @@ def test_any_name_of_a_module_and_of_its_class_is_one_range_that_is_read_again(r
     assert len(ranges.names("push")) == len(ranges.names("pop")) == 2, "each text is read as a range of a layer"
     (_, path, _) = ranges.names("push")[1]
     assert path and len(path) <= 200 and path.isprintable() and not set(path) & set(" ()")
+
+
+def test_classes_without_a_range_are_called_as_without_the_recorder(record):
+    original = nn.Module.__dict__["__call__"]
+    large = nn.Sequential(*(nn.Sequential(nn.Linear(2, 2), nn.ReLU()) for _ in range(60)))
+    ranges = record()
+    large(torch.ones(1, 2))
+    assert len(ranges.names("push")) == 61  # the blocks, which are less than half of all modules, and the whole
+    assert nn.Linear.__dict__["__call__"] is original
+    assert "__call__" not in nn.Sequential.__dict__
+    ranges.events.clear()
+    nn.Sequential(nn.Linear(2, 2))(torch.ones(1, 2))  # a small model has ranges of all
+    assert ranges.names("push") == [("forward", "Sequential", True), ("forward", "Sequential.0", True)]
+    assert "__call__" not in nn.Linear.__dict__
+
+
+def test_a_class_that_others_with_a_range_inherit_from_is_not_left_out(record):
+    class Own(nn.Linear):
+        pass
+
+    ranges = record(pattern=r"\.own")
+    model = nn.Sequential()
+    model.add_module("plain", nn.Linear(2, 2))
+    model.add_module("own", Own(2, 2))
+    whole = nn.Sequential()
+    whole.add_module("inner", model)
+    whole(torch.ones(1, 2))
+    assert [layer for _, layer, _ in ranges.names("push")] == ["inner.own"]
+    assert "__call__" not in nn.Linear.__dict__

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Damage traces in every known way, and check that analyze ends with a result or with one of our errors.
 
-    scripts/fuzz_traces.py                               2000 files made from traces/, on every core
-    scripts/fuzz_traces.py --files 200 --seed 7 --json
-    scripts/fuzz_traces.py --only 1234                   one file of that run again, with its traceback
-    scripts/fuzz_traces.py --readers --files 5000        by both readers, whose tables must be equal
-    scripts/fuzz_traces.py --reports a.sqlite b.sqlite   from these, and write the report and the exports of each too
-    scripts/fuzz_traces.py --package ../other            the nsysprof of another checkout
+    fuzz_traces.py                                      2000 files made from traces/, on every core
+    fuzz_traces.py --files 200 --seed 7 --json
+    fuzz_traces.py --only 1234                          one file of that run again, with its traceback
+    fuzz_traces.py --readers --files 5000               by both readers, whose tables must be equal
+    fuzz_traces.py --reports a.sqlite b.sqlite          from these, and write the report and the exports of each too
+    fuzz_traces.py --package ../other                   the nsysprof of another checkout
 
 Each file is a real trace, stored by SQLite with one of several page sizes, with one to three damages: bytes flipped,
 pages zeroed, swapped or linked in circles, the end cut off, the schema forged, cells with wrong types, 2^63, times that
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from nsysprof.export.content import Content
     from nsysprof.results.analysis import Analysis
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from tests.builders.damaged_traces import BYTE_DAMAGES, SQL_DAMAGES, overwrite_cells  # noqa: E402

@@ -12,10 +12,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from scripts.capture_proof.outcome import ServerPart
-from scripts.capture_proof.trace_contents import TraceContents, read_contents
+from tests.captured_programs.outcome import ServerPart
+from tests.captured_programs.trace_contents import TraceContents, read_contents
 
-SERVER = Path(__file__).resolve().parents[1] / "programs" / "toy_server.py"
+SERVER = Path(__file__).resolve().parents[2] / "scripts" / "programs" / "toy_server.py"
 PATTERN = r"latency=(?P<ms>[\d.]+)"
 WORKERS, LAYERS, CLIENTS = 2, 8, 4
 PER_STEP = 2 * LAYERS + 1

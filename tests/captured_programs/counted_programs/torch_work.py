@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Run a known number of torch's kernels in one of several kinds of programs, and print how many.
 
-    scripts/counted_programs/torch_work.py KIND
+    tests/captured_programs/counted_programs/torch_work.py KIND
 
 KIND is eager, compile, graphs, spawn, fork, worker, server, killed, memory or exec.
 """

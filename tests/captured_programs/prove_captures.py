@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Capture thirteen kinds of programs that count their own kernels, and compare the traces with these counts.
 
-    scripts/prove_captures.py OUT                      everything
-    scripts/prove_captures.py OUT --only jax,fork      some of the programs (`record`: a server, `planted`: all losses)
-    scripts/prove_captures.py OUT --jobs 4             several at once; what differs is recorded once more, alone
+    prove_captures.py OUT                      everything
+    prove_captures.py OUT --only jax,fork      some of the programs (`record`: a server, `planted`: all losses)
+    prove_captures.py OUT --jobs 4             several at once; what differs is recorded once more, alone
 
 Each program is also recorded as a user would without nsysprof (`nsys profile -t cuda,nvtx`), which must not record
 anything that ours lacks. Then a server under load is held and recorded twice, and losses are planted by a stand-in
@@ -27,15 +27,15 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from scripts.capture_proof.held_server import record_server  # noqa: E402
-from scripts.capture_proof.outcome import Outcome, Planted, ServerPart  # noqa: E402
-from scripts.capture_proof.overflows import OVERFLOWS, Overflow, holding_up, said_of_buffers  # noqa: E402
-from scripts.capture_proof.trace_contents import TraceContents, add_up, matching, only_in, read_contents  # noqa: E402
+from tests.captured_programs.held_server import record_server  # noqa: E402
+from tests.captured_programs.outcome import Outcome, Planted, ServerPart  # noqa: E402
+from tests.captured_programs.overflows import OVERFLOWS, Overflow, holding_up, said_of_buffers  # noqa: E402
+from tests.captured_programs.trace_contents import TraceContents, add_up, matching, only_in, read_contents  # noqa: E402
 
-WORK = ROOT / "scripts" / "counted_programs"
+WORK = Path(__file__).parent / "counted_programs"
 TORCH = [sys.executable, str(WORK / "torch_work.py")]
 LAUNCHER = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "29577"]
 PROGRAMS: dict[str, list[str]] = {
