@@ -21,6 +21,7 @@ from nsysprof.analysis.findings.from_operators.operator_evidence import (
     FUSED_USUAL,
     RunBytes,
     TensorUses,
+    are_images,
     bytes_of_run,
     find_most,
     fused_operator,
@@ -34,7 +35,6 @@ from nsysprof.analysis.replay.replay import ReplayChange, combine
 from nsysprof.arrays import rows_by_key
 from nsysprof.kernels.names import PLAIN, TENSOR, kind_of
 from nsysprof.results.roof import find_peak
-from nsysprof.torchprof.operator_facts import tensors_of
 from nsysprof.trace.schema import Bools, Rows
 from nsysprof.units import format_bytes, format_ns
 
@@ -399,7 +399,7 @@ def _layouts(situation: Situation) -> Candidate | None:
     convolutions = situation.category == "convolution"
     depthwise = _matching(situation, lambda name: _NATIVE_DEPTHWISE.search(name) is not None)
     plain = _matching(situation, lambda name: kind_of(name).unit == PLAIN) & convolutions & ~depthwise
-    native = _matching(situation, lambda name: _NATIVE_NORM.search(name) is not None) & _of_images(situation)
+    native = _matching(situation, lambda name: _NATIVE_NORM.search(name) is not None) & are_images(situation)
     if 2 * int(convolutions.sum()) < int(native.sum()):  # what is normalized are no images
         native[:] = False
     conversions = situation.category == "layout"
@@ -441,17 +441,6 @@ def _layouts(situation: Situation) -> Candidate | None:
         at(0, _NHWC_NORM - 0.1, _NHWC_LEAST, _FLOORS_LEAST), situation.calls_of(chosen),
         int(chosen.sum()), text, step, spent_ns=_spent(situation, chosen),
     )  # fmt: skip
-
-
-def _of_images(situation: Situation) -> Bools:
-    """Return which work is not known to be of tensors without height and width."""
-    calls = situation.operators.calls
-    flat = [
-        call.facts is not None and all(len(tensor.sizes) < 4 for tensor in tensors_of(call.facts.inputs))
-        for call in calls
-    ]
-    images: Bools = ~np.array([*flat, False], dtype=np.bool_)[situation.operators.call]
-    return images
 
 
 def _copies(situation: Situation) -> Candidate | None:

@@ -182,7 +182,7 @@ def _foreach_optimizer(situation: Situation) -> Candidate | None:
     )
     text += _tell_sparse(situation, chosen)
     most, name = find_most(situation, chosen), _name_of_optimizer(situation, chosen)
-    step = f"torch.optim.{name or 'AdamW'}(..., fused=True)."
+    step = f"torch.optim.{name}(..., fused=True)." if name else "Make the optimizer with fused=True."
     if name and name not in _FUSED_FORMS:
         step = f"torch.compile(optimizer.step), since {name} has no fused form."
     return Candidate(

@@ -144,6 +144,16 @@ def _product_source(
     return (*memory_of(one, factor), factor.tensor, factor.sizes, factor.strides)
 
 
+def are_images(situation: Situation) -> Bools:
+    """Return which work is not known to be of tensors without height and width."""
+    flat = [
+        call.facts is not None and all(len(tensor.sizes) < 4 for tensor in tensors_of(call.facts.inputs))
+        for call in situation.operators.calls
+    ]
+    images: Bools = ~np.array([*flat, False], dtype=np.bool_)[situation.operators.call]
+    return images
+
+
 def misaligned_sizes(call: OperatorCall) -> dict[int, int]:
     """Return the sizes that keep rows of a product's tensors from beginning at multiples of 16 bytes.
 
