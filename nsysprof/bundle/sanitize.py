@@ -312,7 +312,7 @@ class _Rebuild:
         return count
 
     def _batches(self, rows: sqlite3.Cursor) -> Iterator[list[Any]]:
-        """Yield the rows. What is done with them meanwhile is no part of reading them."""
+        """Yield the rows. What is done with them meanwhile is not part of reading them."""
         while batch := rows.fetchmany(_ROWS_AT_ONCE):
             yield batch
             self.trace.limits.begin()

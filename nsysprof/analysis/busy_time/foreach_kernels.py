@@ -32,7 +32,7 @@ def rows_of_adam(kinds: Sequence[str], number: Ints, stream: Ints) -> list[Rows]
 
     Nothing else puts these pieces into one row.
 
-    kinds: the names of kernels. number: of each kernel's name, in the order of the work; -1 for what is no kernel.
+    kinds: the names of kernels. number: of each kernel's name, in the order of the work; -1 for other work.
     """
     texts = [name[:_MOST_READ] for name in (*kinds, "")]
     foreach = np.array([bool(_FOREACH.search(name)) and not _CLIPS.search(name) for name in texts], dtype=bool)

@@ -509,7 +509,7 @@ def _fused(
 ) -> ReplayChange:
     """Return the change to fused kernels that take these shares of the products of both passes.
 
-    Where they take longer than the products, those stay, and the rest of their time is that of what is between them.
+    Where they take longer than the products, those stay, and what is between them keeps the rest of their time.
     So other changes of the products count once.
     """
     duration = situation.graph.duration_ns

@@ -91,7 +91,7 @@ def split_phases(phases: pd.DataFrame, tables: Tables, ranges: pd.DataFrame, ste
 ):  # fmt: skip
     """Return phases.csv with the mean time of a step of each phase, split as steps.csv splits it.
 
-    It is that of the busiest device of the process with the most batches. All is unknown where nothing tells steps.
+    The busiest device of the process with the most batches counts. All is unknown where nothing tells steps.
     """
     told = _batches(tables, ranges, steps)
     times = None if told is None else time_steps(tables, told[0], time_idle(tables, told[0], ledger))

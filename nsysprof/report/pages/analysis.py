@@ -321,6 +321,10 @@ def _rate_of_products(work: StepWork | None) -> str:
     )
 
 
+# Where all changes together save so many times what each saves by itself, it is said why.
+_MUCH_MORE = 1.3
+
+
 def _findings(findings: Findings, more: str, part: ReadPart | None) -> Section:
     step = "the trace" if findings.per == TRACE else step_label(findings.per)
     bare = "" if findings.unrecorded_ns is None else " without the profiler"
@@ -331,6 +335,8 @@ def _findings(findings: Findings, more: str, part: ReadPart | None) -> Section:
         return Section("Findings", (Lines((text,), is_verdict=True),))
     rare = [item for item in findings.items if item.per == MEAN_STEP]
     text = f"Together these changes save about {format_ns(findings.together_ns)} of the {whole}"
+    if findings.together_ns > _MUCH_MORE * sum(item.saving_ns for item in findings.items if item not in rare):
+        text += " That is more than each saves by itself, since what one of them shortens then waits for another."
     if len(rare) == len(findings.items):
         text = f"Nothing was found above {100 * LEAST_SHARE:g} % of the {whole}"
     if rare:

@@ -185,7 +185,7 @@ def operator_table(analysis: Analysis) -> Table | None:
 def fold_operators(table: pd.DataFrame) -> pd.DataFrame:
     """Return the operators of a table as operators.csv has it, with equal ones in layers of one list as one.
 
-    These have the same shapes, type and pass; unknown shapes count as equal. The limit is that of the longest.
+    These have the same shapes, type and pass; unknown shapes count as equal. The longest one gives the limit.
     """
     rows = table.assign(
         operator=table["operator"].str.removeprefix("aten::"),
