@@ -166,10 +166,10 @@ def test_a_step_without_the_profiler_is_said_as_measured_else_as_replayed(tmp_pa
 
 
 def test_changes_that_save_more_together_than_alone_are_said_to_do_so(tmp_path):
-    findings = samples.analysis(tmp_path, training()).findings
+    analysis = samples.analysis(tmp_path, training())
+    findings = analysis.findings
     alone = sum(item.saving_ns for item in findings.items)
     said = "That is more than each saves by itself"
-    analysis = samples.analysis(tmp_path, training())
     more, not_more = (
         texts_of(findings_sections(replace(analysis, findings=replace(findings, together_ns=int(times * alone)))))
         for times in (1.4, 1.0)
