@@ -189,7 +189,7 @@ def test_no_command_imports_another(module: str) -> None:
 # Who reads the tables of a trace for something else than its analysis: a replay, an export, a check of a recording, the
 # parts of a job, and the facts of a comparison.
 READ_TABLES = {
-    "nsysprof.app.trace_analysis.assemble", "nsysprof.app.measuring.process_traces", "nsysprof.app.export",
+    "nsysprof.app.trace_analysis.assemble", "nsysprof.app.measuring.capture_program", "nsysprof.app.export",
     "nsysprof.app.optimizing.tune_uses", "nsysprof.app.whatif", "nsysprof.ranks.summarize",
 }  # fmt: skip
 

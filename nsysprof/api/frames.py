@@ -18,8 +18,7 @@ import pandas as pd
 
 from nsysprof.api.notebook import ShownAnalysis, show_analysis
 from nsysprof.app.trace_analysis.assemble import AnalysisOptions, summarize_opened
-from nsysprof.files.plain_file import refuse_url
-from nsysprof.files.scratch_folder import scratch_folder
+from nsysprof.files.plain_file import refuse_url, scratch_folder
 from nsysprof.kernels.names import categorize
 from nsysprof.trace import open as trace_open
 from nsysprof.trace import tables

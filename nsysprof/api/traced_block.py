@@ -13,7 +13,7 @@ from typing import Any
 from nsysprof.api.frames import open_trace, summarize
 from nsysprof.app.inputs.options import parse_size
 from nsysprof.errors import NsysprofError, UsageError
-from nsysprof.files.scratch_folder import scratch_folder
+from nsysprof.files.plain_file import scratch_folder
 from nsysprof.results.analysis import Analysis
 from nsysprof.results.column_registry.analysis_columns import RANGES
 from nsysprof.results.column_registry.column import Dtype

@@ -15,9 +15,8 @@ from nsysprof.attention.policy_file import read_policy
 from nsysprof.errors import UsageError
 from nsysprof.files.folder_state import ANALYSIS
 from nsysprof.files.memory_reuse import return_freed_memory
-from nsysprof.files.plain_file import name_after, refuse_url
+from nsysprof.files.plain_file import name_after, refuse_url, scratch_folder
 from nsysprof.files.result_folder import claim_folder
-from nsysprof.files.scratch_folder import scratch_folder
 from nsysprof.kernels.names import use_names
 from nsysprof.ranks.identity import read_manifest_ranks
 from nsysprof.report.document import Report

@@ -20,8 +20,7 @@ from nsysprof.bundle.source import read_ranks, read_source, refuse_bundle
 from nsysprof.errors import OutputError, UsageError
 from nsysprof.files.folder_lock import claim_file
 from nsysprof.files.memory_reuse import return_freed_memory
-from nsysprof.files.plain_file import encode_json, name_after, output_error, refuse_url, write_whole
-from nsysprof.files.scratch_folder import scratch_folder
+from nsysprof.files.plain_file import encode_json, name_after, output_error, refuse_url, scratch_folder, write_whole
 from nsysprof.kernels.names import categorize
 from nsysprof.nsight.run_tool import NSYS, find_tool
 from nsysprof.report.formats.markdown import render_markdown

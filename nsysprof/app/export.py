@@ -19,8 +19,7 @@ from nsysprof.export.parquet import check_folder, write_parquet
 from nsysprof.export.perfetto import write_perfetto
 from nsysprof.files.folder_lock import claim_file
 from nsysprof.files.memory_reuse import return_freed_memory
-from nsysprof.files.plain_file import refuse_url
-from nsysprof.files.scratch_folder import scratch_folder
+from nsysprof.files.plain_file import refuse_url, scratch_folder
 from nsysprof.notes import Note
 from nsysprof.trace.inputs.resolve_input import identity_of
 from nsysprof.trace.open import open_trace

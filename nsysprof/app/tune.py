@@ -51,9 +51,8 @@ from nsysprof.capture.sampling.tune import axes_grid, measure_again, run_tuning
 from nsysprof.environment import collect_gpus
 from nsysprof.errors import InterruptedCaptureError, NsysprofError, OutputError, TraceError, UsageError
 from nsysprof.files.folder_state import BENCH, find_leftovers
-from nsysprof.files.plain_file import json_value, write_whole
+from nsysprof.files.plain_file import json_value, scratch_folder, write_whole
 from nsysprof.files.result_folder import claim_folder
-from nsysprof.files.scratch_folder import scratch_folder
 from nsysprof.report.document import Figure
 from nsysprof.report.figure_files import write_figures
 from nsysprof.report.figures.benches import describe_winners, draw_winners

@@ -12,7 +12,7 @@ from nsysprof.app.viewing.loopback_server import LoopbackServer
 from nsysprof.app.viewing.view_inputs import ViewInput, list_inputs
 from nsysprof.app.viewing.view_pages import ViewPages
 from nsysprof.errors import UsageError
-from nsysprof.files.scratch_folder import scratch_folder
+from nsysprof.files.plain_file import scratch_folder
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from nsysprof.app.inputs.reading_requests import (
 from nsysprof.app.progress import SILENT, Progress
 from nsysprof.attention.policy_file import read_policy
 from nsysprof.errors import NotComparableError, TraceError, UsageError
-from nsysprof.files.scratch_folder import scratch_folder
+from nsysprof.files.plain_file import scratch_folder
 from nsysprof.nsight.run_tool import NSYS, find_tool
 from nsysprof.ranks.collective_waits.collectives import Arrivals, arrivals, fit_clocks
 from nsysprof.ranks.collective_waits.stragglers import replay_like_peers

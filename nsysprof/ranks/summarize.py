@@ -42,8 +42,7 @@ from nsysprof.analysis.overview.trace_overview import (
 from nsysprof.analysis.replay.replay import ExecutionGraph
 from nsysprof.analysis.steps.find_steps import Steps
 from nsysprof.errors import MissingToolError
-from nsysprof.files.plain_file import VERSION, decode_json, encode_json, open_whole
-from nsysprof.files.scratch_folder import scratch_folder
+from nsysprof.files.plain_file import VERSION, decode_json, encode_json, open_whole, scratch_folder
 from nsysprof.notes import Note, Severity, make_note
 from nsysprof.ranks import distributions
 from nsysprof.ranks.collective_waits.collectives import Collectives, find_collectives

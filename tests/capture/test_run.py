@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("torch", reason="needs the extra [torch]")
 
-from nsysprof.app.measuring.process_traces import check_trace
+from nsysprof.app.measuring.capture_program import check_trace
 from nsysprof.attention.shape import Case
 from nsysprof.capture.folder import prepare_folder
 from nsysprof.capture.manifest import read_manifest

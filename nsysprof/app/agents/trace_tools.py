@@ -21,7 +21,7 @@ from nsysprof.app.trace_analysis.assemble import assemble
 from nsysprof.app.viewing.view_inputs import are_ranks
 from nsysprof.app.whatif import what_if
 from nsysprof.errors import UsageError
-from nsysprof.files.scratch_folder import scratch_folder
+from nsysprof.files.plain_file import scratch_folder
 from nsysprof.ranks.identity import read_manifest_ranks
 from nsysprof.report.write import findings_json, summary_json
 from nsysprof.results.analysis import Analysis

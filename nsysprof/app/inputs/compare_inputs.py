@@ -21,8 +21,7 @@ from nsysprof.capture.manifest import MANIFEST, read_manifest
 from nsysprof.capture.sampling.bench_run import SAMPLES, BenchRun, read_capture_samples, read_run
 from nsysprof.errors import TraceError
 from nsysprof.files.folder_state import require_whole
-from nsysprof.files.plain_file import refuse_url
-from nsysprof.files.scratch_folder import scratch_folder
+from nsysprof.files.plain_file import refuse_url, scratch_folder
 from nsysprof.notes import Note, make_note
 from nsysprof.results.analysis import StepTimes
 from nsysprof.results.comparison import Input, Measured, RangeFacts, StepWalls

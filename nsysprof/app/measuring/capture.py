@@ -14,7 +14,7 @@ from nsysprof.analysis.sampling.bench import hidden_keys
 from nsysprof.analysis.sampling.latency import launch_notes, noise_notes
 from nsysprof.app.inputs.attention_requests import CaptureRequest
 from nsysprof.app.inputs.machine import default_dtype, find_ncu, require_torch, settle_device, shared_values
-from nsysprof.app.measuring.process_traces import check_grid
+from nsysprof.app.measuring.capture_program import check_grid
 from nsysprof.app.progress import SILENT, Progress
 from nsysprof.app.trace_analysis.assemble import COUNTERS, AnalysisOptions, assemble, name_kernels, read_results
 from nsysprof.attention.shape import check_names

@@ -17,8 +17,7 @@ from nsysprof.analysis.overview.recording import inspect_recording
 from nsysprof.analysis.overview.recording_cost import compare_walls, cost_of
 from nsysprof.analysis.sampling.latency import compare_windows, summarize_window
 from nsysprof.app.inputs.options import LONGEST_RECORDING_S, MOST_KEPT_PARTS, MOST_WATCHED_S
-from nsysprof.app.measuring.capture_program import plan_program_capture
-from nsysprof.app.measuring.process_traces import split_trace
+from nsysprof.app.measuring.capture_program import plan_program_capture, split_trace
 from nsysprof.app.measuring.program_request import ProgramRequest, RecordRequest
 from nsysprof.app.progress import SILENT, Progress
 from nsysprof.app.trace_analysis.join_recorded import cost_notes

@@ -24,7 +24,7 @@ from nsysprof.attention.range_name import parse_attention_range
 from nsysprof.attention.shape import Shape, shape_of_row
 from nsysprof.capture.sampling.bench_run import SAMPLES
 from nsysprof.errors import InterruptedCaptureError, NsysprofError
-from nsysprof.files.scratch_folder import scratch_folder
+from nsysprof.files.plain_file import scratch_folder
 from nsysprof.results.findings import TRACE, WhatIf, WhatIfQuestion
 from nsysprof.results.program_runs import AttentionUse, PredictedGain, ProgramGain, ShapeRatio, TunedUse
 from nsysprof.trace.inputs.resolve_input import identity_of

@@ -42,12 +42,14 @@ from nsysprof.report.pages.cases import (
     case_table,
     comparison_table,
     counter_table,
+    coverage_line,
+    environment_table,
     limit_lines,
+    method_lines,
     reason_lines,
     verdict_lines,
 )
 from nsysprof.report.pages.memory import failure_sections, memory_parts
-from nsysprof.report.pages.method import coverage_line, environment_table, method_lines
 from nsysprof.report.pages.range_rows import step_label
 from nsysprof.report.pages.recording import cpu_sections, os_call_table, recording_cost_table
 from nsysprof.report.pages.trace_tables import (

@@ -42,8 +42,7 @@ from nsysprof.report.figures.benches import (
 )
 from nsysprof.report.figures.drawing import can_draw
 from nsysprof.report.pages.analysis import figure_sections
-from nsysprof.report.pages.cases import Row, time_name
-from nsysprof.report.pages.method import facts_table
+from nsysprof.report.pages.cases import Row, facts_table, time_name
 from nsysprof.results.column_registry.case_columns import BENCH_RESULTS
 from nsysprof.results.column_registry.column import Dtype
 from nsysprof.results.column_registry.csv_table import render_csv

@@ -29,8 +29,7 @@ from nsysprof.report.document import (
 from nsysprof.report.pages.analysis import findings_sections, overview_sections
 from nsysprof.report.pages.bench import latency_table
 from nsysprof.report.pages.bench import verdict_lines as bench_verdict_lines
-from nsysprof.report.pages.cases import case_table, verdict_lines
-from nsysprof.report.pages.method import coverage_line
+from nsysprof.report.pages.cases import case_table, coverage_line, verdict_lines
 from nsysprof.report.pages.ranks import headline, rank_table, straggler_table
 from nsysprof.report.pages.ranks import kernel_table as ranks_kernel_table
 from nsysprof.report.pages.ranks import range_table as ranks_range_table

@@ -39,7 +39,7 @@ from nsysprof.report.figures.ranks import (
     ranks_timeline_data,
 )
 from nsysprof.report.pages.analysis import figure_sections, finding_item
-from nsysprof.report.pages.method import facts_table
+from nsysprof.report.pages.cases import facts_table
 from nsysprof.report.pages.range_rows import qualified_name
 from nsysprof.report.pages.trace_tables import MOST_ROWS, rows_of
 from nsysprof.results.column_registry import rank_columns

@@ -18,8 +18,7 @@ from nsysprof.app.bundle import bundle
 from nsysprof.app.inputs.compare_inputs import read_input
 from nsysprof.app.inputs.reading_requests import AnalyzeRequest, BundleRequest
 from nsysprof.app.trace_analysis.assemble import AnalysisOptions, assemble
-from nsysprof.files.plain_file import encode_json
-from nsysprof.files.scratch_folder import scratch_folder
+from nsysprof.files.plain_file import encode_json, scratch_folder
 from nsysprof.results.analysis import COSTS, HOST_FINDINGS, STEPS, RangeCost, RecordingCosts
 from nsysprof.trace.inputs.resolve_input import resolve_input
 from tests.conftest import REPOSITORY

@@ -165,8 +165,8 @@ def test_a_step_without_the_profiler_is_said_as_measured_else_as_replayed(tmp_pa
     assert last.endswith("takes 950 ns (median of a run of its own); savings are of this time.")
 
 
-def test_changes_that_save_more_together_than_alone_are_said_to_do_so(tmp_path):
-    analysis = samples.analysis(tmp_path, training())
+def test_changes_that_save_more_together_than_alone_are_said_to_do_so(trace_path):
+    analysis = analyze_trace(trace_path("h200-faults/sync"))
     findings = analysis.findings
     alone = sum(item.saving_ns for item in findings.items)
     said = "That is more than each saves by itself"

@@ -1,4 +1,4 @@
-from nsysprof.app.measuring.process_traces import check_grid, check_trace
+from nsysprof.app.measuring.capture_program import check_grid, check_trace
 from nsysprof.results.checks import Lost
 from tests.builders.build_trace import TraceBuilder
 

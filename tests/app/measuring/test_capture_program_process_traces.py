@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from nsysprof.app.measuring import process_traces as module
-from nsysprof.app.measuring.process_traces import split_capture
+from nsysprof.app.measuring import capture_program as module
+from nsysprof.app.measuring.capture_program import split_capture
 from nsysprof.app.progress import Progress
 from nsysprof.results.checks import CudaProcess
 from tests.builders.build_trace import OTHER_PID, TraceBuilder

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from nsysprof.files.scratch_folder import scratch_folder
+from nsysprof.files.plain_file import scratch_folder
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no flock")
 REPOSITORY = Path(__file__).parents[2]
 # A process that holds a folder with a file in it until it is killed.
 HOLDER = """
 import sys, time
-from nsysprof.files.scratch_folder import scratch_folder
+from nsysprof.files.plain_file import scratch_folder
 with scratch_folder() as folder:
     (folder / "nsys.sqlite").write_text("secret")
     print(folder, flush=True)
