@@ -89,7 +89,8 @@ def test_an_option_of_several_commands_is_the_same_in_each():
                 continue
             words = None if option in OWN_WORDS else parameter.help
             names = (*parameter.opts, *parameter.secondary_opts)
-            limits = (parameter.min, parameter.max)
+            bounded = parameter if hasattr(parameter, "min") else parameter.type  # of an older typer
+            limits = (getattr(bounded, "min", None), getattr(bounded, "max", None))
             # Only some commands can do without; what is given means the same in all.
             typed = set(get_args(types[parameter.name]) or {types[parameter.name]}) - {type(None)}
             kind = (typed, parameter.is_flag, names, limits, words)
