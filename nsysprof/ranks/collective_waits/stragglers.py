@@ -155,7 +155,7 @@ _LEAST_STEPS, _AS_GOOD, _MOST_DIFFERENT = 6, 1.2, 1.0
 # Parts of a job have whole steps where no kind of collective is rarer in one than in another by more than this share,
 # and where intervals that are so many times as long as a step before are less than this share (%) of all time.
 _UNEVEN, _MUCH_LONGER, _LONGER_PCT = 0.25, 1.5, 2.0
-# Of two places or more, at most this share of a rank's work is moved to its own one by chance.
+# At most this share of a rank's work is moved to its own place by chance, because there are two places or more.
 _MOST_STAYED = 0.5
 # The values that are read for each collective: points in time, which need one clock for all ranks, and durations, which
 # do not.
