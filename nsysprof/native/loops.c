@@ -878,8 +878,6 @@ i64 order_work(const numbers *launch_, const numbers *start_, const numbers *dur
     return total;
 }
 
-/* --- Launches, for nsysprof/trace/table_readers/calls.py ---------------------------------------------------------- */
-
 /* --- Work by range, for nsysprof/analysis/ranges/range_work -------------------------------------------------------- */
 
 /* Find the sets of ranges that work belongs to: places of `order` that follow each other often have the same. Return how
@@ -1078,8 +1076,6 @@ i64 measure_work(const i64 *start, const numbers *duration_, const numbers *vari
             wait->filled += bytes[row - kernels];
     }
 }
-
-/* ---- Different values ---- */
 
 /* --- The calls of a thread, for nsysprof/analysis/attribution ------------------------------------------------------ */
 

@@ -173,7 +173,7 @@ def test_a_backend_of_ones_own_takes_no_dropout(tmp_path, monkeypatch):
         (("--pass", "fwdbwd"), 2, "Unknown pass"),
         (("--mask", "round"), 2, "not one of"),
         (("--dropout", "1"), 2, "--dropout 1"),
-        (("--dropout", "nan"), 2, "'--dropout'"),
+        (("--dropout", "nan"), 2, "--dropout"),
         (("--heads", "8", "--kv-heads", "3"), 2, "cannot be shared"),
         (("--causal", "yes", "--mask", "bool"), 2, "exclude each other"),
         (("--case-timeout", "0"), 2, "'--case-timeout'"),

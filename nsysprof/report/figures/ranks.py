@@ -101,7 +101,7 @@ def _draw_lane(axes: mpl.Axes, row: int, lane: StepLane, wall_ns: int) -> None:
         if letters >= min(len(name), _LEAST_LETTERS):
             axes.text((low + high) / 2 / NS_PER_S, row - 0.3, escape_mathtext(clean(name, letters)), ha="center",
                       va="center", fontsize=7, color=INK)  # fmt: skip
-    shades = mpl.LinearSegmentedColormap.from_list("computes", (_IDLE, _COMPUTE))
+    shades = mpl.LinearSegmentedColormap.from_list("computes", [_IDLE, _COMPUTE])
     extent = (lane.start_ns / NS_PER_S, lane.end_ns / NS_PER_S, row + 0.14, row - 0.16)
     pixels = shades(np.array([lane.compute_pct], dtype=float) / 100)
     axes.imshow(pixels, aspect="auto", interpolation="nearest", extent=extent)

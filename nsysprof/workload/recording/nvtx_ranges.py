@@ -18,10 +18,7 @@ def open_domain() -> Any:
     """
     import nvtx
 
-    get_domain = getattr(nvtx, "get_domain", None)
-    if get_domain is None:
-        return None
-    domain = get_domain()
+    domain = nvtx.get_domain()
     if type(domain).__name__ != "DummyDomain":
         return domain
     from nvtx._lib import lib
@@ -38,22 +35,12 @@ def open_domain() -> Any:
 @contextmanager
 def annotate(name: str) -> Iterator[None]:
     """Mark the block as `name`, on this thread and for the process, so that work from autograd's threads counts too."""
-    import nvtx
-
     domain = open_domain()
-    if domain is None:
-        handle = nvtx.start_range(name)
-        nvtx.push_range(name)
-    else:
-        attributes = domain.get_event_attributes(message=name)
-        handle = domain.start_range(attributes)
-        domain.push_range(attributes)
+    attributes = domain.get_event_attributes(message=name)
+    handle = domain.start_range(attributes)
+    domain.push_range(attributes)
     try:
         yield
     finally:
-        if domain is None:
-            nvtx.pop_range()
-            nvtx.end_range(handle)
-        else:
-            domain.pop_range()
-            domain.end_range(handle)
+        domain.pop_range()
+        domain.end_range(handle)
