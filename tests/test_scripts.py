@@ -250,7 +250,9 @@ def test_every_planted_fault_is_found_first_and_predicted_within_the_promise() -
     assert len(rows) == 11  # eight faults alone, one of a library, all of them, and FSDP with a slow rank
     assert [row for row in rows if "| yes |" not in row] == []
     assert [row.split("|")[5].strip() for row in rows[:9]] == ["1"] * 9
-    right, decided = re.search(r"(\d+) of (\d+) have their\s+findings in\s+the\s+order\s+of\s+their\s+costs", study).groups()
+    right, decided = re.search(
+        r"(\d+) of (\d+) have their\s+findings in\s+the\s+order\s+of\s+their\s+costs", study
+    ).groups()
     assert right == decided
     # With all faults, at three sizes. Tables of the other sizes lack what a fault costs alone.
     tables = re.findall(r"(?<=\n\n)\| fault among all.*\n.*\n((?:\|.*\n)*)", study)
