@@ -421,7 +421,11 @@ FAMILIES = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+# This one simulates whole reports.
+LONG = {"busy-traces": pytest.mark.slow}
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=LONG.get(name, ())) for name in FAMILIES])
 def test_a_family_of_the_calibration_was_simulated_with_the_code_as_it_is(name: str) -> None:
     """Whoever changes a verdict or an interval simulates again: scripts/calibrate.py --only FAMILY --write."""
     calibrate = load("calibrate")

@@ -384,7 +384,9 @@ def test_what_starves_a_training_is_found_proven_and_written_as_a_diff(tmp_path,
     [
         ("raise SystemExit('no data here')", "it ended with exit code 1: no data here", "search/logs"),
         ("input('your name: ')", "EOFError", "It reads from a terminal"),
-        ("import time; time.sleep(60)", "does not end within the budget", "larger --budget"),
+        pytest.param(
+            "import time; time.sleep(60)", "does not end within the budget", "larger --budget", marks=pytest.mark.slow
+        ),
     ],
 )
 def test_a_program_that_cannot_be_measured_ends_with_a_page_and_exit_code_11(text, says, advice, tmp_path):

@@ -72,6 +72,7 @@ def test_requests_without_sense_are_refused(fields, says):
         bench_sides(request)
 
 
+@pytest.mark.slow
 def test_a_planted_difference_is_found_in_turn_and_none_where_nothing_differs(tmp_path, monkeypatch):
     """Real processes: the candidate sleeps longer by a setting. The only proof that settings reach the processes."""
     pytest.importorskip("torch", reason="needs the extra [torch]")

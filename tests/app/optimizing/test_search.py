@@ -47,6 +47,7 @@ def search(tmp_path):
     return begin
 
 
+@pytest.mark.slow
 def test_what_helps_is_found_put_together_and_proven_by_runs_of_its_own(search):
     found = search()
     fast, also = trial("fast", SLEEP="0.04"), trial("also", ALSO="1")

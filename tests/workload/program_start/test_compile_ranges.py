@@ -40,6 +40,7 @@ print(f"{of_torch(torch.ones(3, 16)).sum().item():.4f}")
 
 
 @pytest.mark.nsys
+@pytest.mark.slow
 def test_a_recorded_program_says_what_was_compiled_and_why(nsys, tmp_path):
     pytest.importorskip("torch")
     (tmp_path / "program.py").write_text(PROGRAM)
