@@ -192,6 +192,8 @@ class Findings(ReplayedSteps):
 UNRECORDED = "unrecorded.json"
 # Where the number of steps is no multiple of those in the trace, by more than this share, they are other steps.
 _OTHER_STEPS = 0.1
+# Fewer steps than these tell no time.
+_LEAST_UNRECORDED = 3
 
 
 class UnrecordedSteps(FileHeader, kw_only=True):
@@ -218,10 +220,6 @@ class UnrecordedSteps(FileHeader, kw_only=True):
         if whole < _LEAST_UNRECORDED:
             return None
         return round(float(np.median(np.array(later[len(later) - whole * parts :]).reshape(whole, parts).sum(axis=1))))
-
-
-# Fewer steps than these tell no time.
-_LEAST_UNRECORDED = 3
 
 
 @dataclass(frozen=True)

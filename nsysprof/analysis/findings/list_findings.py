@@ -305,7 +305,7 @@ class _Scale:
     def replay_slow(self, change: ReplayChange) -> int:
         """Return how long the steps take with a change on a host that is as slow as possible (ns)."""
         if self.measured is not None:
-            return self._as_measured(change, 1 + _OF_MEASURED)
+            return self.replay_traced(change)
         return replay(self.situation.graph, on_other_host(self.situation, change, self.tracing_ns, is_fast=False))
 
     def replay_traced(self, change: ReplayChange) -> int:

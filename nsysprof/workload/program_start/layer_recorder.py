@@ -60,8 +60,8 @@ class Layers:
         # By the number of the module; None for one without a range.
         self.by_module: dict[int, ModuleRanges | None] = {}
         self._kept: dict[int, weakref.ref[Any]] = {}
-        # Whether a module of each class has a range; classes of which some modules have others within are not here.
-        self.has_range: dict[type, bool] = {}
+        # Whether the recorder has to see the calls of each class: a module of it has a range, or others within.
+        self.is_needed: dict[type, bool] = {}
         self._roots = self.count = self.timed = 0
         # How many parts a path may have; 0 for any number.
         self._deepest = depth or 0
@@ -106,8 +106,11 @@ class Layers:
 
     def _keep(self, module: Any, layer: ModuleRanges | None) -> None:
         number, kind = id(module), type(module)
-        has_others = next(iter(module.children()), None) is not None
-        self.has_range[kind] = self.has_range.get(kind, False) or layer is not None or has_others
+        try:
+            has_others = next(iter(module.children()), None) is not None
+        except Exception:  # noqa: BLE001 - a module of the program's own kind
+            has_others = True
+        self.is_needed[kind] = self.is_needed.get(kind, False) or layer is not None or has_others
         self.by_module[number] = layer
         with contextlib.suppress(TypeError):
             self._kept[number] = weakref.ref(module, lambda _: self._forget(number))
@@ -261,8 +264,8 @@ class LayerRecorder:
 
     def _spare(self) -> None:
         """Let modules of classes that have no range, as most linear layers of a large model, be called directly."""
-        kinds, base = self._layers.has_range, self._torch.nn.Module
-        needed = [kind for kind, has_range in kinds.items() if has_range]
+        kinds, base = dict(self._layers.is_needed), self._torch.nn.Module  # other threads may add some meanwhile
+        needed = [kind for kind, is_needed in kinds.items() if is_needed]
         for kind in kinds:
             is_free = not any(issubclass(other, kind) for other in needed)
             if is_free and kind is not base and kind not in self.spared and kind.__call__ is base.__call__:
@@ -283,7 +286,8 @@ class LayerRecorder:
         try:
             return self._layers.add(module, parent if isinstance(parent, ModuleRanges) else None)
         finally:
-            self._spare()
+            with contextlib.suppress(Exception):  # a class of the program's own kind, which takes no attribute
+                self._spare()
 
     def _watched(
         self, layer: ModuleRanges, run: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]

@@ -435,3 +435,24 @@ def test_a_class_that_others_with_a_range_inherit_from_is_not_left_out(record):
     whole(torch.ones(1, 2))
     assert [layer for _, layer, _ in ranges.names("push")] == ["inner.own"]
     assert "__call__" not in nn.Linear.__dict__
+
+
+def test_classes_that_tell_nothing_of_themselves_or_take_nothing_run_as_before(record):
+    class Closed(type):
+        def __setattr__(cls, name, value):
+            raise TypeError("closed")
+
+    class Fixed(nn.Module, metaclass=Closed):
+        def forward(self, x):
+            return x + 1
+
+    class Secret(nn.Module):
+        def children(self):
+            raise RuntimeError("secret")
+
+        def forward(self, x):
+            return x * 2
+
+    record(pattern="nothing")
+    assert nn.Sequential(Fixed(), Secret())(torch.ones(1)).item() == 4
+    assert Secret()(torch.ones(1)).item() == 2
