@@ -323,7 +323,7 @@ _SCALER = _Read(
     "GradScaler asks whether gradients are finite: an optimizer with fused=True is told so on the GPU, and bf16 needs "
     "no scaler.",
 )  # fmt: skip
-# Of torch's kernels, the last two before a copy tell what it reads.
+# What a copy reads, by torch's last two kernels before it.
 _WRITERS = ((_SCALER, re.compile("_amp_foreach_non_finite_check")), (_SIZE, re.compile("NonZeroOp")))
 _OF_TORCH = re.compile("at::native")
 
