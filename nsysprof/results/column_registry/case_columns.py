@@ -61,7 +61,9 @@ CAPTURE_RESULTS = TableFile("capture", "results.csv", "One row per case.", (
     _REASON,
     integer("samples", "", "Number of calls timed in the untraced pass.", **_UNKNOWN),
     integer("latency_median_ns", "ns", "Median latency of a call in the untraced pass.", **_UNKNOWN),
-    integer("latency_ci_low_ns", "ns", "Lower end of the 95 % interval of the median, for more calls in that process.",
+    integer("latency_ci_low_ns", "ns",
+            "Lower end of the 95 % interval of the median, for more calls in that process. Empty where so many samples "
+            "stalled that the case's own time may lie anywhere below.",
             **_UNKNOWN),
     integer("latency_ci_high_ns", "ns", "Upper end of the 95 % interval of the median.", **_UNKNOWN),
     integer("input_bytes", "B", "Size of the inputs.", **_UNKNOWN),
