@@ -48,8 +48,9 @@ class Option:
     """The option of a field, such as `out: Annotated[Path | None, Option("Folder.", ("--out", "-o"))] = None`."""
 
     help: str
-    # Without names, the field's own name is the option's: --keep-names; of a flag also --no-keep-names.
+    # Without names, the field's own name is the option's: --figures, and of a flag that is not off also --no-figures.
     names: tuple[str, ...] = ()
+    # Without a panel, that of the request.
     panel: str = ""
     metavar: str = ""
     min: float | None = None
@@ -84,6 +85,11 @@ class OptionField:
     @property
     def flag(self) -> str:
         return self.option.flag(self.name)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names that the command line reads; none where they are those of the field."""
+        return self.option.names or ((self.flag,) if self.default is False else ())
 
     @property
     def typed_kind(self) -> Any:
@@ -264,7 +270,7 @@ PROFILER = Option(
     MEASUREMENT,
 )
 Profilers = Annotated[tuple[str, ...], replace(PROFILER, form=NAMES)]
-GpuMetrics = Annotated[bool, Option("Sample DRAM traffic under nsys.", ("--gpu-metrics",), COUNTERS)]
+GpuMetrics = Annotated[bool, Option("Sample DRAM traffic under nsys.", panel=COUNTERS)]
 GpuMetricsFrequency = Annotated[int, Option("Samples a second.", panel=COUNTERS, min=10, max=200_000)]
 STEP_PATTERN = Option(
     "A printed line that matches this regular expression ends a step; a group named s, ms, us or ns is its time."
@@ -279,15 +285,15 @@ MAX_RECORDING = Option(
     form=MEGABYTES,
     old_names=("--max-size",),
 )
-KEEP_REPORT = Option("Keep nsys' own reports.", ("--keep-report/--no-keep-report",))
+KEEP_REPORT = Option("Keep nsys' own reports.")
 
 # NVIDIA's tools.
 Nsys = Annotated[Path | None, Option("The nsys to use. Default: NSYSPROF_NSYS, else the one found.", panel=TOOLS)]
 Ncu = Annotated[Path | None, Option("The ncu to use. Default: NSYSPROF_NCU, else the one found.", panel=TOOLS)]
 
 # The output.
-Resume = Annotated[bool, Option("Continue with the results in --out.", ("--resume",), OUTPUT)]
-Force = Annotated[bool, Option("Replace an older result.", ("--force",), OUTPUT)]
+Resume = Annotated[bool, Option("Continue with the results in --out.", panel=OUTPUT)]
+Force = Annotated[bool, Option("Replace an older result.", panel=OUTPUT)]
 Figures = Annotated[bool, Option("Draw the figures.", panel=OUTPUT)]
 Database = Annotated[Path | None, Option("Append the results to this SQLite database.", panel=OUTPUT)]
 
