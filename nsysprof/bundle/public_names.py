@@ -333,7 +333,7 @@ def _snake(name: str) -> str:
 
 
 # The files that hold what nsysprof itself writes.
-_WRITTEN = (".py", ".j2", _WORDS_FILE)
+_WRITTEN = (".py", ".j2", _WORDS_FILE, "columns.tsv")
 TOKEN = re.compile(rb"[A-Za-z0-9_][A-Za-z0-9_.-]*[A-Za-z0-9_]|[A-Za-z0-9_]")
 _IN_TOKEN = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-")
 _WHOLE_WORD = 6  # bytes; a shorter secret counts only where it is not part of a longer word

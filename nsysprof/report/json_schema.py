@@ -11,7 +11,7 @@ from nsysprof.results import allocator_memory, comparison
 from nsysprof.results.analysis import Coverage, Device, ReadPart, Totals, TraceInfo
 from nsysprof.results.checks import GateResult
 from nsysprof.results.column_registry import analysis_columns, case_columns, rank_columns
-from nsysprof.results.column_registry.column import Dtype, FileColumn, TableFile
+from nsysprof.results.column_registry.column import Dtype, FileColumn, TableFile, files_of
 from nsysprof.results.findings import DeviceIdle, Finding, Findings, WhatIf
 from nsysprof.results.latency_history import CaseHistory, HistoryPoint
 from nsysprof.results.policy_use import PolicyUse
@@ -131,7 +131,7 @@ def _analyze() -> Schema:
                "operators.csv", "os_calls.csv", "phases.csv")  # fmt: skip
     tables = {
         file.name.removesuffix(".csv"): _nullable_table(file, is_nullable=file.name in unknown)
-        for file in (*analysis_columns.FILES, case_columns.CAPTURE_RESULTS)
+        for file in (*files_of("analysis"), case_columns.CAPTURE_RESULTS)
     }
     of_step: dict[str, Schema] = {
         "step_flops": {"type": ["integer", "null"]}, "mfu_pct": {"type": ["number", "null"]},

@@ -66,7 +66,7 @@ WindowSize = Annotated[
 
 @dataclass(frozen=True)
 class Grid:
-    """The values of each dimension, of which every combination is a case. Dimensions of Shape are as there.
+    """The values of each dimension. Every combination is a case. Sizes are as in Shape.
 
     causals: empty for a causal mask, unless there is another mask.
     window: the keys before and after its place that a query sees, each None for all; None for no window.
