@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import MISSING, Field, dataclass, replace
+from dataclasses import MISSING, Field, dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
@@ -122,6 +122,17 @@ def field_hints(request: type) -> dict[str, Any]:
 def default_of(field: Field[Any]) -> Any:
     """Return the default of a field, or MISSING."""
     return field.default if field.default_factory is MISSING else field.default_factory()
+
+
+def given_options(request: Any, *names: str) -> list[str]:
+    """Return the options of those fields of a request that are set, and not to their defaults.
+
+    names: the fields.
+    """
+    hints, by_name = field_hints(type(request)), {field.name: field for field in fields(request)}
+    options = [option_field(name, hints[name], default_of(by_name[name])) for name in names]
+    values = {option.flag: (getattr(request, option.name), option.default) for option in options if option is not None}
+    return [flag for flag, (value, default) in values.items() if value and value != default]
 
 
 def _read_sizes(text: str, flag: str) -> tuple[int, ...]:

@@ -82,12 +82,10 @@ def _read_registry() -> tuple[dict[str, tuple[FileColumn, ...]], dict[str, Table
         elif line and not line.startswith("#"):
             section.append(next(column for column in columns_by_section["columns"] if column.name == line))
     sections = {name: tuple(columns) for name, columns in columns_by_section.items()}
-    files = {
-        name: TableFile(*name.split("/"), rows[name].strip(), columns)
-        for name, columns in sections.items()
-        if "/" in name
+    paths = {name: name.partition("/") for name in sections if "/" in name}
+    return sections, {
+        name: TableFile(folder, file, rows[name].strip(), sections[name]) for name, (folder, _, file) in paths.items()
     }
-    return sections, files
 
 
 # The columns of each section of columns.tsv, and every file with rows that nsysprof writes, by FOLDER/FILE. CSV
