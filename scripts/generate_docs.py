@@ -30,12 +30,12 @@ import typer.main  # noqa: E402
 from nsysprof.capture.self_check.reduction import KNOWN_LOSSES  # noqa: E402
 from nsysprof.cli import app  # noqa: E402
 from nsysprof.notes import registry  # noqa: E402
-from nsysprof.report.json_schema import command_schemas  # noqa: E402
 from nsysprof.results.column_registry.column import FILES, FileColumn, TableFile, files_of  # noqa: E402
 from nsysprof.units import format_ns  # noqa: E402
 from scripts.benches.capture_cost import SIDES, describe_cost  # noqa: E402
 from scripts.benches.phases import findings_ratio  # noqa: E402
 from scripts.benches.ranks import render_ranks  # noqa: E402
+from scripts.json_schema import command_schemas  # noqa: E402
 from scripts.studies.bounds import bounds_table  # noqa: E402
 
 MEASURED, SIZES = ROOT / "analysis/speed/measured.json", ROOT / "analysis/speed/sizes.json"

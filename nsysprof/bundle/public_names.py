@@ -36,7 +36,7 @@ def _read_sections(*names: str) -> dict[str, frozenset[str]]:
 
 
 _WORDS_FILE = "public_words.txt"
-PUBLIC_WORDS = _read_sections(_WORDS_FILE)
+PUBLIC_WORDS: dict[str, frozenset[str]] = _read_sections(_WORDS_FILE)
 _NAMESPACES = PUBLIC_WORDS["namespaces"]
 _CPP = PUBLIC_WORDS["c++"]
 # Splits a name at the punctuation of C++. A part that is neither an identifier nor a number (`3x`) is not a library's.
