@@ -81,6 +81,10 @@ class _InNchw:
     # Whether they may also be slower in NHWC.
     may_lose: bool = False
 
+    def holds(self, name: str) -> bool:
+        """Return whether a kernel is one of them."""
+        return self.pattern.search(name) is not None
+
 
 # Kernels of torch and cuDNN in fp16 and fp32, with 64 to 256 channels on an H200, each in both formats. With few
 # channels those for NCHW leave most of the GPU idle, so shares differ: batch normalization has 0.13 to 1.3, but 2.0 to
@@ -423,10 +427,7 @@ def _pieces(situation: Situation) -> Candidate | None:
 def _layouts(situation: Situation) -> Candidate | None:
     """Return what NCHW costs: conversions of layout, and torch's and cuDNN's slow kernels for tensors in NCHW."""
     convolutions, conversions = situation.category == "convolution", situation.category == "layout"
-    works = [
-        _matching(situation, lambda name, kind=kind: kind.pattern.search(name) is not None) & are_images(situation)
-        for kind in _IN_NCHW
-    ]
+    works = [_matching(situation, kind.holds) & are_images(situation) for kind in _IN_NCHW]
 
     def of(what: str) -> Bools:
         rows: Bools = np.any([work for kind, work in zip(_IN_NCHW, works, strict=True) if kind.what == what], axis=0)
