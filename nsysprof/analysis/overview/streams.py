@@ -91,7 +91,7 @@ def _sum_up(tables: Tables, of_variant: Int64s, count: int) -> _Ran:
             known = launch >= 0
             has_launched[number[known], thread[calls.variant[launch[known]]]] = True
     busy = np.zeros(count, dtype=np.int64)
-    narrow = counted.astype(np.int16 if count < 1 << 15 else np.int32)
+    narrow = counted.astype(np.int16) if count < 1 << 15 else counted.astype(np.int32)
     for stream, rows in enumerate(rows_by_code(narrow[work.variant], count + 1)[:count]):
         if len(rows):
             all_or_its = slice(None) if len(rows) == len(work) else rows
