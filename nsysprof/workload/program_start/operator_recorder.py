@@ -1,10 +1,12 @@
 """Record the operators of a few steps of a captured program: their shapes as NVTX ranges, their types in a file.
 
 It needs only torch, because it runs in the program's own Python. A step is a step of an optimizer, else a call of the
-outermost module. After NSYSPROF_OPERATORS_SKIP steps (5 by default), torch writes each operator of three steps as an
-NVTX range. In the last of them, torch's observer writes down the tensors of each operator as well, which go into
-NSYSPROF_OPERATORS_FOLDER/PROCESS.json. These steps lie in a range `nsysprof operators`, since their times are not those
-of the program. The operators of a CUDA graph are recorded in the same way while torch captures it, whenever that is.
+outermost module; the recording begins and ends where the module is called, or where the optimizer of a program without
+modules clears its gradients. After NSYSPROF_OPERATORS_SKIP steps (5 by default), torch writes each operator of three
+steps as an NVTX range. In the last of them, torch's observer writes down the tensors of each operator as well, which go
+into NSYSPROF_OPERATORS_FOLDER/PROCESS.json. These steps lie in a range `nsysprof operators`, since their times are not
+those of the program. The operators of a CUDA graph are recorded in the same way while torch captures it, whenever that
+is.
 """
 
 from __future__ import annotations
@@ -60,6 +62,7 @@ class OperatorRecorder:
         FirstOptimizer(self._count).watch()
         atexit.register(lambda: attempt(self.close, _FAULT))
         self._calls.begin()
+        attempt(self._watch_gradients, _FAULT)
         attempt(lambda: watch_captures(self._torch, self._before_capture, self._after_capture), _FAULT_OF_GRAPHS)
 
     def close(self) -> None:
@@ -77,12 +80,25 @@ class OperatorRecorder:
     def _count(self) -> None:
         self._optimizer_steps += 1
 
+    def _watch_gradients(self) -> None:
+        """Go on where an optimizer clears its gradients, too: a program may train without a module."""
+        kind, compiler = self._torch.optim.Optimizer, self._torch.compiler
+        original = kind.zero_grad
+
+        @functools.wraps(original)
+        def zero_grad(optimizer: Any, *arguments: Any, **named: Any) -> Any:
+            if not compiler.is_compiling() and self._calls.watched is None:
+                self._go_on(0)
+            return original(optimizer, *arguments, **named)
+
+        kind.zero_grad = zero_grad
+
     def _go_on(self, calls: int) -> None:
         if not attempt(lambda: self._ended(calls), _FAULT):
             attempt(self.close, _FAULT)
 
     def _ended(self, calls: int) -> None:
-        """Go on where a step has ended: at the call of the outermost module, where no operator is open."""
+        """Go on where a step has ended and no operator is open."""
         steps = self._optimizer_steps or calls
         if steps == self._seen or os.getpid() != self._process:
             return

@@ -221,3 +221,19 @@ def test_a_graph_captured_in_a_recorded_step_needs_nothing_more(recorded):
     recorded.capture(Model(), torch.randn(2, 4))
     assert recorded.events == ["nsysprof operators", "operators", "capture", "captured"]
     recorded.recorder.close()
+
+
+def test_a_program_without_modules_is_recorded_by_its_optimizer(recorded, monkeypatch):
+    monkeypatch.setattr(torch.optim.Optimizer, "zero_grad", torch.optim.Optimizer.zero_grad)  # put back afterwards
+    recorded.torch.optim = torch.optim
+    recorded.recorder._watch_gradients()
+    weight = torch.ones(3, requires_grad=True)
+    optimizer = torch.optim.SGD([weight], lr=0.5)
+    for _ in range(12):
+        optimizer.zero_grad()
+        (weight * weight).sum().backward()
+        optimizer.step()
+        recorded.recorder._count()
+    assert torch.equal(weight, torch.zeros(3)), "a step of 0.5 along 2 w"
+    assert recorded.events == ["nsysprof operators", "operators", "no operators", "end 7"]
+    assert [one["name"] for one in recorded.operators()].count("aten::mul") >= 1
