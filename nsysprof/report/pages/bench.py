@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -413,7 +413,7 @@ def _how_to_use(policy: str) -> Section:
 def winner_table(winners: pd.DataFrame) -> Table:
     """Return the best backend of each shape, and by how much."""
     columns = (
-        *((Column(name), partial(_text, name)) for name in named_columns(winners)),
+        *_shape_columns(winners),
         (Column("best", Unit.NAME), lambda row: str(row["backend"]) or None),
         (Column("verdict"), _winner_verdict),
         (Column("median [95 %]", Unit.NS, drop=2), median_cell),
@@ -422,6 +422,10 @@ def winner_table(winners: pd.DataFrame) -> Table:
     )  # fmt: skip
     title, rows = "Best backend by shape", winners.to_dict("records")
     return table_of(title, rows, columns, source=_WINNERS_CSV, terminal_rows=1000, document_rows=64)
+
+
+def _shape_columns(winners: pd.DataFrame) -> list[tuple[Column, Callable[[Row], str]]]:
+    return [(Column(name), partial(_text, name)) for name in named_columns(winners)]
 
 
 def _text(name: str, row: Row) -> str:
@@ -441,7 +445,7 @@ def cost_table(winners: pd.DataFrame, price: float) -> Table:
         return None if known(row["over_auto"]) is None else cost(row) * row["over_auto"]
 
     columns = (
-        *((Column(name), partial(_text, name)) for name in named_columns(winners)),
+        *_shape_columns(winners),
         (Column("best", Unit.NAME), partial(_text, "backend")),
         (Column("a million calls", Unit.PRICE), cost),
         (Column("with auto", Unit.PRICE), cost_of_auto),
