@@ -91,12 +91,12 @@ def _sum_up(tables: Tables, of_variant: Int64s, count: int) -> _Ran:
             known = launch >= 0
             has_launched[number[known], thread[calls.variant[launch[known]]]] = True
     busy = np.zeros(count, dtype=np.int64)
-    narrow = counted.astype(np.int16 if count < 1 << 15 else np.int32)
+    narrow = counted.astype(np.int16) if count < 1 << 15 else counted.astype(np.int32)
     for stream, rows in enumerate(rows_by_code(narrow[work.variant], count + 1)[:count]):
         if len(rows):
             all_or_its = slice(None) if len(rows) == len(work) else rows
-            start, duration = work.start_ns[all_or_its], work.duration_ns[all_or_its]
-            busy[stream] = union_ns(start, duration, np.broadcast_to(np.int8(0), len(rows)))[0]
+            starts, durations = work.start_ns[all_or_its], work.duration_ns[all_or_its]
+            busy[stream] = union_ns(starts, durations, np.broadcast_to(np.int8(0), len(rows)))[0]
     times[work.kind_of == MIGRATION] = total[work.kind_of == MIGRATION] = 0
     threads = pd.array(has_launched[:count].sum(axis=1), dtype="Int64")
     threads[threads == 0] = pd.NA
