@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from nsysprof.analysis.comparison.compare import compare_steps, judge_steps_and_walls
 from nsysprof.analysis.comparison.compare_latency import Settings, compare_latencies
 from nsysprof.analysis.comparison.compare_ranges import compare_ranges
 from nsysprof.analysis.comparison.compare_turns import EARLY_ALPHA, LAST_ALPHA, compare_in_turn
@@ -28,7 +29,6 @@ from nsysprof.analysis.comparison.rank_cases import rank_cases
 from nsysprof.analysis.sampling.bench import summarize_bench
 from nsysprof.analysis.sampling.significance import estimate, fit
 from nsysprof.analysis.sampling.tune import find_winners, insights
-from nsysprof.analysis.steps.compare_steps import compare_steps, judge_steps_and_walls
 from nsysprof.api.use_cases import compare
 from nsysprof.app.inputs.compare_inputs import case_names, read_input
 from nsysprof.arrays import Floats

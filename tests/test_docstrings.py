@@ -6,7 +6,6 @@ ruff checks the verb's mood; this finds docstrings without a verb.
 from __future__ import annotations
 
 import ast
-import functools
 import re
 from pathlib import Path
 
@@ -29,13 +28,10 @@ UNIDIOMATIC = re.compile(
 )
 
 
-parse = functools.cache(ast.parse)  # both tests of the package read every module
-
-
-def headless_docstrings(source: str) -> list[str]:
+def headless_docstrings(module: ast.Module) -> list[str]:
     """Return the first lines of docstrings of functions in a module that do not begin with a verb."""
     found = []
-    for node in ast.walk(parse(source)):
+    for node in ast.walk(module):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             text = ast.get_docstring(node)
             if text and not begins_with_a_verb(text):
@@ -50,10 +46,10 @@ def begins_with_a_verb(text: str) -> bool:
     return first[0].isupper() and word not in NO_VERB and second not in (AFTER_TIME if word == "time" else AFTER_NOUNS)
 
 
-def unidiomatic_texts(source: str) -> list[str]:
+def unidiomatic_texts(module: ast.Module) -> list[str]:
     """Return the docstrings and the texts of raised errors in a module that contain an unidiomatic phrase."""
     texts: list[str] = []
-    for node in ast.walk(parse(source)):
+    for node in ast.walk(module):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             texts.append(ast.get_docstring(node) or "")
         elif isinstance(node, ast.Raise):
@@ -63,13 +59,15 @@ def unidiomatic_texts(source: str) -> list[str]:
     return [text for text in joined if UNIDIOMATIC.search(text)]
 
 
-def test_docstrings_of_functions_begin_with_a_verb() -> None:
-    found = {
-        str(path.relative_to(PACKAGE)): lines
-        for path in PACKAGE.rglob("*.py")
-        if (lines := headless_docstrings(path.read_text(encoding="utf-8")))
-    }
-    assert found == {}, "Begin with what the function does: Return, Write, Raise, ..."
+def test_docstrings_begin_with_a_verb_and_errors_are_idiomatic() -> None:
+    headless, unidiomatic = {}, {}
+    for path in PACKAGE.rglob("*.py"):
+        module, name = ast.parse(path.read_text(encoding="utf-8")), str(path.relative_to(PACKAGE))
+        headless[name], unidiomatic[name] = headless_docstrings(module), unidiomatic_texts(module)
+    advice = "Begin with what the function does: Return, Write, Raise, ..."
+    assert {name: lines for name, lines in headless.items() if lines} == {}, advice
+    advice = 'Name the thing instead of "that of" and "of which", and write "is not a" instead of "is no".'
+    assert {name: texts for name, texts in unidiomatic.items() if texts} == {}, advice
 
 
 @pytest.mark.parametrize(
@@ -87,22 +85,13 @@ def test_docstrings_of_functions_begin_with_a_verb() -> None:
     ],
 )
 def test_a_phrase_without_a_verb_is_found(text: str) -> None:
-    assert headless_docstrings(f'def given() -> None:\n    """{text}"""\n') == [f"given: {text}"]
-    assert headless_docstrings('def given() -> None:\n    """Return the median."""\n') == []
+    assert headless_docstrings(ast.parse(f'def given() -> None:\n    """{text}"""\n')) == [f"given: {text}"]
+    assert headless_docstrings(ast.parse('def given() -> None:\n    """Return the median."""\n')) == []
 
 
 def test_a_verb_that_is_also_a_noun_is_a_verb_before_its_object() -> None:
-    assert headless_docstrings('def given() -> None:\n    """Time the call."""\n') == []
-    assert headless_docstrings('def given() -> None:\n    """Count calls of a range."""\n') == []
-
-
-def test_docstrings_and_errors_are_idiomatic() -> None:
-    found = {
-        str(path.relative_to(PACKAGE)): texts
-        for path in PACKAGE.rglob("*.py")
-        if (texts := unidiomatic_texts(path.read_text(encoding="utf-8")))
-    }
-    assert found == {}, 'Name the thing instead of "that of" and "of which", and write "is not a" instead of "is no".'
+    assert headless_docstrings(ast.parse('def given() -> None:\n    """Time the call."""\n')) == []
+    assert headless_docstrings(ast.parse('def given() -> None:\n    """Count calls of a range."""\n')) == []
 
 
 @pytest.mark.parametrize(
@@ -116,7 +105,7 @@ def test_docstrings_and_errors_are_idiomatic() -> None:
     ],
 )
 def test_an_unidiomatic_phrase_is_found(source: str, count: int) -> None:
-    assert len(unidiomatic_texts(source)) == count
+    assert len(unidiomatic_texts(ast.parse(source))) == count
 
 
 # "of ours" and "as X has it" in a comment make a reader read it twice; so does a comment that begins with "Of".

@@ -15,15 +15,14 @@ TABLES = (
     "nsysprof/analysis/overview/diagnostics.py", "nsysprof/analysis/overview/health.py",
     "nsysprof/capture/user_program/program_hook.py",
 )  # fmt: skip
-SOURCES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted((ROOT / "nsysprof").rglob("*.py"))}
 
 
-def calls_of(name):
-    """(file, call) of every call of a function of this name in the package."""
-    for path, tree in SOURCES.items():
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name:
-                yield path, node
+def nodes_of(kind):
+    """(file within the repository, node) of every node of this kind in the package. No tree is kept: each is large."""
+    for path in sorted((ROOT / "nsysprof").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, kind):
+                yield path.relative_to(ROOT).as_posix(), node
 
 
 def test_a_note_has_the_text_and_the_next_step_of_the_registry():
@@ -71,15 +70,17 @@ def test_every_code_has_one_meaning_one_page_and_full_sentences():
 
 
 def test_notes_are_made_from_the_registry_alone_and_all_of_it_is_used():
-    others = [path for path, _ in calls_of("Note") if path != ROOT / "nsysprof" / "notes.py"]
-    assert others == []
     made = set()
-    for path, call in (*calls_of("make_note"), *calls_of("make_loss")):
+    for path, call in nodes_of(ast.Call):
+        name = getattr(call.func, "id", "")
+        assert name != "Note" or path == "nsysprof/notes.py"
+        if name not in ("make_note", "make_loss"):
+            continue
         parts = [part.value if isinstance(part, ast.Constant) else None for part in call.args]
         if parts[0] is not None and None not in parts:
             made.add((parts[0], parts[1] if len(parts) > 1 else ""))
         elif parts[0] is None:
-            assert str(path.relative_to(ROOT)) in {*TABLES, "nsysprof/notes.py"}
+            assert path in {*TABLES, "nsysprof/notes.py"}
     assert made - registry().keys() == set()
     texts = "".join((ROOT / name).read_text(encoding="utf-8") for name in TABLES)
     unused = {key for key in registry().keys() - made if f'"{key[0]}"' not in texts}
@@ -89,23 +90,6 @@ def test_notes_are_made_from_the_registry_alone_and_all_of_it_is_used():
 # The reader of old captures: what could not be recorded stands in their manifests as notes and nowhere else. The report
 # of a bench: that the machine stalls is said first, and not again below.
 READ_BY_CODE = {"nsysprof/capture/manifest.py", "nsysprof/report/pages/bench.py"}
-
-
-def test_no_code_is_steered_by_the_code_of_a_note():
-    found = set()
-    for path, tree in SOURCES.items():
-        for node in ast.walk(tree):
-            if not isinstance(node, ast.Compare):
-                continue
-            sides = [node.left, *node.comparators]
-            if any(
-                isinstance(side, ast.Attribute) and side.attr == "code" and getattr(side.value, "id", "") == "note"
-                for side in sides
-            ):
-                found.add(str(path.relative_to(ROOT)))
-    assert found == READ_BY_CODE
-
-
 # What is shown, and how it is joined: the severities of notes that are about other notes.
 READ_BY_SEVERITY = {
     "nsysprof/analysis/comparison/compare.py",
@@ -116,12 +100,13 @@ READ_BY_SEVERITY = {
 }
 
 
-def test_no_code_is_steered_by_the_severity_of_a_note():
-    found = {
-        str(path.relative_to(ROOT))
-        for path, tree in SOURCES.items()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Compare)
-        and any(isinstance(side, ast.Attribute) and side.attr == "severity" for side in (node.left, *node.comparators))
-    }
-    assert found == READ_BY_SEVERITY
+def test_no_code_is_steered_by_a_note():
+    by_code, by_severity = set(), set()
+    for path, node in nodes_of(ast.Compare):
+        for side in (node.left, *node.comparators):
+            if isinstance(side, ast.Attribute) and side.attr == "code" and getattr(side.value, "id", "") == "note":
+                by_code.add(path)
+            if isinstance(side, ast.Attribute) and side.attr == "severity":
+                by_severity.add(path)
+    assert by_code == READ_BY_CODE
+    assert by_severity == READ_BY_SEVERITY

@@ -110,6 +110,7 @@ def test_adapters_translate_the_layout_and_the_mask(tmp_path, monkeypatch):
     torch.testing.assert_close(load_attention("xformers")[1](q, k, v, True), expected)
 
 
+@pytest.mark.slow  # test_case_tensors.py runs it as Python
 @pytest.mark.filterwarnings("ignore")  # of the compiler
 def test_flex_computes_the_same_attention_and_refuses_gradients_on_the_cpu(tmp_path, monkeypatch):
     if shutil.which("g++") is None:

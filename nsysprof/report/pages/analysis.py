@@ -35,7 +35,7 @@ from nsysprof.report.document import (
     Words,
     count_of,
     latency_text,
-    make_table,
+    table_of,
     words_for,
 )
 from nsysprof.report.figures.step import BarPart, list_parts
@@ -391,24 +391,17 @@ def idle_table(idle: Idle, title: str) -> Table:
     totals = {device.device_id: device for device in idle.devices}
     whole = idle.table[(idle.table["range"] == "").to_numpy(dtype=bool)]
     whole = whole.sort_values(["device_id", "idle_ns"], ascending=[True, False], kind="stable")
-    rows = [
-        (
-            str(row["device_id"]),
-            row["cause"],
-            int(row["idle_ns"]),
-            100 * row["idle_ns"] / totals[row["device_id"]].span_ns if totals[row["device_id"]].span_ns else None,
-            int(row["count"]),
-        )
-        for row in whole.to_dict("records")
-    ]
     columns = (
-        Column("device"),
-        Column("cause"),
-        Column("idle", Unit.NS),
-        Column("of the device's time", Unit.SHARE),
-        Column("gaps", Unit.COUNT, drop=1),
+        (Column("device"), lambda row: str(row["device_id"])),
+        (Column("cause"), "cause"),
+        (Column("idle", Unit.NS), "idle_ns"),
+        (
+            Column("of the device's time", Unit.SHARE),
+            lambda row: 100 * row["idle_ns"] / span if (span := totals[row["device_id"]].span_ns) else None,
+        ),
+        (Column("gaps", Unit.COUNT, drop=1), "count"),
     )
-    return make_table(title, columns, rows, source="idle.csv")
+    return table_of(title, whole.to_dict("records"), columns, source="idle.csv")
 
 
 # The most causes of idle time that the sentence names, and the least share of a step to name one (percent).

@@ -14,7 +14,7 @@ import torch
 
 from nsysprof.attention.shape import Case
 from nsysprof.environment import read_clocks
-from nsysprof.results.roof import CAPTURED_SHARE
+from nsysprof.results.samples import CAPTURED_SHARE
 from nsysprof.workload.job import TRACED, Job
 from nsysprof.workload.loaded_libraries import collect_torch
 from nsysprof.workload.measuring.memory import PeakMemory, release_memory

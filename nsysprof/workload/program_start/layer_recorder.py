@@ -29,9 +29,9 @@ FOLDER, DEPTH, PATTERN = "NSYSPROF_LAYERS_FOLDER", "NSYSPROF_LAYERS_DEPTH", "NSY
 _UNSAFE = re.compile(r"[\s()\x00-\x1f\x7f\ud800-\udfff]+")
 _LONGEST = 200
 # In a model with more modules than the first number, at most the second share get ranges, unless a depth is given:
-# those that are not too deep. On an H200, the decode of a Llama with 319 modules took 4 to 7 % longer with 127 ranges,
-# most of it for calls of the other modules, which are no longer watched since, and 6 to 10 % with ranges of all
-# (scripts/programs/layers_cost.py).
+# those that are not too deep, and of the deepest of these only those that have modules within. On an H200, the decode
+# of a Llama with 319 modules took 4 % longer with 127 ranges, 48 of them for its norms, which have none since, and 6 to
+# 10 % with ranges of all (scripts/programs/layers_cost.py).
 _FEW_MODULES, _AFFORDABLE = 100, 0.5
 # So many tensors of a module's inputs and outputs lead to nodes of autograd.
 _MOST_TENSORS = 16
@@ -63,8 +63,9 @@ class Layers:
         # Whether the recorder has to see the calls of each class: a module of it has a range, or others within.
         self.is_needed: dict[type, bool] = {}
         self._roots = self.count = self.timed = 0
-        # How many parts a path may have; 0 for any number.
+        # How many parts a path may have, 0 for any number; and whether modules with as many need others within.
         self._deepest = depth or 0
+        self._spares_leaves = False
 
     def add(self, module: Any, parent: ModuleRanges | None) -> ModuleRanges | None:
         """Name a new module and return its layer; None where it gets no range. parent: the layer that called it."""
@@ -90,12 +91,16 @@ class Layers:
             kinds[path] = type(module).__name__
         before = f"{kinds['']}." if self._roots else ""
         self._roots += 1
-        self._deepest = _affordable_depth(list(outer)) if self._depth is None else self._depth
+        if self._depth is None:
+            self._deepest = _affordable_depth(list(outer))
+            self._spares_leaves = any(path.count(".") >= self._deepest > 0 for path in outer)
         for path, module in outer.items():
             self._add(module, f"{before}{path}" if path else kinds[""], kinds[path])
 
     def _add(self, module: Any, path: str, kind: str) -> None:
-        is_too_deep = self._deepest and path.count(".") >= self._deepest
+        depth = path.count(".") + 1
+        is_too_deep = depth > self._deepest > 0
+        is_too_deep |= self._spares_leaves and depth == self._deepest and not _has_modules(module)
         is_other = self._pattern is not None and not self._pattern.search(path)
         if is_too_deep or is_other:
             self._keep(module, None)
@@ -106,11 +111,7 @@ class Layers:
 
     def _keep(self, module: Any, layer: ModuleRanges | None) -> None:
         number, kind = id(module), type(module)
-        try:
-            has_others = next(iter(module.children()), None) is not None
-        except Exception:  # noqa: BLE001 - a module of the program's own kind
-            has_others = True
-        self.is_needed[kind] = self.is_needed.get(kind, False) or layer is not None or has_others
+        self.is_needed[kind] = self.is_needed.get(kind, False) or layer is not None or _has_modules(module)
         self.by_module[number] = layer
         with contextlib.suppress(TypeError):
             self._kept[number] = weakref.ref(module, lambda _: self._forget(number))
@@ -118,6 +119,14 @@ class Layers:
     def _forget(self, number: int) -> None:
         self.by_module.pop(number, None)
         self._kept.pop(number, None)
+
+
+def _has_modules(module: Any) -> bool:
+    """Return whether there are modules within a module, or it does not tell."""
+    try:
+        return next(iter(module.children()), None) is not None
+    except Exception:  # noqa: BLE001 - a module of the program's own kind
+        return True
 
 
 def _affordable_depth(paths: list[str]) -> int:

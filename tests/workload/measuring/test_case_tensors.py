@@ -1,5 +1,8 @@
 """Tensors of a case lie in memory as in the program, and no mask hides every key of a query."""
 
+import os
+from functools import partial
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -9,6 +12,7 @@ from nsysprof.attention.shape import (  # noqa: E402
     attention_flops,
     seen_keys,
 )
+from nsysprof.workload import other_libraries  # noqa: E402
 from nsysprof.workload.backends import attention_for, load_attention  # noqa: E402
 from nsysprof.workload.correctness_check import check_attention  # noqa: E402
 from nsysprof.workload.measuring.case_tensors import draw_inputs, make_mask, page_table, plain_keys  # noqa: E402
@@ -27,6 +31,16 @@ SHAPE = {
     "dtype": "fp32",
     "causal": False,
 }
+
+
+@pytest.fixture
+def flex_as_python(monkeypatch):
+    """Let flex be traced, but run as Python: its compiler takes seconds for each shape. SLOW=1 compiles it."""
+    other_libraries._compiled_flex.cache_clear()
+    if os.environ.get("SLOW") != "1":
+        monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
+    yield
+    other_libraries._compiled_flex.cache_clear()
 
 
 @pytest.mark.parametrize("layout", ["bhsd", "bshd", "sbhd", "bshd+", "bhsd+", "bshd,bhsd+,bhsd+"])
@@ -78,6 +92,8 @@ def test_a_backend_without_masks_says_so():
     assert attention_for("naive", Case("naive", **SHAPE), None, "cpu")[1] is naive
 
 
+@pytest.mark.usefixtures("flex_as_python")
+@pytest.mark.filterwarnings("ignore")  # of the compiler, or that there is none
 @pytest.mark.parametrize("backend", ["math", "flash", "naive", "flex"])
 @pytest.mark.parametrize(
     "mask", ["window:3:0", "window:all:0", "window:2:4", "window:5:all", "bool:b1qk", "float:1hqk"]
@@ -116,7 +132,8 @@ SERVED = [
 
 @pytest.mark.parametrize("backend", ["math", "naive", "flex"])
 @pytest.mark.parametrize("served", SERVED)
-@pytest.mark.filterwarnings("ignore")  # of the compiler
+@pytest.mark.usefixtures("flex_as_python")
+@pytest.mark.filterwarnings("ignore")  # of the compiler, or that there is none
 def test_attention_of_served_models_agrees_with_the_reference(backend, served):
     case = Case(backend, **{**SHAPE, **served})
     refused = backend == "math" and (case.softcap or case.sinks)
