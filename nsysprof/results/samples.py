@@ -50,10 +50,10 @@ def time_interval(values: Sequence[int]) -> tuple[int, int] | None:
 def time_intervals(series: Sequence[Sequence[int]]) -> list[tuple[int, int] | None]:
     """Return the 95 % interval of the median of each series of times (ns), for further calls in that process.
 
-    It is None below six samples; else that of order statistics, which reaches at least as far as one of the logarithms.
-    These are a level and a first-order process. So few samples do not tell its correlation: each one gives a t
-    interval, and theirs is that of the mixture, weighted by how likely each is in all series, with the reference prior
-    of Berger and Yang (1994). It ends not far beyond the samples, or ten that rise would tell nothing at all.
+    It is None below six samples; else from order statistics, and at least as wide as the one of the logarithms. These
+    are a level and a first-order process. So few samples do not tell its correlation: each one gives a t interval, and
+    the mixture of them counts, weighted by how likely each is in all series, with the reference prior of Berger and
+    Yang (1994). It ends not far beyond the samples, or ten that rise would tell nothing at all.
     """
     bounds = [_order_interval(sorted(values), 0.95) for values in series]
     fits = [_fit_correlations(values) if known else None for values, known in zip(series, bounds, strict=True)]
