@@ -751,10 +751,32 @@ def page(families: Sequence[Family]) -> str:
     ]
     every = [(family, row) for family in families for row in family.rows]
     missed = [(family, row) for family, row in every if not row.is_met and not row.is_short]
-    refused = [(family, row) for family, row in every if row.is_refusal]
-    lines += ["## Refused", "", "Where a machine is too noisy, a verdict is withheld, and the report says why.", ""]
-    lines += _rows_of(refused)
+    refused = [(family, row) for family, row in every if row.is_refusal and row.hits]
+    lines += [
+        "## What one capture tells",
+        "",
+        "How often a backend is called slower than another in a capture: of four equal ones, and where it really is.",
+        "",
+        *_captures_of(next((family.rows for family in families if family.name == "ranked-captures"), ())),
+        "",
+        "## Refused",
+        "",
+        "Where a machine is too noisy, a verdict is withheld, and the report says why.",
+        "",
+        *_rows_of(refused),
+    ]
     return "\n".join([*lines, "", *(["## Not met", "", *_rows_of(missed), ""] if missed else [])])
+
+
+def _captures_of(rows: Sequence[Row]) -> list[str]:
+    """Return the table of what captures tell, by noise and the number of samples."""
+    shown: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        samples = row.what.removeprefix("capture of ").split()[0]
+        if row.what.endswith((": any is told apart", ": found")):
+            shown.setdefault((row.model, samples), []).append(f"{100 * row.share:.0f} %")
+    lines = ["| noise | samples | equal | 3 % | 10 % | 20 % | 2 times | 6 times |", "|---|--:|--:|--:|--:|--:|--:|--:|"]
+    return lines + [f"| {model} | {samples} | {' | '.join(cells)} |" for (model, samples), cells in shown.items()]
 
 
 def _rows_of(named: Sequence[tuple[Family, Row]]) -> list[str]:
