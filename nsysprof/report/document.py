@@ -384,7 +384,7 @@ def make_table(title: str, columns: Iterable[Column], rows: Iterable[Iterable[Ce
 def table_of(
     title: str,
     items: Iterable[Any],
-    columns: Iterable[tuple[Column, str | Callable[[Any], Cell | Value]]],
+    columns: Iterable[tuple[Column, Any]],
     **fields: Any,
 ) -> Table:
     """Return a Table with a row for each item.
