@@ -42,8 +42,9 @@ class Room:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", action="store_true", help="write today's figures as the budget")
+    arguments = parser.parse_args()
     rooms = count_rooms()
-    if parser.parse_args().write:
+    if arguments.write:
         figures = {name: asdict(room) for name, room in rooms.items()}
         BUDGETS.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
         return 0

@@ -231,6 +231,16 @@ def test_torch_is_imported_only_in_workload() -> None:
     assert {module for module in importers if layer(module) != "workload"} == set()
 
 
+def test_the_measured_process_loads_no_pandas() -> None:
+    """It takes half a second to load, in each process of a capture or a bench."""
+    reached, ahead = set(), {"nsysprof.workload.worker"}
+    while ahead:
+        reached |= ahead
+        ahead = {name for module in ahead for name in own_imports(module)} - reached
+    assert "nsysprof.workload.measuring.measure" in reached
+    assert [module for module in reached if "pandas" in imports(module)] == []
+
+
 def test_help_loads_nothing_heavy() -> None:
     code = (
         "import json, sys\n"

@@ -16,9 +16,6 @@ _LINKS = {"H200": 450e9, "H100 80GB HBM3": 450e9, "A100-SXM4": 300e9, "B200": 90
 # A call is launch-bound when its replay as a CUDA graph, which the CPU launches as one call, takes less than this share
 # of its time. Where that was not measured, it is when kernels fill less than this share.
 LAUNCH_BOUND_SHARE = 0.75
-# From this share of launching on, a search also times the call as a CUDA graph, so that calls near the threshold have
-# both times in every block.
-CAPTURED_SHARE = 0.5
 # A kernel that reaches this share of a ceiling (percent) is limited by it. NVIDIA's own speed-of-light rule also uses
 # 60 %.
 NEAR_PCT = 60.0

@@ -22,6 +22,9 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
+# From this share of launching on, a search also times the call as a CUDA graph, so that calls near the threshold of
+# launch-bound ones have both times in every block.
+CAPTURED_SHARE = 0.5
 # Below this many standard errors, a correlation of neighbours may be chance.
 _CHANCE = 2.0
 _MOST_CORRELATION = 0.98

@@ -11,14 +11,14 @@ import pandas as pd
 
 from nsysprof.analysis.attribution.attribute import Attributed, merge, refuse_many_pairs
 from nsysprof.analysis.attribution.caused_work import CausedWork
-from nsysprof.analysis.attribution.intervals import measure
+from nsysprof.analysis.attribution.intervals import measure, overlapping
 from nsysprof.analysis.attribution.work_stretches import add_up, running_sum
 from nsysprof.analysis.busy_time.kernel_needs import KernelNeeds
 from nsysprof.analysis.kernel_names.variant_names import Names
-from nsysprof.arrays import different, find_places, find_rows
+from nsysprof.arrays import different, find_places
 from nsysprof.kernels.names import CATEGORIES, UNITS, kind_of
 from nsysprof.results.column_registry.analysis_columns import WORK
-from nsysprof.trace.schema import COPY, FILL, GRAPH, KERNEL, MIGRATION, Bools, Int64s, Ints, Rows, Tables
+from nsysprof.trace.schema import COPY, FILL, GRAPH, KERNEL, MIGRATION, Bools, Int64s, Ints, Rows, Tables, Work
 
 # Where several run at once, the time counts for computation, and for these only where nothing computes.
 _BEHIND = ("communication", "wait")
@@ -58,16 +58,19 @@ def own_time(tables: Tables, names: Names, in_optimizer: Bools | None = None) ->
     kind = kind_of_variant[work.variant]
     if in_optimizer is not None:
         kind[in_optimizer] = kinds.index(("optimizer", "memory"))
-    is_behind = np.array([category in _BEHIND for category, _ in kinds] + [False], dtype=np.bool_)
-    busy = np.zeros(len(work), dtype=work.duration_ns.dtype)
+    is_behind = np.array([category in _BEHIND for category, _ in kinds] + [False], dtype=np.bool_)[kind_of_variant]
+    busy = work.duration_ns.copy()
+    busy[work.kernels :][work.kinds(slice(work.kernels, None)) == MIGRATION] = 0
     for device in np.unique(work.device_of).tolist():
-        of_device = (work.device_of == device) & (kind_of_variant >= 0)
-        rows = _in_order(tables, of_device & ~is_behind[kind_of_variant])
-        start, end = _own(tables, rows)
+        rows = work.rows_by_start((work.device_of == device) & (kind_of_variant >= 0))
+        # What overlaps nothing has all of its time.
+        rows = rows[overlapping(work.start_ns[rows], work.duration_ns[rows])]
+        behind = is_behind[work.variant[rows]]
+        rows, behind = rows[~behind], rows[behind]
+        start, end = _own(work, rows)
         busy[rows] = end - start
-        behind = _in_order(tables, of_device & is_behind[kind_of_variant])
         if len(behind):
-            low, high = _own(tables, behind)
+            low, high = _own(work, behind)
             computed = end > start
             busy[behind] = (high - low) - measure(start[computed], end[computed], low, high)[0]
     return Owned(busy, kind, kinds)
@@ -86,20 +89,12 @@ def _kinds(tables: Tables, names: Names) -> tuple[Ints, tuple[tuple[str, str], .
     return of_variant, tuple(pairs)
 
 
-def _in_order(tables: Tables, chosen: Bools) -> Rows:
-    """Return the rows of some variants of work in the order of their starts."""
-    work = tables.work
-    rows = find_rows(chosen, work.variant)
-    start = work.start_ns[rows]
-    return rows if bool((start[1:] >= start[:-1]).all()) else rows[np.argsort(start, kind="stable")]
-
-
-def _own(tables: Tables, rows: Rows) -> tuple[Int64s, Int64s]:
+def _own(work: Work, rows: Rows) -> tuple[Int64s, Int64s]:
     """Return from when to when each row of work is the first of those that run. Nothing is empty: its end is its start.
 
     rows: in the order of their starts.
     """
-    start, end = tables.work.start_ns[rows], tables.work.ends_ns(rows)
+    start, end = work.start_ns[rows], work.ends_ns(rows)
     reached = np.maximum.accumulate(end)
     np.maximum(start[1:], reached[:-1], out=start[1:])
     return start, np.maximum(end, start, out=end)

@@ -30,7 +30,7 @@ from nsysprof.analysis.findings.from_operators.operator_evidence import (
     of_floors,
     product_factors,
 )
-from nsysprof.analysis.findings.situation import Situation, counted, in_work, in_work_by, number_text
+from nsysprof.analysis.findings.situation import Situation, counted, in_calls, in_work, in_work_by, number_text
 from nsysprof.analysis.replay.replay import ReplayChange, combine
 from nsysprof.arrays import rows_by_key
 from nsysprof.kernels.names import PLAIN, TENSOR, kind_of
@@ -63,6 +63,9 @@ _FUSED_LATENCY_NS = 3_000
 _MOST_SIZES = 4
 _LEAST_RUN, _LONGEST_RUN, _SAME_TENSOR = 3, 32, 0.3
 _ELEMENTWISE = ("elementwise", "reduction", "random")
+# Where issuing takes so many times what the kernels save, the finding says so.
+_MOSTLY_ISSUING = 2
+_FUSED_ALREADY = re.compile(r"multi_tensor_apply|(lstm|gru)_cell_")
 _CAST = re.compile(r"float16_copy_kernel|unrolled_elementwise_kernel.*direct_copy|convert", re.IGNORECASE)
 _CONCATENATION = re.compile(r"CatArrayBatchedCopy")
 _STRIDED_COPY = re.compile(r"gpu_kernel_impl_nocast.*direct_copy_kernel|triton_poi_fused_clone")
@@ -295,7 +298,7 @@ def _elementwise_runs(situation: Situation, least: int = _LEAST_RUN, *, with_con
     A loop over parameters has longer runs, over other tensors each time. A kernel that is much shorter than the longest
     has another, smaller tensor.
     """
-    multi = _matching(situation, lambda name: "multi_tensor_apply" in name)
+    multi = _matching(situation, lambda name: _FUSED_ALREADY.search(name) is not None)
     casts = _matching(situation, lambda name: _CAST.search(name) is not None)
     # By names alone, what fusing concatenations saves was overrated by 10 % of a step.
     concatenations = _matching(situation, lambda name: _CONCATENATION.search(name) is not None)
@@ -414,6 +417,12 @@ def _pieces(situation: Situation) -> Candidate | None:
         f"read and write the same tensors again and again: {format_ns(spent)}. Fused, each run is one kernel: about "
         f"{format_ns(fused)}.{_known_runs(situation, runs, moved)}"
     )
+    graph = situation.graph
+    issuing_ns = graph.gap_ns - usual.gap_ns + graph.cost_ns - usual.cost_ns
+    host = int(in_calls(situation, issuing_ns > 0, issuing_ns))
+    if host > _MOSTLY_ISSUING * (spent - fused):
+        fewer = counted(in_work(situation, inside & ~first), "launch", "launches")
+        text += f" Issuing the {fewer} that are left out takes the host {format_ns(host)}."
     step = (
         "torch.compile(model), or the fused operator where there is one (rms_norm, layer_norm, gelu, silu, "
         "cross_entropy); in CUDA C++ one kernel for the whole formula."

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from nsysprof.analysis.sampling.tune import AUTO, LAUNCHING, Choice
 from nsysprof.attention.shape import Case, Shape
-from nsysprof.results.roof import CAPTURED_SHARE, LAUNCH_BOUND_SHARE
-from nsysprof.results.samples import OK, Block
+from nsysprof.results.roof import LAUNCH_BOUND_SHARE
+from nsysprof.results.samples import CAPTURED_SHARE, OK, Block
 
 METHOD = (
     f"A call of which launching takes {100 * CAPTURED_SHARE:.0f} % or more is also captured into a CUDA graph, forward "

@@ -16,7 +16,7 @@ import torch
 from nsysprof.attention.backend_limits import MOST_LOSS, is_lossy
 from nsysprof.attention.shape import Case
 from nsysprof.environment import read_clocks
-from nsysprof.results.roof import CAPTURED_SHARE
+from nsysprof.results.samples import CAPTURED_SHARE
 from nsysprof.workload.backends import Attention, attention_for, check_form, mask_of
 from nsysprof.workload.correctness_check import check_attention
 from nsysprof.workload.job import TRACED, Job
