@@ -36,8 +36,8 @@ _FEW_MODULES, _AFFORDABLE = 100, 0.5
 # So many tensors of a module's inputs and outputs lead to nodes of autograd.
 _MOST_TENSORS = 16
 _MARK = "nsysprof"
-# The time of the recorder itself is measured in the calls of one of so many modules.
-_SAMPLED = 16
+# The time of the recorder itself is measured in the calls of one of so many modules, the first time in the ninth.
+_SAMPLED, _FIRST_SAMPLED = 64, 8
 
 
 class ModuleRanges:
@@ -105,7 +105,7 @@ class Layers:
         if is_too_deep or is_other:
             self._keep(module, None)
             return
-        is_timed = self.count % _SAMPLED == _SAMPLED // 2
+        is_timed = self.count % _SAMPLED == _FIRST_SAMPLED
         self.count, self.timed = self.count + 1, self.timed + is_timed
         self._keep(module, ModuleRanges(path, kind, is_timed=is_timed))
 
@@ -241,23 +241,28 @@ class LayerRecorder:
 
     def _watch_modules(self) -> None:
         torch, kind, push, pop, watched = self._torch, self._torch.nn.Module, self._push, self._pop, self._watched
-        find, known, unknown = self._find, self._layers.by_module.get, object()
+        find, known = self._find, self._layers.by_module
         is_compiling = torch.compiler.is_dynamo_compiling
         has_gradients = torch.is_grad_enabled if self._backward is not None else lambda: False
         original, left_open = kind.__dict__["__call__"], {} if self._backward is None else self._backward.open
         is_torchs = original is kind.__dict__.get("_wrapped_call_impl")
 
+        # Most calls are of modules without a range: each look at an attribute of a module takes as long as a range.
         def call(module: Any, *arguments: Any, **named: Any) -> Any:
             if is_compiling():  # torch.compile reads this function, and only the call of the original is left of it
                 return original(module, *arguments, **named)
-            layer: Any = known(id(module), unknown)
-            if layer is unknown:
+            try:
+                layer: Any = known[id(module)]
+            except KeyError:
                 layer = find(module)
-            # The same as torch's own, which would take another frame.
             if not is_torchs:
                 run = functools.partial(original, module)
+            elif module._compiled_call_impl is not None:
+                run = module._compiled_call_impl
+            elif layer is None:  # the same as torch's own, which would take another frame
+                return module._call_impl(*arguments, **named)
             else:
-                run = module._call_impl if module._compiled_call_impl is None else module._compiled_call_impl
+                run = module._call_impl
             if layer is None:
                 return run(*arguments, **named)
             if layer.is_timed or left_open or has_gradients():
