@@ -154,7 +154,7 @@ def test_a_grid_in_which_nothing_works_fails_with_the_reason(tmp_path):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
-@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("sent", [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGTERM])
 def test_an_interruption_keeps_the_finished_cases(tmp_path, sent):
     backends = "math,tests.capture.faults:hang"
     arguments = ["capture", "--backends", backends, "--seq", "32", "--device", "cpu", "--out", str(tmp_path / "c")]
@@ -198,7 +198,11 @@ esac
 """
 
 
-@pytest.mark.parametrize(("name", "word"), [("sdpa23", "hold no launch"), ("sdpa22", "not one kernel")])
+# The check of a capture reads the second in test_capture_program_process_traces_check_trace.py, too.
+@pytest.mark.parametrize(
+    ("name", "word"),
+    [("sdpa23", "hold no launch"), pytest.param("sdpa22", "not one kernel", marks=pytest.mark.slow)],
+)
 def test_a_profiler_that_loses_data_and_exits_0_is_an_error(tmp_path, trace_path, name, word):
     nsys = tmp_path / "nsys"
     nsys.write_text(LOSSY_NSYS.replace("TRACE", str(trace_path(name))))
