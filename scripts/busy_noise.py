@@ -12,7 +12,7 @@ import lzma
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -20,17 +20,20 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from nsysprof.analysis.comparison.compare import compare_steps, judge_steps_and_walls
 from nsysprof.analysis.comparison.compare_latency import Settings, compare_latencies
 from nsysprof.analysis.comparison.compare_ranges import compare_ranges
 from nsysprof.analysis.comparison.compare_turns import EARLY_ALPHA, LAST_ALPHA, compare_in_turn
 from nsysprof.analysis.comparison.gate.gate import judge, parse_gate
+from nsysprof.analysis.comparison.rank_cases import rank_cases
 from nsysprof.analysis.sampling.bench import summarize_bench
+from nsysprof.analysis.sampling.significance import estimate, fit
 from nsysprof.analysis.sampling.tune import find_winners, insights
-from nsysprof.analysis.steps.compare_steps import compare_steps, judge_steps_and_walls
 from nsysprof.api.use_cases import compare
 from nsysprof.app.inputs.compare_inputs import case_names, read_input
 from nsysprof.arrays import Floats
-from nsysprof.attention.shape import Case
+from nsysprof.attention.shape import Case, row_of_case
+from nsysprof.capture.collect import latency_cells
 from nsysprof.capture.sampling.bench import LOOKS, MOST_TURNS
 from nsysprof.results.checks import Outcome
 from nsysprof.results.comparison import (
@@ -44,7 +47,7 @@ from nsysprof.results.comparison import (
     StepWalls,
 )
 from nsysprof.results.samples import Block
-from scripts.calibration_rows import ALARMS, COVERS, FINDS, NEVER, Row
+from scripts.calibration_rows import ALARMS, COVERS, FINDS, HOLDS, NEVER, Row
 
 ROOT = Path(__file__).resolve().parents[1]
 TRUE_NS = 100_000.0
@@ -224,6 +227,55 @@ def changed_traces(rng: np.random.Generator, noise: Busy, count: int, runs: int)
 
 # Captures, of one process each
 
+LIKE_NEIGHBOURS = Busy("neighbours alike, 2 %", sample=0.02, rho=0.9)
+TIMES_SLOWER = (1.03, 1.1, 1.2, 2.0, 6.0)
+
+
+def ranked_captures(seed: int, runs: int) -> Iterator[Row]:
+    """Count what one capture says of backends in its own process, from 50 samples or, where they are long, from 10."""
+    for number, noise in enumerate((QUIET, LIKE_HOSTS, TAILS, CLOCK, LASTING, LIKE_NEIGHBOURS, *STALLS)):
+        # A clock's state lasts for a block: one block of ten samples does not see it.
+        for blocks in (5,) if noise is CLOCK else (5, 1):
+            rng, own = np.random.default_rng([seed, 620 + number, blocks]), replace(noise, own=0.0, slow=0.0)
+            told = held = known = refused = 0
+            found = dict.fromkeys(TIMES_SLOWER, 0)
+            truth = np.median(draw_samples(rng, own, (1, 20_000, 10)))
+            for _ in range(runs):
+                level = process_effects(rng, own, 1)[0]
+                rows = captured_rows(rng, own, level, [1.0] * 4, blocks)
+                told += any(ranking.slower for ranking in rank_cases(pd.DataFrame(rows), on_gpu=False))
+                refused += any(row["latency_ci_low_ns"] is None for row in rows)
+                for row in rows:
+                    if row["latency_ci_low_ns"] is not None:
+                        median = TRUE_NS * np.exp(level + truth)
+                        held += row["latency_ci_low_ns"] <= median <= row["latency_ci_high_ns"]
+                        known += 1
+                for times in TIMES_SLOWER:
+                    table = pd.DataFrame(captured_rows(rng, own, level, [1.0, times], blocks))
+                    (ranking,) = rank_cases(table, on_gpu=False)
+                    found[times] += [case.backend for case in ranking.slower] == [BACKENDS[1]]
+            text = f"capture of {10 * blocks} samples"
+            yield Row(noise.name, f"{text}, 4 equal backends: any is told apart", told, runs, ALARMS)
+            yield Row(noise.name, f"{text}, 4 equal backends: one stalls, refused as slower", refused, runs)
+            yield Row(noise.name, f"{text}: 95 % interval of the latency holds the truth", held, known)
+            for times, hits in found.items():
+                slower = f"{times:g} times" if times >= 2 else f"{100 * (times - 1):.0f} %"
+                reach = FINDS if noise is QUIET and times > 1.03 else ""
+                yield Row(noise.name, f"{text}, one of 2 backends {slower} slower: found", hits, runs, reach)
+
+
+def captured_rows(
+    rng: np.random.Generator, noise: Busy, level: float, factors: Sequence[float], blocks: int
+) -> list[dict[str, Any]]:
+    """Return rows of results.csv of backends of one shape, which one process measured after one another."""
+    samples = TRUE_NS * np.exp(level + np.log(factors)[:, None] + draw_samples(rng, noise, (len(factors), blocks, 10))
+                               .reshape(len(factors), -1))  # fmt: skip
+    return [
+        {**row_of_case(Case(name, seq=64)), "status": "ok", "kernel_total_ns": None, "traced_calls": None,
+         **cells}
+        for name, cells in zip(BACKENDS, latency_cells(samples.astype(int).tolist()), strict=False)
+    ]  # fmt: skip
+
 
 def busy_captures(seed: int, runs: int) -> Iterator[Row]:
     cases = [Case("flash", seq=64 * (index + 1)) for index in range(8)]
@@ -310,7 +362,7 @@ def bench(
 def busy_bench(seed: int, runs: int) -> Iterator[Row]:
     for number, noise in enumerate((QUIET, *SHARED, SLOW, TAILS, CLOCK, LASTING, *STALLS)):
         rng = np.random.default_rng([seed, 560 + number])
-        said = held = shapes_apart = outside = 0
+        said = shapes_apart = outside = 0
         count = max(1, runs // 2)
         for _ in range(count):
             table = bench(rng, noise, 10, [1.0] * 4, {})
@@ -318,21 +370,38 @@ def busy_bench(seed: int, runs: int) -> Iterator[Row]:
             said += apart.any()
             shapes_apart += table[apart]["seq"].nunique()
             outside += ((table["median_ns"] < table["low_ns"]) | (table["median_ns"] > table["high_ns"])).sum()
-            expected = TRUE_NS * np.exp(process_mean(noise))
-            held += ((table["low_ns"] <= expected) & (expected <= table["high_ns"])).sum()
         text = "bench, 10 shapes of 4 equal backends"
         yield Row(noise.name, f"{text}: a shape is told apart", shapes_apart, 10 * count, ALARMS)
         yield Row(noise.name, f"{text}: anything is told apart in a report", said, count)
         yield Row(noise.name, f"{text}: a time outside its own interval", outside, 40 * count, ALARMS)
         if not (noise.stalls or noise.clock > 1):
-            yield Row(noise.name, f"{text}: 95 % interval of the latency holds the truth", held, 40 * count, COVERS)
+            yield from bench_intervals(np.random.default_rng([seed, 580 + number]), noise, 40 * runs)
     yield from uneven_stalls(seed, runs)
 
 
-def process_mean(noise: Busy) -> float:
-    """Return the mean logarithm of what processes add."""
+def bench_intervals(rng: np.random.Generator, noise: Busy, runs: int) -> Iterator[Row]:
+    """Count intervals of the latency of the first of 40 cases of 3 processes, as all cases of a run miss together.
+
+    The truth is the time of a process that is not slow. Where some are, the mean of all processes is counted beside it:
+    three processes often have none of the slow ones, and then they say nothing of them.
+    """
     logs = np.log(np.linspace(1.1, 1.7, 1001))
-    return float(noise.slow * logs.mean())
+    mean, held, mean_held, none = np.log(TRUE_NS) + noise.slow * logs.mean(), 0, 0, 0
+    for _ in range(runs):
+        levels = [np.log(process_samples(rng, noise, [1.0] * 40, 5)[:, :, 1:]) for _ in range(3)]
+        cases = list(np.stack([np.median(own, axis=2).mean(axis=1) for own in levels], axis=1))
+        found = estimate(cases[0], fit(cases))
+        assert found is not None
+        held += abs(found.value - np.log(TRUE_NS)) <= found.reach()
+        mean_held += abs(found.value - mean) <= found.reach()
+        none += max(own.mean() for own in levels) < np.log(TRUE_NS * 1.05)
+    text = "bench, 40 cases: 95 % interval of a latency holds the truth"
+    if noise.slow:
+        yield Row(noise.name, f"{text}, the time of a process that is not slow", held, runs, HOLDS)
+        yield Row(noise.name, f"{text}, the mean of processes that are slow or not", mean_held, runs)
+        yield Row(noise.name, "bench: none of the 3 processes was slow, so that it says nothing of those", none, runs)
+    else:
+        yield Row(noise.name, text, held, runs, COVERS)
 
 
 def uneven_stalls(seed: int, runs: int) -> Iterator[Row]:
@@ -408,6 +477,7 @@ def one_process_of(run: dict[str, Any]) -> Input:
 BUSY_FAMILIES: dict[str, Callable[[int, int], Iterator[Row]]] = {
     "busy-traces": busy_traces,
     "busy-captures": busy_captures,
+    "ranked-captures": ranked_captures,
     "busy-turns": busy_turns,
     "busy-bench": busy_bench,
     "busy-tune": busy_tune,

@@ -9,7 +9,7 @@ start --write starts.json, ranks --write ranks-64.json, and analyze --shape deep
     scripts/generate_docs.py --check    write nothing; exit code 1 where a page is not as it would be written
 
 A generated part stands between `<!-- generated: WHAT -->` and `<!-- end of generated part -->`. Do not edit it: edit
-nsysprof/results/column_registry/*_columns.py or nsysprof/notes.toml and run this.
+nsysprof/results/column_registry/columns.tsv or nsysprof/notes.toml and run this.
 """
 
 from __future__ import annotations
@@ -30,13 +30,12 @@ import typer.main  # noqa: E402
 from nsysprof.capture.self_check.reduction import KNOWN_LOSSES  # noqa: E402
 from nsysprof.cli import app  # noqa: E402
 from nsysprof.notes import registry  # noqa: E402
-from nsysprof.report.json_schema import command_schemas  # noqa: E402
-from nsysprof.results.column_registry.column import FileColumn, TableFile  # noqa: E402
-from nsysprof.results.column_registry.columns import FILES  # noqa: E402
+from nsysprof.results.column_registry.column import FILES, FileColumn, TableFile, files_of  # noqa: E402
 from nsysprof.units import format_ns  # noqa: E402
 from scripts.benches.capture_cost import SIDES, describe_cost  # noqa: E402
 from scripts.benches.phases import findings_ratio  # noqa: E402
 from scripts.benches.ranks import render_ranks  # noqa: E402
+from scripts.json_schema import command_schemas  # noqa: E402
 from scripts.studies.bounds import bounds_table  # noqa: E402
 
 MEASURED, SIZES = ROOT / "analysis/speed/measured.json", ROOT / "analysis/speed/sizes.json"
@@ -51,7 +50,7 @@ RATIOS = "analysis/speed/ratio-*.json"
 SCHEMAS = ROOT / "docs/schemas"
 # What each page must hold a part for.
 PAGES = {
-    "files.md": {file.folder for file in FILES},
+    "files.md": {file.folder for file in FILES.values()},
     "notes.md": {kind.page for kind in registry().values()},
     "losses.md": {"all"},
     "causes.md": {"bounds"},
@@ -66,7 +65,7 @@ _PART = re.compile(r"(<!-- generated: (\w+) (\w+) -->\n)(.*?)(<!-- end of genera
 
 def render_columns(folder: str) -> str:
     """Return the tables of columns of every file that lies in this kind of folder."""
-    files = [file for file in FILES if file.folder == folder]
+    files = files_of(folder)
     if not files:
         raise KeyError(f"no file is registered for {folder}")
     return "\n".join(_file_table(file) for file in files)

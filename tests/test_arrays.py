@@ -2,7 +2,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from nsysprof.arrays import different, find_places, find_rows, merge_spans, rows_by_key
+from nsysprof import arrays
+from nsysprof.arrays import different, find_places, find_rows, merge_spans, rows_by_code, rows_by_key
 from nsysprof.native import load
 
 
@@ -17,6 +18,15 @@ def test_rows_by_key_in_the_order_of_keys_and_of_rows():
 def test_rows_may_be_some_of_a_table():
     keys = pd.Series([7, 3, 7], dtype="int64")
     assert listed(rows_by_key(keys, np.array([10, 20, 30]))) == [(3, [20]), (7, [10, 30])]
+
+
+@pytest.mark.parametrize("block", [1, 7, 100])
+def test_rows_by_code_in_the_order_of_codes_and_of_rows(block, monkeypatch):
+    monkeypatch.setattr(arrays, "_BLOCK", block)
+    code = np.random.default_rng(block).integers(0, 5, 60).astype(np.int16)
+    rows = rows_by_code(code, 6)
+    assert [of_code.tolist() for of_code in rows] == [np.flatnonzero(code == number).tolist() for number in range(6)]
+    assert {of_code.dtype for of_code in rows} == {np.dtype(np.int32)}
 
 
 def test_categories_without_rows_are_no_groups():

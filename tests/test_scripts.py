@@ -424,7 +424,7 @@ def test_the_page_of_the_calibration_says_what_its_files_say() -> None:
 
 FAMILIES = (
     "advice", "bench", "busy-bench", "busy-captures", "busy-traces", "busy-tune", "busy-turns", "compare", "cost",
-    "dram", "gate", "outliers", "pairs", "programs", "recording", "steps", "stragglers",
+    "dram", "gate", "outliers", "pairs", "programs", "ranked-captures", "recording", "steps", "stragglers",
 )  # fmt: skip
 
 

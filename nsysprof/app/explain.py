@@ -17,15 +17,13 @@ from nsysprof.attention.eligibility import (
 from nsysprof.attention.mask import CAUSAL_WINDOW
 from nsysprof.attention.shape import Served, parse_batch_specs
 from nsysprof.capture.eligibility import Answers, run_probe
-from nsysprof.errors import InterruptedCaptureError, NsysprofError, ToolFailedError, UsageError
+from nsysprof.errors import InterruptedCaptureError, NsysprofError, ToolFailedError
 
 
 def explain(request: ExplainRequest) -> ExplainResult:
     """Ask torch about every backend and shape of the request. A failure is part of the result."""
     names = expand_backends(request.backends)
     _expand(request, "fp16")  # report a wrong shape before looking at the machine
-    if not request.case_timeout_s > 0:
-        raise UsageError(f"--case-timeout {request.case_timeout_s:g} is not a valid time.", "Give seconds above zero.")
     require_torch("explain")
     device = settle_device(request.device)
     calls = _expand(request, default_dtype(device))

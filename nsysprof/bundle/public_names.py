@@ -21,19 +21,24 @@ from nsysprof.attention.shape import registered_backends
 from nsysprof.torchprof.operator_facts import EVALUATED, MARK, read_layer
 from nsysprof.trace.table_readers.layer_ranges import LOAD, is_collection, read_compile_range, read_layer_range
 
-_NAMESPACES_WORDS = (
-    "at aten c10 c10d caffe2 prim torch std thrust cub cuda cutlass cute flash pytorch_flash cudnn cublas cublasLt "
-    "cusparse cufft curand cusolver nccl nvshmem fmha PyTorchMemEffAttention xformers vllm marlin deep_gemm flashinfer "
-    "sgl_kernel transformer_engine apex bitsandbytes"
-)
-_NAMESPACES = frozenset(_NAMESPACES_WORDS.split())
-_CPP_WORDS = (
-    "void bool char short int long float double signed unsigned const volatile auto struct class enum union typename "
-    "template decltype operator lambda instance unnamed type nullptr true false half half2 nv_bfloat16 __half __half2 "
-    "__nv_bfloat16 __nv_bfloat162 __nv_fp8_e4m3 __nv_fp8_e5m2 size_t int8_t uint8_t int16_t uint16_t int32_t uint32_t "
-    "int64_t uint64_t __int128 _Float16 bfloat16 float16 tfloat32_t"
-)
-_CPP = frozenset(_CPP_WORDS.split())
+
+def _read_sections(*names: str) -> dict[str, frozenset[str]]:
+    """Return the words of files beside this module, by the section that they stand in."""
+    words_by_section: dict[str, set[str]] = {}
+    for name in names:
+        section = ""
+        for line in files("nsysprof.bundle").joinpath(name).read_text(encoding="utf-8").splitlines():
+            if line.startswith("["):
+                section = line.strip("[]")
+            elif not line.startswith("#"):
+                words_by_section.setdefault(section, set()).update(line.split())
+    return {section: frozenset(words) for section, words in words_by_section.items()}
+
+
+_WORDS_FILE = "public_words.txt"
+PUBLIC_WORDS: dict[str, frozenset[str]] = _read_sections(_WORDS_FILE)
+_NAMESPACES = PUBLIC_WORDS["namespaces"]
+_CPP = PUBLIC_WORDS["c++"]
 # Splits a name at the punctuation of C++. A part that is neither an identifier nor a number (`3x`) is not a library's.
 _WORD = re.compile(r"[^\s<>(),*&\[\]{}:+=~#-]+(?:::~?[^\s<>(),*&\[\]{}:+=~#-]+)*")
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*(?:::~?[A-Za-z_]\w*)*", re.ASCII)
@@ -44,25 +49,8 @@ _NUMBER = re.compile(
 _UNNAMED = re.compile(r"<unnamed>::|\(anonymous namespace\)::|\{anonymous\}::")
 # Operators that torch's compiler fuses, as they appear in the kernel's name.
 _TRITON = re.compile(r"triton_(?:poi|red|per|tem|for|mm|bmm|flex_attention\w*)(?:_fused_?(\w*?))?(?:_\d{1,4})?")
-_OPERATOR_WORDS_WORDS = (
-    "abs add addmm all amax amin any arange argmax as at attention backward baddbmm bernoulli bmm bool bitwise and or "
-    "cat clamp clone constant conv convolution copy cos cumsum detach div dropout embedding eq exp expand flex fill "
-    "full gather ge gelu glu group grad gt index inductor iota isinf isnan le layer log logical logsumexp like lift "
-    "lt masked max mean min mm mul native ne neg new nd norm not ones pad permute pow prod put rand randn reciprocal "
-    "relu repeat rms rsqrt rsub scalar scaled scatter select sigmoid silu sin slice sort split sqrt squeeze stack std "
-    "sub sum t tanh tensor threshold to topk transpose tril triu unsafe unsqueeze update var view where zeros "
-    "softmax nll loss forward reduce scan lookup prims convert element type"
-)
-_OPERATOR_WORDS = frozenset(_OPERATOR_WORDS_WORDS.split())
-_LIBRARIES_WORDS = (
-    "cuda cudart cublas cublasLt cudnn cudnn_graph cudnn_ops cudnn_cnn cudnn_adv cudnn_heuristic cudnn_ext "
-    "cudnn_engines_precompiled cudnn_engines_runtime_compiled cudnn_cnn_infer cudnn_cnn_train cudnn_ops_infer "
-    "cudnn_ops_train cudnn_adv_infer cudnn_adv_train cufft cufftw cufile cupti curand cusolver cusolverMg "
-    "cusparse cusparseLt cudss nccl nvJitLink nvToolsExt nvidia-ml nvrtc nvrtc-builtins nvshmem_host nvinfer "
-    "nvonnxparser nvperf_host torch torch_cpu torch_cuda torch_python torch_global_deps torch_cuda_linalg c10 "
-    "c10_cuda shm caffe2_nvrtc ToolsInjection64 gomp-a34b3233 gomp dl pthread rt m c z numa ibverbs mlx5 rdmacm"
-)
-_LIBRARIES = "|".join(map(re.escape, _LIBRARIES_WORDS.split()))
+_OPERATOR_WORDS = PUBLIC_WORDS["fused operators"]
+_LIBRARIES = "|".join(map(re.escape, sorted(PUBLIC_WORDS["libraries"])))
 _CALL = re.compile(
     r"(CUPTI|CUDA|NVTX|OS runtime libraries):?( (profiling|early|extension|initialization"
     r"|data|flush|on|cuInit|finished|context|created|process|exit|memory|allocation|Instrumentation|Resource|Management"
@@ -72,35 +60,8 @@ _CALL = re.compile(
     re.ASCII,
 )
 # Functions of the C library that nsys records as calls of the OS runtime.
-_OF_SYSTEM_WORDS = (
-    "nanosleep clock_nanosleep usleep sleep pause poll ppoll select pselect epoll_wait epoll_pwait epoll_pwait2 accept "
-    "accept4 connect recv recvfrom recvmsg recvmmsg send sendto sendmsg sendmmsg sendfile sendfile64 mq_receive "
-    "mq_timedreceive mq_send mq_timedsend msgrcv msgsnd sigwait sigwaitinfo sigtimedwait sigsuspend pthread_cond_wait "
-    "pthread_cond_timedwait pthread_cond_clockwait pthread_cond_signal pthread_cond_broadcast sem_wait sem_timedwait "
-    "sem_clockwait sem_post semop semtimedop pthread_mutex_lock pthread_mutex_timedlock pthread_mutex_clocklock "
-    "pthread_rwlock_rdlock pthread_rwlock_wrlock pthread_rwlock_timedrdlock pthread_rwlock_timedwrlock pthread_join "
-    "pthread_timedjoin_np pthread_barrier_wait pthread_spin_lock pthread_create pthread_kill pthread_once futex flock "
-    "lockf wait wait3 wait4 waitid waitpid fork vfork clone execve posix_spawn posix_spawnp system popen pclose kill "
-    "read pread pread64 readv preadv preadv2 preadv64 write pwrite pwrite64 writev pwritev pwritev2 pwritev64 open "
-    "open64 openat openat64 creat creat64 close fopen fopen64 fdopen freopen fclose fread fwrite fflush fgets fgetc "
-    "fputs fputc fprintf fscanf getline getdelim fsync fdatasync sync syncfs sync_file_range msync fallocate "
-    "posix_fallocate ftruncate ftruncate64 truncate lseek lseek64 fseek ftell stat stat64 fstat fstat64 lstat lstat64 "
-    "statx access faccessat unlink unlinkat rename mkdir rmdir opendir readdir readdir64 closedir readlink realpath "
-    "mmap mmap64 munmap mprotect mremap madvise mlock munlock mlockall brk sbrk shm_open shmget shmat dlopen dlclose "
-    "ioctl fcntl fcntl64 dup dup2 dup3 pipe pipe2 socket socketpair bind listen shutdown getsockopt setsockopt "
-    "getaddrinfo getnameinfo gethostbyname gethostbyname_r eventfd eventfd_read eventfd_write timerfd_create "
-    "timerfd_settime epoll_create epoll_create1 epoll_ctl inotify_init sched_yield sched_setaffinity getrandom "
-    "aio_suspend io_uring_enter process_vm_readv copy_file_range splice tee vmsplice syscall"
-)
-_OF_SYSTEM = frozenset(_OF_SYSTEM_WORDS.split())
-_NCCL_WORDS = (
-    "AllReduce AllGather ReduceScatter Broadcast Bcast Reduce Send Recv AlltoAll AllToAll Gather Scatter "
-    "GroupStart GroupEnd GroupSimulateEnd GetVersion GetUniqueId CommInitRank CommInitRankConfig "
-    "CommInitRankScalable CommInitAll CommSplit CommFinalize CommDestroy CommAbort CommShrink CommGetAsyncError "
-    "CommCount CommCuDevice CommUserRank CommRegister CommDeregister CommWindowRegister CommWindowDeregister "
-    "MemAlloc MemFree RedOpCreatePreMulSum RedOpDestroy"
-)
-_NCCL = frozenset(f"nccl{name}" for name in _NCCL_WORDS.split())
+_OF_SYSTEM = PUBLIC_WORDS["system calls"]
+_NCCL = frozenset(f"nccl{name}" for name in PUBLIC_WORDS["nccl"])
 _COLLECTIVE = (
     r"_?(all_?reduce|all_?gather|reduce_?scatter|broadcast|reduce|gather|scatter|all_?to_?all|barrier|send|recv)"
     r"(_(base|into_tensor|tensor|coalesced|oop|single|sparse)){0,3}_?"
@@ -117,51 +78,12 @@ _RANGE = re.compile(
 )
 # Words that programs of any kind have in the names of their ranges, and those of CUDA's libraries. A name of such words
 # alone says what is done, and not by whom or for what.
-_COMMON_WORDS_WORDS = (
-    "a accum accumulate accumulation activation activations after all allgather alloc allreduce amp append apply "
-    "args assemble async attention attn augment autocast autograd average backward barrier batch batched batches "
-    "before begin bench benchmark block blocks broadcast bucket buffer buffers build by bwd cache calc calculate "
-    "call cast check checkpoint chunk clear clip clipping clone close collate collect collective comm communicate "
-    "communication compile compiled compute concat conv convert convolution copies copy cpu criterion cuda "
-    "cudagraph data dataloader dataset ddp decode decoder deepcopy delete detach device dispatch do download "
-    "draft drop dtoh eager embed embedding embeddings empty encode encoder end engine epoch eval evaluate "
-    "evaluation execute exit expert experts feed fetch ffn fill final finalize finish first flash flush for "
-    "forward free from fsdp func function fused fwd garbage gather gemm generate generation get gpu grad gradient "
-    "gradients grads graph graphs head heads host htod idle image images in index infer inference init initial "
-    "initialize inner input inputs inside is item iter iteration iterator kernel kernels key keys kv large last "
-    "launch layer layers learning len lm load loaded loader loading log logging logits loop loops loss lr main "
-    "make mask matmul measure memcpy memory memset merge metric metrics micro microbatch mini minibatch mlp mode "
-    "model module modules move multi multiply name net network new next no norm normalize number of offload on op "
-    "open operator opt optim optimize optimizer out outer output outputs pack pad padding parallel param "
-    "parameter parameters params part pass perf phase pin pinned pipeline pool post postprocess pre prefetch "
-    "prefill prepare preprocess print proc process profile profiler profiling push pop put python query queue "
-    "random range ranges rank raw read receive recv reduce reduction region register release render replay "
-    "request requests reset reshape response restore result results resume return rng rollout router run runner "
-    "running sample sampler samples sampling save scale scaler scan scatter schedule scheduler score search "
-    "section seed select self send seq sequence serial set setup shard sharded shuffle simple single size sleep "
-    "slow small softmax solve sort spec speculative split stage start state stats step steps stop store stream "
-    "streams sub sum switch sync synchronize task tensor tensors test text thread time timed timer to token "
-    "tokenize tokenizer tokens top torch total train trainer training transfer transform transformer transpose "
-    "tune tuning unpack unscale up update upload use user utils val validate validation value verify wait walk "
-    "warm warmup weight weights with work worker write zero zeros cccl cub thrust nccl cublas cudnn cusparse "
-    "cufft radix segmented exclusive inclusive unique partition flagged if length histogram each adjacent "
-    "difference left right three two way pairs arg min max nan topk"
-)
-_COMMON_WORDS = frozenset(_COMMON_WORDS_WORDS.split())
+_COMMON_WORDS = PUBLIC_WORDS["common"]
 _LONGEST_COMMON = 80
 # A word of a name, such as each of `DataLoader.next_batch`; a number with few digits; what stands between them.
 _COMMON_PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|(?<![0-9])[0-9]{1,6}(?![0-9])|[ _.:#()/-]+", re.ASCII)
 # Parts of the paths of modules that many models have, and the beginnings of the names of torch's classes for them.
-_MODULES_WORDS = (
-    "model transformer encoder decoder layers layer blocks block h attention attn self_attn cross_attn self mlp ffn "
-    "feed_forward norm norm1 norm2 norm3 ln1 ln2 ln_1 ln_2 ln_f input_layernorm post_attention_layernorm LayerNorm "
-    "q_proj k_proj v_proj o_proj out_proj in_proj gate_proj up_proj down_proj gate up down qkv proj query key value "
-    "dense intermediate output pooler fc fc1 fc2 c_attn c_fc c_proj linear linear1 linear2 act act_fn gelu relu silu "
-    "dropout embed_tokens embeddings embedding emb wte wpe lm_head head classifier features stem conv1 conv2 conv3 "
-    "bn1 bn2 bn3 layer1 layer2 layer3 layer4 downsample avgpool maxpool down_blocks up_blocks mid_block resnets "
-    "attentions transformer_blocks to_q to_k to_v to_out proj_in proj_out net rotary_emb experts router"
-)
-_MODULES = frozenset(_MODULES_WORDS.split())
+_MODULES = PUBLIC_WORDS["modules"]
 _MODULE_CLASSES = re.compile(
     r"(Sequential|Module(List|Dict)?|Linear|Bilinear|Embedding(Bag)?|Identity|Flatten|Unflatten|Conv(Transpose)?[123]d"
     r"|(Layer|Group|RMS|BatchNorm[123]d|InstanceNorm[123]d)(Norm)?|(Adaptive)?(Avg|Max)Pool[123]d|(Alpha)?Dropout[123]?d?"
@@ -311,21 +233,8 @@ def is_public_module_class(kind: str) -> bool:
     return _MODULE_CLASSES.fullmatch(kind) is not None
 
 
-_FILES = ("library_names.txt", "library_names_by_hand.txt")
 # The words in generated kernel names. Every part of such a name must be one of these, a size, a type or a layout.
-_PARTS_WORDS = (
-    "cutlass cutlass3x simt tensorop wmma wgmma gemm sgemm dgemm hgemm cgemm zgemm igemm gemv fprop dgrad wgrad "
-    "conv convolution nhwc nchw ndhwc implicit explicit winograd volta turing ampere ada hopper blackwell maxwell "
-    "pascal xmma cudnn generated fort native sdpa flash bprop knob cga kernel infer fusion cublas ffma dmma hmma "
-    "imma tilesize stage warpsize warpgroupsize aligna alignb alignc align execute split splitk slicek streamk "
-    "relu bias gelu epilogue interior indexed optimized analytic scalar vector small medium large nvjet coop vec "
-    "bz fmha forward backward aligned notaligned seqaligned dropout rf gmem smem sm nccl ncclDevKernel ncclKernel "
-    "AllReduce AllGather ReduceScatter Broadcast Reduce SendRecv AllToAll Sum Prod Min Max MinMax PreMulSum "
-    "SumPostDiv RING TREE NVLS NVLSTREE COLLNET CHAIN DIRECT PAT LL SIMPLE tile unroll noncached block warp "
-    "specialized cooperative pingpong mixed input SIGMOID UNIFORM SATURATE MMA GMMA SM unspecialized persistent "
-    "lds ldg ldsm bias grouped group batched strided splitK triangular trmm trsm syrk herk symm hemm"
-)
-_PARTS = sorted(_PARTS_WORDS.split(), key=len, reverse=True)
+_PARTS = sorted(sorted(PUBLIC_WORDS["generated"]), key=len, reverse=True)
 _SIZE = r"(?:\d{1,4}(?:x\d{1,4}){0,3})"
 _TYPE = r"(?:bf16|tf32|[fsu](?:4|8|16|32|64)|e4m3|e5m2|e2m1|nvf4|fp8|fp16|fp32|i8|b1)"
 _PART = re.compile(
@@ -341,12 +250,7 @@ _FIRST = re.compile(
 _INSTRUCTION = re.compile(r"(?:4|8|16|32|64|128|256){2,3}")
 _WORD_OF_NSYS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+|.", re.DOTALL)
 _CHIP = re.compile(r"[GTA][A-Z]\d{2,3}[A-Z]?(-[A-Z])?|gfx\d{3,4}[a-f]?")
-_GPU_WORDS_WORDS = (
-    "NVIDIA AMD Instinct Radeon GeForce RTX GTX Tesla Quadro TITAN Titan Graphics Device Ada Generation Laptop GPU Max "
-    "Q Design with Ti SUPER Super PCIe PCIE NVL MIG CMP Orin Xavier Jetson AGX Thor Grace Hopper Blackwell Ampere DGX "
-    "Spark Server Workstation Edition PRO Pro D cpu"
-)
-_GPU_WORDS = frozenset(_GPU_WORDS_WORDS.split())
+_GPU_WORDS = PUBLIC_WORDS["gpus"]
 _GPU_MODEL = re.compile(r"[A-Z]{0,2}\d{1,4}[A-Z]{0,2}|SXM\dx?|HBM\d[a-e]?|\d{1,4}GB|\dg\.\d{1,3}gb(\+me)?|X|Xp|V|nvgpu")
 # Functions of at::native that contain a kernel, and its functors, are named after the operator.
 _OF_OPERATOR = re.compile(
@@ -360,15 +264,7 @@ _OF_FUNCTOR = re.compile(
 
 @cache
 def _names() -> dict[str, frozenset[str]]:
-    names_by_section: dict[str, set[str]] = {}
-    for name in _FILES:
-        section = "words"
-        for line in files("nsysprof.bundle").joinpath(name).read_text(encoding="utf-8").splitlines():
-            if line.startswith("["):
-                section = line.strip("[]")
-            elif line and not line.startswith("#"):
-                names_by_section.setdefault(section, set()).add(line)
-    return {section: frozenset(names) for section, names in names_by_section.items()}
+    return _read_sections("library_names.txt", "library_names_by_hand.txt")
 
 
 def is_operator(name: str) -> bool:
@@ -436,6 +332,8 @@ def _snake(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
 
+# The files that hold what nsysprof itself writes.
+_WRITTEN = (".py", ".j2", _WORDS_FILE, "columns.tsv")
 TOKEN = re.compile(rb"[A-Za-z0-9_][A-Za-z0-9_.-]*[A-Za-z0-9_]|[A-Za-z0-9_]")
 _IN_TOKEN = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-")
 _WHOLE_WORD = 6  # bytes; a shorter secret counts only where it is not part of a longer word
@@ -461,7 +359,7 @@ def is_revealed_by(text: bytes, start: int, end: int) -> bool:
 @cache
 def program_text() -> bytes:
     """Return every module and template of nsysprof, and the scripts of its page."""
-    return b"\n".join(_sources(files("nsysprof"), (".py", ".j2", ".js", ".css")))
+    return b"\n".join(_sources(files("nsysprof"), (*_WRITTEN, ".js", ".css")))
 
 
 @cache
@@ -494,7 +392,7 @@ def _modules() -> tuple[bytes, ...]:
 
 @cache
 def _template_tokens() -> frozenset[bytes]:
-    return frozenset(TOKEN.findall(b"\n".join(_sources(files("nsysprof"), (".j2",)))))
+    return frozenset(TOKEN.findall(b"\n".join(_sources(files("nsysprof"), _WRITTEN[1:]))))
 
 
 @cache
@@ -517,7 +415,7 @@ def _written_texts(module: ast.Module) -> Iterator[str]:
 @cache
 def _words() -> frozenset[str]:
     # Without the words of the page's minified scripts, whose short names could be anybody's.
-    written = b"\n".join(_sources(files("nsysprof"), (".py", ".j2")))
+    written = b"\n".join(_sources(files("nsysprof"), _WRITTEN))
     return frozenset(re.findall(r"[A-Za-z]{4,20}", written.decode("utf-8", "replace")))
 
 

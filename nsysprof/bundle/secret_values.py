@@ -12,82 +12,14 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from nsysprof.bundle.allow_list import PUBLIC_TEXT
-from nsysprof.bundle.public_names import is_program_word
+from nsysprof.bundle.public_names import PUBLIC_WORDS, is_program_word
 from nsysprof.errors import TraceDamagedError
 
 CREDENTIAL = re.compile(r"token|secret|passw|credential|api[-_]?key|private[-_]?key", re.IGNORECASE)
 SHORTEST = 4  # characters; anything shorter is in every file by chance
 
 # Words in environments that reveal nothing about their owner, and that are also part of kernel and range names.
-_PUBLIC_WORDS = frozenset(
-    [
-        "math",
-        "flash",
-        "efficient",
-        "cudnn",
-        "default",
-        "backend",
-        "attention",
-        "torch",
-        "pytorch",
-        "python",
-        "python3",
-        "cuda",
-        "nvidia",
-        "triton",
-        "compute",
-        "utility",
-        "graphics",
-        "display",
-        "video",
-        "true",
-        "false",
-        "none",
-        "null",
-        "void",
-        "root",
-        "user",
-        "users",
-        "nobody",
-        "admin",
-        "linux",
-        "unix",
-        "posix",
-        "xterm",
-        "bash",
-        "float",
-        "float16",
-        "bfloat16",
-        "float32",
-        "half",
-        "fp16",
-        "bf16",
-        "fp32",
-        "causal",
-        "forward",
-        "backward",
-        "expandable_segments",
-        "native",
-        "spawn",
-        "fork",
-        "fork-server",
-        "info",
-        "debug",
-        "warning",
-        "warn",
-        "error",
-        "main",
-        "test",
-        "tests",
-        "auto",
-        "local",
-        "localhost",
-        "work",
-        "home",
-        "train",
-        "run",
-    ]
-)
+_PUBLIC_WORDS = PUBLIC_WORDS["environment"]
 # Variables that say how a program runs, and nothing about who runs it.
 _PUBLIC_VARIABLE = re.compile(
     r"PYTHON(IOENCODING|UNBUFFERED|DONTWRITEBYTECODE|HASHSEED|UTF8|WARNINGS|FAULTHANDLER|OPTIMIZE)|LANG|LANGUAGE|LC_[A-Z]+"

@@ -18,7 +18,7 @@ from nsysprof.files.plain_file import write_whole
 from nsysprof.results.column_registry.case_columns import COUNTERS as COUNTERS_FILE
 from nsysprof.results.column_registry.csv_table import format_cell
 from nsysprof.results.kernel_counters import COUNTED_COLUMNS, CountedKernel, Run
-from nsysprof.results.samples import OK, Block, named_times, steady_samples, time_interval
+from nsysprof.results.samples import OK, Block, named_times, stalls, steady_samples, time_intervals
 from nsysprof.workload.job import TRACED
 
 NOT_RUN = "not_run"
@@ -80,10 +80,9 @@ class CaseProgress:
 def result_rows(progress: CaseProgress) -> list[dict[str, Any]]:
     """Return one row per case for results.csv, with what the untraced pass measured; the trace fills in the rest."""
     rows = []
-    for case, outcome in zip(progress.plan.cases, progress.outcomes, strict=True):
-        block = outcome.block or Block(0, 0, 0, NOT_RUN)
-        values = block.values_ns if block.status == OK else ()
-        interval = time_interval(values)
+    blocks = [outcome.block or Block(0, 0, 0, NOT_RUN) for outcome in progress.outcomes]
+    latencies = latency_cells([block.values_ns if block.status == OK else () for block in blocks])
+    for case, outcome, block, cells in zip(progress.plan.cases, progress.outcomes, blocks, latencies, strict=True):
         reason = outcome.reason
         if outcome.status == OK and progress.plan.profiler != "none" and outcome.traced not in (OK, NOT_RUN):
             reason = f"measured, but its traced run failed ({outcome.traced}): {outcome.traced_reason}"
@@ -93,10 +92,7 @@ def result_rows(progress: CaseProgress) -> list[dict[str, Any]]:
                 **row_of_case(case),
                 "status": outcome.status,
                 "reason": reason,
-                "samples": len(values),
-                "latency_median_ns": round(statistics.median(values)) if values else None,
-                "latency_ci_low_ns": interval[0] if interval else None,
-                "latency_ci_high_ns": interval[1] if interval else None,
+                **cells,
                 "input_bytes": block.input_bytes,
                 "peak_allocated_bytes": block.peak_bytes,
                 "peak_reserved_bytes": block.peak_reserved_bytes,
@@ -106,6 +102,22 @@ def result_rows(progress: CaseProgress) -> list[dict[str, Any]]:
             }
         )
     return rows
+
+
+def latency_cells(cases: Sequence[Sequence[int]]) -> list[dict[str, int | None]]:
+    """Return the median of the samples (ns) of each case of a process and its interval, by the names of their columns.
+
+    Stalls only add time: how far below the median the own time of a case that stalls lies is unknown.
+    """
+    return [
+        {
+            "samples": len(values),
+            "latency_median_ns": round(statistics.median(values)) if values else None,
+            "latency_ci_low_ns": None if bounds is None or stalls(values) else bounds[0],
+            "latency_ci_high_ns": None if bounds is None else bounds[1],
+        }
+        for values, bounds in zip(cases, time_intervals(cases), strict=True)
+    ]
 
 
 def _by_name(block: Block, *, flush: bool) -> dict[str, Any]:

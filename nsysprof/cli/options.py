@@ -30,12 +30,10 @@ _LAST_PANELS = {VERDICT: 1, TOOLS: 2, OUTPUT: 3}
 # The panel of the options that a command with panels of its own does not name.
 _ADVANCED = "Advanced"
 
-DryRun = Annotated[bool, Option("Print the plan and stop.", ("--dry-run",), OUTPUT)]
+DryRun = Annotated[bool, Option("Print the plan and stop.", panel=OUTPUT)]
 Json = Annotated[bool, Option("Print JSON on stdout.", ("--json",), OUTPUT)]
 
-Links = Annotated[
-    bool, Option("Measure for two seconds what the links between GPUs, and to the host, carry.", ("--links",))
-]
+Links = Annotated[bool, Option("Measure for two seconds what the links between GPUs, and to the host, carry.")]
 
 
 def with_options(
@@ -130,7 +128,8 @@ def _options_of(request: type, defaults: Any = None) -> Iterator[OptionField]:
         default = default_of(field) if defaults is None else getattr(defaults, field.name)
         option = option_field(field.name, hints[field.name], default)
         if option is not None:
-            yield option
+            panel = option.option.panel or ("" if option.option.is_argument else getattr(request, "PANEL", ""))
+            yield replace(option, option=replace(option.option, panel=panel))
         elif is_dataclass(hints[field.name]):
             yield from _options_of(hints[field.name], default)
 
@@ -142,7 +141,7 @@ def _parameter(option: OptionField, *, is_optional: bool) -> inspect.Parameter:
         "help": said.help, "metavar": said.metavar or None, "rich_help_panel": said.panel or None,
         "min": said.min, "max": said.max, "show_default": said.shows_default,
     }  # fmt: skip
-    info = typer.Argument(**shared) if said.is_argument else typer.Option(*said.names, **shared)
+    info = typer.Argument(**shared) if said.is_argument else typer.Option(*option.names, **shared)
     if default is MISSING and is_optional:
         kind, default = kind | None, None
     return inspect.Parameter(

@@ -8,7 +8,7 @@ Choose the words and format the phrases that several reports use.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from nsysprof.notes import Note
 from nsysprof.plain_text import plain_line
 from nsysprof.results.checks import GateResult
+from nsysprof.results.roof import known
 from nsysprof.units import format_factor, format_interval_ns, format_ns
 
 if TYPE_CHECKING:
@@ -379,6 +380,27 @@ def make_table(title: str, columns: Iterable[Column], rows: Iterable[Iterable[Ce
     """
     cells = tuple(tuple(cell if isinstance(cell, Cell) else Cell(cell) for cell in row) for row in rows)
     return Table(title, tuple(columns), cells, **fields)
+
+
+def table_of(
+    title: str,
+    items: Iterable[Any],
+    columns: Iterable[tuple[Column, str | Callable[[Any], Cell | Value]]],
+    **fields: Any,
+) -> Table:
+    """Return a Table with a row for each item.
+
+    columns: each with what it shows of an item: the name of an attribute, or of a cell where items are mappings, or a
+        function.
+    fields: other fields of Table.
+    """
+    shown = [(column, _getter(show) if isinstance(show, str) else show) for column, show in columns]
+    rows = ([show(item) for _, show in shown] for item in items)
+    return make_table(title, [column for column, _ in shown], rows, **fields)
+
+
+def _getter(name: str) -> Callable[[Any], Any]:
+    return lambda item: known(item[name]) if isinstance(item, Mapping) else getattr(item, name)
 
 
 # What a table calls kernels that belong to a range which did not launch them, by the prefix of their columns.

@@ -39,7 +39,7 @@ from nsysprof.results.findings import TRACE, Findings, Idle
 
 _Make = Callable[[], pd.DataFrame]
 
-# The names of columns, in order. The registry (nsysprof.results.column_registry.columns) says what they mean.
+# The names of columns, in order. nsysprof/results/column_registry/columns.tsv says what they mean.
 KERNEL_COLUMNS = KERNELS.names
 RANGE_COLUMNS = RANGES.names
 RANGE_INSTANCE_COLUMNS = RANGE_INSTANCES.names

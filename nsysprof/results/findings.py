@@ -167,8 +167,9 @@ class Findings(ReplayedSteps):
     together_ns: int
     # Whether stacks were recorded, so that findings can have a location.
     has_stacks: bool = False
-    # How long a step takes at least without the profiler (ns), by a replay; None where it hardly slows the program.
+    # Bounds of a step without the profiler (ns): the least by a replay where notable, or 95 % of its own run.
     unrecorded_low_ns: int | None = None
+    unrecorded_high_ns: int | None = None
     # How long a step takes without the profiler (ns), measured in a run of its own; savings are then of this time. None
     # where it was not measured.
     unrecorded_ns: int | None = None
@@ -204,8 +205,8 @@ class UnrecordedSteps(FileHeader, kw_only=True):
     # What ended them, as StepSource says it.
     source: Annotated[str, Meta(max_length=200)]
 
-    def step_of(self, count: int) -> int | None:
-        """Return how long a step of the trace takes in this run (ns): the median of the later half.
+    def steps_of(self, count: int) -> list[int] | None:
+        """Return how long the steps of the trace take in the later half of this run (ns).
 
         None where they are other steps than those of the trace. Several steps of this run may be one of the trace.
 
@@ -219,7 +220,8 @@ class UnrecordedSteps(FileHeader, kw_only=True):
         whole = len(later) // parts
         if whole < _LEAST_UNRECORDED:
             return None
-        return round(float(np.median(np.array(later[len(later) - whole * parts :]).reshape(whole, parts).sum(axis=1))))
+        steps: list[int] = np.array(later[len(later) - whole * parts :]).reshape(whole, parts).sum(axis=1).tolist()
+        return steps
 
 
 @dataclass(frozen=True)

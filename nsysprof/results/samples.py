@@ -28,33 +28,127 @@ CAPTURED_SHARE = 0.5
 # Below this many standard errors, a correlation of neighbours may be chance.
 _CHANCE = 2.0
 _MOST_CORRELATION = 0.98
+# The correlations of neighbours that are considered, each with the width of its part of the range.
+_CORRELATIONS = ((-0.4, 0.2), (-0.2, 0.2), (0.0, 0.2), (0.2, 0.2), (0.4, 0.15), (0.5, 0.1), (0.6, 0.1), (0.7, 0.1),
+                 (0.8, 0.075), (0.85, 0.05), (0.9, 0.045), (0.94, 0.035), (0.97, 0.025), (0.99, 0.02))  # fmt: skip
+# An interval ends where no sample lies within this factor.
+_BEYOND_SAMPLES = 1.25
+# How many standard deviations from the median a value counts as at most, as median absolute ones.
+_MOST_DEVIATIONS = 5 * 1.4826
+# A sample that takes so many times its case's 10th percentile has stalled, as the threads of a busy host do. Where more
+# than this share of a case's samples stalled, no test sees that stalls hit one case more.
+STALL_TIMES, STALL_SHARE = 3.0, 0.1
 # The 97.5th percentile of Student's t by degrees of freedom; between them its logarithm is linear in their reciprocal.
 _T = ((1.0, 12.706), (1.25, 8.0280), (1.5, 6.0167), (2.0, 4.3027), (2.5, 3.5747), (3.0, 3.1824), (4.0, 2.7764),
       (5.0, 2.5706), (7.0, 2.3646), (10.0, 2.2281), (20.0, 2.0860), (60.0, 2.0003), (math.inf, 1.9600))  # fmt: skip
 
 
 def time_interval(values: Sequence[int]) -> tuple[int, int] | None:
-    """Return the 95 % interval of the median of times (ns), as median_interval does.
+    """Return the interval of one series, as time_intervals does."""
+    return time_intervals([values])[0]
 
-    It does not reach down to nothing, however little is known: beyond half of the median, only the ratio counts.
+
+def time_intervals(series: Sequence[Sequence[int]]) -> list[tuple[int, int] | None]:
+    """Return the 95 % interval of the median of each series of times (ns), for further calls in that process.
+
+    It is None below six samples; else the one of order statistics, which reaches at least as far as one of the
+    logarithms. These are a level and a first-order process. So few samples do not tell its correlation: each one gives
+    a t interval, and theirs is the one of the mixture, weighted by how likely each is in all series, with the reference
+    prior of Berger and Yang (1994). It ends not far beyond the samples, or ten that rise would tell nothing at all.
     """
-    bounds = median_interval(values)
-    if bounds is None:
+    bounds = [_order_interval(sorted(values), 0.95) for values in series]
+    fits = [_fit_correlations(values) if known else None for values, known in zip(series, bounds, strict=True)]
+    likely = [
+        sum(fit[place][1] for fit in fits if fit) + (sum(map(bool, fits)) - 1) / 2 * math.log(1 - rho * rho)
+        for place, (rho, _) in enumerate(_CORRELATIONS)
+    ]
+    weights = [width * math.exp(each - max(likely)) for (_, width), each in zip(_CORRELATIONS, likely, strict=True)]
+    found: list[tuple[int, int] | None] = [None] * len(series)
+    for index, (values, known, fit) in enumerate(zip(series, bounds, fits, strict=True)):
+        if known:
+            reach = math.exp(_reach([error for error, _ in fit], weights, len(values) - 1)) if fit else 1.0
+            middle = statistics.median(values)
+            low = min(known[0], max(middle / reach, min(values) / _BEYOND_SAMPLES))
+            high = max(known[1], min(middle * reach, max(values) * _BEYOND_SAMPLES))
+            found[index] = math.floor(low), math.ceil(high)
+    return found
+
+
+def _fit_correlations(values: Sequence[int]) -> list[tuple[float, float]] | None:
+    """Return for each correlation the error of the middle of the logarithms, and the logarithm of how likely it is.
+
+    A single stalled sample would decide alone, so that none counts as farther from the median than some deviations.
+    It is None where half of the samples are equal.
+    """
+    logs = [math.log(max(1, value)) for value in values]
+    n, middle = len(logs), statistics.median(logs)
+    most = _MOST_DEVIATIONS * statistics.median(abs(value - middle) for value in logs)
+    x = [min(most, max(-most, value - middle)) for value in logs]
+    squares, lagged, total = sum(v * v for v in x), sum(one * other for one, other in pairwise(x)), sum(x)
+    if squares < 1e-18:
         return None
-    middle = statistics.median(values)
-    below = middle - bounds[0]
-    return bounds if 2 * below <= middle else (min(*values, math.ceil(middle**2 / (4 * below))), bounds[1])
+    found = []
+    for rho, _ in _CORRELATIONS:
+        # Generalized least squares: the weight of the mean, the mean, and the squares around it.
+        weight = (1 - rho * rho) + (n - 1) * (1 - rho) ** 2
+        mean = ((1 - rho * rho) * x[0] + (1 - rho) * (total - x[0] - rho * (total - x[-1]))) / weight
+        own = squares - 2 * mean * total + n * mean**2
+        beside = lagged - mean * (2 * total - x[0] - x[-1]) + (n - 1) * mean**2
+        inner = own - (x[0] - mean) ** 2 - (x[-1] - mean) ** 2
+        left = max(1e-18, own - 2 * rho * beside + rho * rho * inner)
+        # The median of independent samples varies more than their mean, by pi / 2; what neighbours share does not.
+        shared = 2 * rho / (1 - rho) - 2 * rho * (1 - rho**n) / (n * (1 - rho) ** 2)
+        spread = (1 + shared + (math.pi / 2 - 1) * min(1.0, 1 - rho)) / n
+        error = math.sqrt(left / (n - 1) / (1 - rho * rho) * spread)
+        found.append((error, -(n - 1) / 2 * math.log(left / squares) - math.log(weight) / 2))
+    return found
+
+
+def _reach(errors: Sequence[float], weights: Sequence[float], freedom: int) -> float:
+    """Return half the width of the 95 % interval of a mixture of t distributions."""
+    low, high, least = 0.0, student_t_975(freedom) * max(errors), 0.05 * sum(weights)
+    for _ in range(40):
+        reach = (low + high) / 2
+        beyond = sum(weight * _beyond(reach / error, freedom) for weight, error in zip(weights, errors, strict=True))
+        low, high = (reach, high) if beyond > least else (low, reach)
+    return high
+
+
+def _beyond(t: float, freedom: float) -> float:
+    """Return the two-sided probability of a t variable beyond `t`, by Wallace's normal one (1959), to within 1 %."""
+    z = (8 * freedom + 1) / (8 * freedom + 3) * math.sqrt(freedom * math.log1p(t * t / freedom))
+    return math.erfc(z / math.sqrt(2))
+
+
+def stalls(values: Sequence[int]) -> bool:
+    """Return whether so many samples of a case stalled that they tell nothing about its code."""
+    ordered = sorted(values)
+    usual = ordered[len(ordered) // 10] if ordered else 0
+    return sum(value > STALL_TIMES * usual for value in ordered) > STALL_SHARE * len(ordered)
 
 
 def median_interval(values: Sequence[int], confidence: float = 0.95) -> tuple[int, int] | None:
     """Return an interval of the median, for further calls in the same process; None below six samples.
 
-    It comes from order statistics: the k-th smallest and k-th largest of n samples enclose the median with probability
-    1 - 2 P(Binomial(n, 1/2) < k) (Conover, Practical Nonparametric Statistics, 3.2), interpolated to 95 %. Where
-    neighbours are alike, it reaches at least as far as a t interval with the number of independent samples that they
-    are worth.
+    It comes from order statistics. Where neighbours are alike, it reaches at least as far as a t interval with the
+    number of independent samples that they are worth.
     """
     ordered = sorted(values)
+    bounds = _order_interval(ordered, confidence)
+    if bounds is None:
+        return None
+    correlated, middle = correlated_error(values), statistics.median(ordered)
+    reach = 0.0 if correlated is None else correlated[0] * student_t_975(correlated[1])
+    # A time is not negative, however little is known of it.
+    return max(0, math.floor(min(bounds[0], middle - reach))), math.ceil(max(bounds[1], middle + reach))
+
+
+def _order_interval(ordered: Sequence[int], confidence: float) -> tuple[float, float] | None:
+    """Return the interval of the median from order statistics; None below six samples.
+
+    The k-th smallest and k-th largest of n samples enclose the median with probability
+    1 - 2 P(Binomial(n, 1/2) < k) (Conover, Practical Nonparametric Statistics, 3.2), interpolated to 95 %.
+    """
     n = len(ordered)
     tail, best, cover, next_cover = 0.0, 0, 1.0, 1.0
     # Ranks further than ten deviations from the middle have no probability.
@@ -71,10 +165,7 @@ def median_interval(values: Sequence[int], confidence: float = 0.95) -> tuple[in
     part = (n - best) * part / (best + (n - 2 * best) * part)
     low = ordered[best - 1] + part * (ordered[best] - ordered[best - 1])
     high = ordered[n - best] - part * (ordered[n - best] - ordered[n - best - 1])
-    correlated, middle = correlated_error(values), statistics.median(ordered)
-    reach = 0.0 if correlated is None else correlated[0] * student_t_975(correlated[1])
-    # A time is not negative, however little is known of it.
-    return max(0, math.floor(min(low, middle - reach))), math.ceil(max(high, middle + reach))
+    return low, high
 
 
 def correlated_error(values: Sequence[int]) -> tuple[float, float] | None:

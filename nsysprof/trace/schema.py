@@ -125,6 +125,26 @@ class Work(_Timed):
         in_graph: Bools = self.variants[:, 7] != 0
         return in_graph
 
+    @cached_property
+    def by_start(self) -> Rows:
+        """Return the rows in order of start; those that start together in order of the rows."""
+        start, kernels = self.start_ns, self.kernels
+        if not bool((start[1:kernels] >= start[: kernels - 1]).all()):
+            return np.argsort(start, kind="stable").astype(np.int32)
+        # Kernels are mostly in order: the few copies and fills after them are inserted among them.
+        late = kernels + np.argsort(start[kernels:], kind="stable").astype(np.int32)
+        places = np.searchsorted(start[:kernels], start[late], "right")
+        rows: Rows = np.insert(np.arange(kernels, dtype=np.int32), places, late)
+        return rows
+
+    def rows_by_start(self, chosen: Bools) -> Rows:
+        """Return the rows of some variants in order of start."""
+        rows = self.by_start
+        if chosen.all():
+            return rows
+        blocks = (rows[low : low + _BLOCK] for low in range(0, len(rows), _BLOCK))
+        return np.concatenate([rows[:0], *(block[chosen[self.variant[block]]] for block in blocks)])
+
     def kinds(self, rows: Any = slice(None)) -> npt.NDArray[np.int8]:
         """Return the kind of each of the rows."""
         kinds: npt.NDArray[np.int8] = self.kind_of[self.variant[rows]]

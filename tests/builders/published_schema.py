@@ -6,7 +6,7 @@ import json
 from functools import cache
 from typing import Any
 
-from nsysprof.report.json_schema import command_schemas
+from scripts.json_schema import command_schemas
 
 
 @cache

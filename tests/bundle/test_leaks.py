@@ -128,7 +128,7 @@ def test_what_a_backend_of_ones_own_said_stays_behind(tmp_path: Path) -> None:
     ]
     plan = {"cases": cases, "device": "cpu", "copies": 1}
     from nsysprof.bundle.name_tokens import NameTokens
-    from nsysprof.bundle.sanitize_json import FileCleaner
+    from nsysprof.bundle.source import FileCleaner
 
     cleaned = FileCleaner((), NameTokens()).json("samples.json", {"plan": plan, "blocks": blocks})
     assert cleaned["blocks"][0]["reason"] == "No available kernel."

@@ -19,8 +19,6 @@ def test_ranges_of_the_plan():
     ("option", "value"),
     [
         ("samples", 0),
-        ("traced_calls", 0),
-        ("warmup", -1),
         ("case_timeout_s", 0.0),
         ("sample_seconds", float("nan")),
     ],
@@ -37,17 +35,9 @@ def test_a_grid_whose_inputs_cannot_fit_is_refused_before_it_runs():
         plan(memory_bytes=15 << 20)
 
 
-@pytest.mark.parametrize("frequency", [9, 200_001, -1])
-def test_frequencies_that_nsys_does_not_take(frequency):
-    with pytest.raises(UsageError, match="out of range"):
-        plan(gpu_metrics_hz=frequency)
-
-
 def test_ranges_are_long_enough_for_their_samples_and_ceilings_are_measured_with_them():
     sampled = plan(gpu_metrics_hz=10_000, device="cuda")
     assert sampled.traced_seconds == pytest.approx(0.01)
     assert sampled.untraced.ceilings
     assert plan(counting=CountingPlan(), device="cuda").untraced.ceilings
     assert not plan(device="cuda").untraced.ceilings
-    with pytest.raises(UsageError, match="count-kernels"):
-        plan(counting=CountingPlan(kernels=0))

@@ -191,7 +191,7 @@ def test_ranges_are_cropped(tmp_path: Path) -> None:
 
 
 def test_a_cropped_trace_that_does_not_fit_is_not_analysed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from nsysprof.app import build_bundle as bundle_build
+    from nsysprof.app import bundle as bundle_build
 
     rebuilt: list[int] = []
     plain = bundle_build.sanitize_trace
@@ -214,7 +214,7 @@ def test_a_cropped_trace_that_does_not_fit_is_not_analysed(tmp_path: Path, monke
 def test_a_trace_that_cannot_fit_is_not_rebuilt_without_its_smallest_tables(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from nsysprof.app import build_bundle as bundle_build
+    from nsysprof.app import bundle as bundle_build
 
     source = write_trace(tmp_path / "in.sqlite", "CREATE TABLE GPU_METRICS (timestamp INT)", text="step")
     with sqlite3.connect(source) as connection:
@@ -518,7 +518,7 @@ def test_a_real_capture_of_a_gpu(nsys: Path, tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_said_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from nsysprof.app import build_bundle as bundle_build
+    from nsysprof.app import bundle as bundle_build
 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
@@ -681,7 +681,7 @@ def test_a_capture_of_ranks_without_the_secrets_of_any(tmp_path: Path) -> None:
 
 def test_ranks_that_cannot_be_shared_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     capture = write_rank_capture(tmp_path / "capture")
-    monkeypatch.setattr("nsysprof.app.build_bundle._MOST_RANKS", 3)
+    monkeypatch.setattr("nsysprof.app.bundle._MOST_RANKS", 3)
     with pytest.raises(UsageError, match="4 ranks are more than the 3"):
         share(capture, out=tmp_path / "b.zip")
     for rank in (0, 1):

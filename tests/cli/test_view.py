@@ -16,7 +16,7 @@ import pytest
 
 from nsysprof.cli import app
 from nsysprof.errors import TraceError
-from tests.app.viewing.test_view_pages import INJECTED, built
+from tests.app.test_view_pages import INJECTED, built
 from tests.app.viewing.view_client import viewing
 from tests.builders.run_command import fails, run
 from tests.conftest import REPOSITORY
@@ -157,7 +157,7 @@ def test_the_trace_is_handed_to_the_page_from_the_network_inside_the_browser(tmp
     from selenium.webdriver.common.by import By
     from selenium.webdriver.support.ui import WebDriverWait
 
-    from nsysprof.app.viewing.view_pages import ViewPages
+    from nsysprof.app.view import ViewPages
     from tests.report.browser import chromium
 
     pytest.importorskip("perfetto")

@@ -18,7 +18,7 @@ from nsysprof.analysis.attribution.calls import RESOLVED, UNRESOLVED, GraphWork,
 from nsysprof.analysis.attribution.duration_statistics import sum_by
 from nsysprof.analysis.attribution.range_structure import RangeStructure
 from nsysprof.analysis.kernel_names.variant_names import Names
-from nsysprof.arrays import find_places
+from nsysprof.arrays import different, find_places
 from nsysprof.trace.schema import Bools, Calls, Int64s, Ints, Rows, Tables, Work
 
 CAUSED_COLUMNS = ("group", "kind", "number", "instances", "total_ns")
@@ -56,20 +56,29 @@ class CausedWork:
 
     def adopted_pairs(self, parent: Int64s) -> tuple[Int64s, Int64s]:
         """Return pairs (range instance, kernel): the ranges that waited for a kernel, and all ranges around them."""
-        owner, row = self.adopted_owner.astype(np.int64), self.adopted_row.astype(np.int64)
-        owners, rows = [owner], [row]
-        while len(owner):
-            above = parent[owner]
-            owner, row = above[above >= 0], row[above >= 0]
-            owners.append(owner)
-            rows.append(row)
-        return np.concatenate(owners), np.concatenate(rows)
+        return _add_ranges_around(self.adopted_owner, self.adopted_row, parent)
 
     def all_adopted_pairs(self, parent: Int64s) -> tuple[Int64s, Int64s]:
         """Return pairs (range instance, row of work) as adopted_pairs does, with copies, fills and other work."""
+        return _add_ranges_around(*self._all_adopted(), parent)
+
+    def adopted_stretches(self, parent: Int64s, group: Int64s) -> tuple[Rows, Int64s, Int64s, Int64s]:
+        """Return the rows of all adopted work, and which of them each group has: stretches (group, low, high) of them.
+
+        A group has the work of its ranges and of those inside them, once. group: of each range.
+        """
+        owner, rows = self._all_adopted()
+        order = np.argsort(owner, kind="stable")
+        edges = np.flatnonzero(np.diff(owner[order], prepend=-1, append=-1))
+        waiters = owner[order[edges[:-1]]]
+        instance, stretch = _add_ranges_around(waiters, np.arange(len(waiters)), parent)
+        groups = int(group.max(initial=0)) + 1
+        stretch, of = np.divmod(different(stretch * groups + group[instance]), groups)
+        return rows[order], of, edges[stretch], edges[stretch + 1]
+
+    def _all_adopted(self) -> tuple[Ints, Rows]:
         rows = np.concatenate((self.adopted_row, self.other_row))
-        owners = np.concatenate((self.adopted_owner, self.other_owner))
-        return replace(self, adopted_row=rows, adopted_owner=owners).adopted_pairs(parent)
+        return np.concatenate((self.adopted_owner, self.other_owner)), rows
 
     def kernels_alone(self) -> CausedWork:
         """Return the same without adopted copies, fills and other work."""
@@ -118,6 +127,18 @@ class CausedWork:
         counts = {text: int((reasons == why).sum()) for why, text in REASONS.items()}
         counts["launched outside every range"] = int(((reasons == NONE) | (reasons == OWN)).sum())
         return counts
+
+
+def _add_ranges_around(owner: Ints, row: Ints, parent: Int64s) -> tuple[Int64s, Int64s]:
+    """Return the pairs (range instance, row) together with those of all ranges around each one."""
+    owner, row = owner.astype(np.int64), row.astype(np.int64)
+    owners, rows = [owner], [row]
+    while len(owner):
+        above = parent[owner]
+        owner, row = above[above >= 0], row[above >= 0]
+        owners.append(owner)
+        rows.append(row)
+    return np.concatenate(owners), np.concatenate(rows)
 
 
 def find_caused(tables: Tables, ranges: pd.DataFrame, structure: RangeStructure) -> CausedWork:

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from nsysprof.arrays import find_places
-from nsysprof.trace.schema import GRAPH, Int64s, Ints, Work
+from nsysprof.trace.schema import GRAPH, Bools, Int64s, Ints, Rows, Work
 
 _BLOCK = 1 << 20
 # Keys count as nearly sorted where fewer than one in this many is smaller than the key before it.
@@ -128,6 +128,32 @@ def kernels_and_graphs(work: Work) -> tuple[Ints, Ints]:
         return work.duration_ns[kernels], work.variant[kernels]
     rows = np.concatenate((np.arange(work.kernels), graphs))
     return work.duration_ns[rows], work.variant[rows]
+
+
+def begin_alone(start: Int64s, duration: Ints, order: Rows | None = None) -> Bools:
+    """Return which pieces of work, in order of start, begin while nothing runs.
+
+    order: the pieces in order of start; None where they are.
+    """
+    fresh = np.zeros(len(start), dtype=np.bool_)
+    reached = np.iinfo(np.int64).min
+    for low in range(0, len(start), _BLOCK):
+        part = slice(low, low + _BLOCK) if order is None else order[low : low + _BLOCK]
+        its_start = start[part]
+        end = its_start + duration[part]
+        np.maximum.accumulate(end, out=end)
+        np.maximum(end, reached, out=end)
+        fresh[low] = int(its_start[0]) >= reached
+        fresh[low + 1 : low + _BLOCK] = its_start[1:] >= end[:-1]
+        reached = int(end[-1])
+    return fresh
+
+
+def overlapping(start: Int64s, duration: Ints) -> Bools:
+    """Return which intervals, in order of start, overlap another one."""
+    overlaps = ~begin_alone(start, duration)
+    overlaps[:-1] |= overlaps[1:]
+    return overlaps
 
 
 _BATCH = 1 << 20

@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from nsysprof.analysis.attribution.attribute import expand
-from nsysprof.analysis.attribution.intervals import union_ns
+from nsysprof.analysis.attribution.intervals import begin_alone, union_ns
 from nsysprof.arrays import different, find_places
 from nsysprof.trace.schema import Bools, Int64s, Ints, Rows, Work
 
@@ -147,7 +147,7 @@ def _of_device(work: Work, rows: Rows, places: Rows | None) -> DeviceWork:
     start, duration = work.start_ns[rows], work.duration_ns[rows]
     in_order = bool((start[1:] >= start[:-1]).all())
     order = None if in_order else np.argsort(start, kind="stable").astype(np.int32)
-    fresh = _begin_alone(start, duration, order)
+    fresh = begin_alone(start, duration, order)
     # A block is what runs without a pause, if that is more than one piece of work.
     in_block = ~fresh
     in_block[:-1] |= ~fresh[1:]
@@ -166,25 +166,6 @@ def _of_device(work: Work, rows: Rows, places: Rows | None) -> DeviceWork:
     by_place = np.argsort(crowd, kind="stable")
     in_place = crowd[by_place].astype(np.int32)
     return DeviceWork(places, start, duration, alone, in_place, block[by_place], block_ns)
-
-
-def _begin_alone(start: Int64s, duration: Ints, order: Rows | None) -> Bools:
-    """Return which pieces of work, in order of start, begin while nothing runs.
-
-    order: the pieces in order of start; None where they are.
-    """
-    fresh = np.zeros(len(start), dtype=np.bool_)
-    reached = np.iinfo(np.int64).min
-    for low in range(0, len(start), _BLOCK):
-        part = slice(low, low + _BLOCK) if order is None else order[low : low + _BLOCK]
-        its_start = start[part]
-        end = its_start + duration[part]
-        np.maximum.accumulate(end, out=end)
-        np.maximum(end, reached, out=end)
-        fresh[low] = int(its_start[0]) >= reached
-        fresh[low + 1 : low + _BLOCK] = its_start[1:] >= end[:-1]
-        reached = int(end[-1])
-    return fresh
 
 
 def _add_crowd(device: DeviceWork, owner: Int64s, begin: Int64s, end: Int64s, total: Int64s) -> None:

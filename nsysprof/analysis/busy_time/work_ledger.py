@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,13 +11,14 @@ import pandas as pd
 
 from nsysprof.analysis.attribution.attribute import Attributed, merge, refuse_many_pairs
 from nsysprof.analysis.attribution.caused_work import CausedWork
-from nsysprof.analysis.attribution.intervals import measure
-from nsysprof.analysis.attribution.work_stretches import running_sum
+from nsysprof.analysis.attribution.intervals import measure, overlapping
+from nsysprof.analysis.attribution.work_stretches import add_up, running_sum
 from nsysprof.analysis.busy_time.kernel_needs import KernelNeeds
 from nsysprof.analysis.kernel_names.variant_names import Names
+from nsysprof.arrays import different, find_places
 from nsysprof.kernels.names import CATEGORIES, UNITS, kind_of
 from nsysprof.results.column_registry.analysis_columns import WORK
-from nsysprof.trace.schema import COPY, FILL, GRAPH, KERNEL, MIGRATION, Bools, Int64s, Ints, Rows, Tables
+from nsysprof.trace.schema import COPY, FILL, GRAPH, KERNEL, MIGRATION, Bools, Int64s, Ints, Rows, Tables, Work
 
 # Where several run at once, the time counts for computation, and for these only where nothing computes.
 _BEHIND = ("communication", "wait")
@@ -36,7 +38,7 @@ _OTHER_KINDS = ((COPY, "copy", "memory"), (FILL, "fill", "memory"), (GRAPH, "gra
 class Owned:
     """How much of each piece of work counts, and what it is, as columns of the work's rows."""
 
-    busy_ns: Int64s
+    busy_ns: Ints
     # The number of its pair of category and unit; -1 for migrations, which are not counted.
     kind: Ints
     # The category and the unit of each number.
@@ -56,16 +58,19 @@ def own_time(tables: Tables, names: Names, in_optimizer: Bools | None = None) ->
     kind = kind_of_variant[work.variant]
     if in_optimizer is not None:
         kind[in_optimizer] = kinds.index(("optimizer", "memory"))
-    is_behind = np.array([category in _BEHIND for category, _ in kinds] + [False], dtype=np.bool_)
-    busy = np.zeros(len(work), dtype=np.int64)
+    is_behind = np.array([category in _BEHIND for category, _ in kinds] + [False], dtype=np.bool_)[kind_of_variant]
+    busy = work.duration_ns.copy()
+    busy[work.kernels :][work.kinds(slice(work.kernels, None)) == MIGRATION] = 0
     for device in np.unique(work.device_of).tolist():
-        of_device = (work.device_of == device) & (kind_of_variant >= 0)
-        rows = _in_order(tables, of_device & ~is_behind[kind_of_variant])
-        start, end = _own(tables, rows)
+        rows = work.rows_by_start((work.device_of == device) & (kind_of_variant >= 0))
+        # What overlaps nothing has all of its time.
+        rows = rows[overlapping(work.start_ns[rows], work.duration_ns[rows])]
+        behind = is_behind[work.variant[rows]]
+        rows, behind = rows[~behind], rows[behind]
+        start, end = _own(work, rows)
         busy[rows] = end - start
-        behind = _in_order(tables, of_device & is_behind[kind_of_variant])
         if len(behind):
-            low, high = _own(tables, behind)
+            low, high = _own(work, behind)
             computed = end > start
             busy[behind] = (high - low) - measure(start[computed], end[computed], low, high)[0]
     return Owned(busy, kind, kinds)
@@ -84,25 +89,15 @@ def _kinds(tables: Tables, names: Names) -> tuple[Ints, tuple[tuple[str, str], .
     return of_variant, tuple(pairs)
 
 
-def _in_order(tables: Tables, chosen: Bools) -> Rows:
-    """Return the rows of some variants of work in the order of their starts."""
-    work = tables.work
-    rows: Rows = np.flatnonzero(chosen[work.variant]).astype(np.int32)
-    start = work.start_ns[rows]
-    return rows if bool((start[1:] >= start[:-1]).all()) else rows[np.argsort(start, kind="stable")]
-
-
-def _own(tables: Tables, rows: Rows) -> tuple[Int64s, Int64s]:
+def _own(work: Work, rows: Rows) -> tuple[Int64s, Int64s]:
     """Return from when to when each row of work is the first of those that run. Nothing is empty: its end is its start.
 
     rows: in the order of their starts.
     """
-    start, end = tables.work.start_ns[rows].astype(np.int64), tables.work.ends_ns(rows).astype(np.int64)
-    if len(rows) == 0:
-        return start, end
+    start, end = work.start_ns[rows], work.ends_ns(rows)
     reached = np.maximum.accumulate(end)
-    start[1:] = np.maximum(start[1:], reached[:-1])
-    return np.minimum(start, np.maximum(end, start)), np.maximum(end, start)
+    np.maximum(start[1:], reached[:-1], out=start[1:])
+    return start, np.maximum(end, start, out=end)
 
 
 def tabulate_work(
@@ -131,9 +126,7 @@ def tabulate_work(
             stretches = merge(group[segments.instance], segments.low, segments.high)
             parts.append(cells.sum_stretches(segments.order, *stretches))
         if caused is not None:
-            instance, row = caused.all_adopted_pairs(attributed.structure.parent)
-            pairs = np.unique(np.stack((group[instance], row.astype(np.int64))), axis=1)
-            parts.append(cells.sum_pairs(pairs[0], pairs[1]))
+            parts.append(cells.sum_stretches(*caused.adopted_stretches(attributed.structure.parent, group)))
     table = pd.concat(parts, ignore_index=True)
     table["range"] = ["" if group < 0 else names_of_groups[group] for group in table["group"].tolist()]
     keys = ["device_id", "range", "category", "unit"]
@@ -160,7 +153,7 @@ class _Cells:
 
     # The number of each row of work; -1 for what is not counted.
     cell: Ints
-    busy_ns: Int64s
+    busy_ns: Ints
     duration_ns: Ints
     # How many of the rows are kernels.
     kernels: int
@@ -192,23 +185,35 @@ class _Cells:
         order: the rows of work in which the stretches lie; None: as they are.
         """
         cell = self.cell if order is None else self.cell[order]
-        tables = []
+        bounds = different(np.concatenate((low, high)))
+        first, last = find_places(bounds, low), find_places(bounds, high)
+        groups, of = np.unique(group, return_inverse=True)
+        tables = [self._table(groups[:0], (0, "", ""), [groups[:0]] * len(self.sums))]
+        pairs = 0
         for number, key in enumerate(self.keys):
             place = np.flatnonzero(cell == number)
-            if len(place) == 0:
+            before = np.searchsorted(place, bounds)
+            rows_of_group = add_up(of, before[last] - before[first], len(groups))
+            chosen = rows_of_group > 0
+            if not chosen.any():
                 continue
             rows = place if order is None else order[place]
-            is_kernel = rows < self.kernels
-            first, last = np.searchsorted(place, low), np.searchsorted(place, high)
-            chosen = last > first
-            values = [self.busy_ns[rows], is_kernel, np.where(is_kernel, self.duration_ns[rows], 0)]
-            values += self._floors(rows, is_kernel)
-            sums = [running_sum(value)[last[chosen]] - running_sum(value)[first[chosen]] for value in values]
-            tables.append(self._table(group[chosen], key, sums))
-            refuse_many_pairs(sum(map(len, tables)), len(cell), _MOST_ROWS)
-        if tables:
-            return pd.concat(tables, ignore_index=True)
-        return self._table(group[:0], (0, "", ""), [group[:0]] * len(self.sums))
+            sums = []
+            for value in self._values(rows):
+                until = running_sum(value)[before]
+                sums.append(add_up(of, until[last] - until[first], len(groups))[chosen])
+            tables.append(self._table(groups[chosen], key, sums))
+            pairs += int(np.count_nonzero(before[last] > before[first]))
+            refuse_many_pairs(pairs, len(cell), _MOST_ROWS)
+        return pd.concat(tables, ignore_index=True)
+
+    def _values(self, rows: Ints) -> Iterator[Any]:
+        """Yield what is summed up of some rows of work, one after the other."""
+        is_kernel = rows < self.kernels
+        yield self.busy_ns[rows]
+        yield is_kernel
+        yield np.where(is_kernel, self.duration_ns[rows], 0)
+        yield from self._floors(rows, is_kernel)
 
     def _floors(self, rows: Ints, is_kernel: Bools) -> list[Any]:
         """Return what is known of the needs of some rows of work, and the time for which it is known."""
@@ -223,9 +228,3 @@ class _Cells:
         device, category, unit = key
         table = pd.DataFrame({"group": group, "device_id": device, "category": category, "unit": unit})
         return table.assign(**dict(zip(self.sums, sums, strict=True)))
-
-    def sum_pairs(self, group: Int64s, row: Int64s) -> pd.DataFrame:
-        """Return the sums over pairs of a group and a row of work by group and cell."""
-        order = np.argsort(group, kind="stable")
-        groups, first = np.unique(group[order], return_index=True)
-        return self.sum_stretches(row[order].astype(np.int32), groups, first, np.append(first[1:], len(group)))

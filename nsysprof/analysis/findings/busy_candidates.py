@@ -30,7 +30,7 @@ from nsysprof.analysis.findings.from_operators.operator_evidence import (
     of_floors,
     product_factors,
 )
-from nsysprof.analysis.findings.situation import Situation, counted, in_work, in_work_by, number_text
+from nsysprof.analysis.findings.situation import Situation, counted, in_calls, in_work, in_work_by, number_text
 from nsysprof.analysis.replay.replay import ReplayChange, combine
 from nsysprof.arrays import rows_by_key
 from nsysprof.kernels.names import PLAIN, TENSOR, kind_of
@@ -63,21 +63,54 @@ _FUSED_LATENCY_NS = 3_000
 _MOST_SIZES = 4
 _LEAST_RUN, _LONGEST_RUN, _SAME_TENSOR = 3, 32, 0.3
 _ELEMENTWISE = ("elementwise", "reduction", "random")
+# Where issuing takes so many times what the kernels save, the finding says so.
+_MOSTLY_ISSUING = 2
+_FUSED_ALREADY = re.compile(r"multi_tensor_apply|(lstm|gru)_cell_")
 _CAST = re.compile(r"float16_copy_kernel|unrolled_elementwise_kernel.*direct_copy|convert", re.IGNORECASE)
 _CONCATENATION = re.compile(r"CatArrayBatchedCopy")
 _STRIDED_COPY = re.compile(r"gpu_kernel_impl_nocast.*direct_copy_kernel|triton_poi_fused_clone")
-# cuDNN's batch normalization in NCHW, and the share of its time that it takes in NHWC: ResNet-50 on an H200, 0.58.
-_NCHW_NORM, _NHWC_NORM = re.compile(r"^(?!.*nhwc).*cudnn::bn_", re.IGNORECASE), 0.6
-# torch's own kernels for NCHW, with one block for each channel, and the share of their time that those for NHWC take;
-# or how many times their operators' floors, and this time (ns). None of this was measured by itself: in channels_last,
-# the hosts of four nets on an H200 set the pace, so that their steps only say that it is less than 0.55 of the time
-# (EfficientNet), 0.7 (MobileNet), 0.8 (ResNeXt) and 1 (DenseNet). Three floors are eight passes over a tensor, where
-# the operators need five, at 55 % of the rate of memory. Nothing was fitted to these steps. Replays predict them within
-# 15 %, MobileNet's within 20 %, since the host of its capture is slower than the program's.
-_NATIVE_NORM = re.compile(r"batch_norm_(?:collect_statistics|backward|transform_input)_kernel")
-_NATIVE_DEPTHWISE = re.compile(r"conv_depthwise2d_")
-_NHWC_USUAL, _NHWC_MOST, _NHWC_LEAST = 0.25, 0.6, 0.1
-_FLOORS_USUAL, _FLOORS_MOST, _FLOORS_LEAST, _NHWC_LATENCY_NS = 3.0, 7.0, 1.6, 4_000
+
+
+@dataclass(frozen=True)
+class _InNchw:
+    """A kind of kernels for tensors in NCHW, and what those for NHWC take instead: usually, at most and at least."""
+
+    what: str
+    pattern: re.Pattern[str]
+    # The share of their time, where nothing else is known.
+    shares: tuple[float, float, float]
+    # How many times the floors of their operators, where these are known.
+    floors: tuple[float, float, float] | None = None
+    # Whether they may also be slower in NHWC.
+    may_lose: bool = False
+
+    def holds(self, name: str) -> bool:
+        """Return whether a kernel is one of them."""
+        return self.pattern.search(name) is not None
+
+
+# Kernels of torch and cuDNN in fp16 and fp32, with 64 to 256 channels on an H200, each in both formats. With few
+# channels those for NCHW leave most of the GPU idle, so shares differ: batch normalization has 0.13 to 1.3, but 2.0 to
+# 3.4 floors. Bilinear interpolation makes 43 passes over its input in fp32 and 89 in 16 bit. Nothing is fitted to steps
+# of nets. Where floors are unknown, batch normalization has the share of a ResNet-50, 0.58.
+_TORCHS_DEPTHWISE = "conv_depthwise2d_"
+_NORMS, _DEPTHWISE, _RESIZING = "normalization", "depthwise convolution", "pooling or interpolation"
+_IN_NCHW = (
+    _InNchw(_NORMS, re.compile(r"^(?!.*nhwc).*cudnn::bn_", re.IGNORECASE), (0.6, 1, 0.5), (2.5, 5, 1.8)),
+    _InNchw(
+        _NORMS, re.compile(r"batch_norm_(?:collect_statistics|backward|transform_input)_kernel"), (0.25, 0.6, 0.1),
+        (2.5, 7, 1.6),
+    ),
+    _InNchw(_DEPTHWISE, re.compile(_TORCHS_DEPTHWISE), (0.25, 0.6, 0.1), (2, 7, 1.3)),
+    _InNchw(_DEPTHWISE, re.compile(r"2d_c1_k1_nchw|wgrad2d_shmem_tiling"), (0.5, 0.7, 0.2)),
+    _InNchw(_RESIZING, re.compile(r"max_pool_backward_nchw"), (0.6, 0.9, 0.4)),
+    _InNchw(_RESIZING, re.compile(r"upsample_bilinear2d_out_frame<float"), (1, 1, 0.05), (8.6, 12, 6), may_lose=True),
+    _InNchw(_RESIZING, re.compile(r"upsample_bilinear2d_out_frame<c10"), (1, 1, 0.05), (18, 25, 12), may_lose=True),
+    _InNchw(_RESIZING, re.compile(r"upsample_bilinear2d_backward_out_frame"), (0.7, 1.1, 0.4), may_lose=True),
+    _InNchw(_RESIZING, re.compile(r"upsample_nearest2d_out_frame"), (2.3, 2.8, 1.2), may_lose=True),
+    _InNchw(_RESIZING, re.compile(r"upsample_nearest2d_backward_out_frame"), (1.6, 2.4, 0.6), may_lose=True),
+)  # fmt: skip
+_NHWC_LATENCY_NS = 4_000
 _GROUP_NORM = re.compile(r"group_?norm|RowwiseMoments", re.IGNORECASE)
 # The loss of a language model: log-softmax in fp32, and what its passes take in the dtype of the model. With 50,304
 # columns and 8,192 tokens on an H200: 0.41.
@@ -143,7 +176,7 @@ def _no_tensor_cores(situation: Situation) -> Candidate | None:
             kind.unit == PLAIN
             and kind.category in ("gemm", "convolution")
             and _FP32.search(name) is not None
-            and _NATIVE_DEPTHWISE.search(name) is None
+            and _TORCHS_DEPTHWISE not in name
             and _NOT_FP32.search(name) is None
         )
 
@@ -265,7 +298,7 @@ def _elementwise_runs(situation: Situation, least: int = _LEAST_RUN, *, with_con
     A loop over parameters has longer runs, over other tensors each time. A kernel that is much shorter than the longest
     has another, smaller tensor.
     """
-    multi = _matching(situation, lambda name: "multi_tensor_apply" in name)
+    multi = _matching(situation, lambda name: _FUSED_ALREADY.search(name) is not None)
     casts = _matching(situation, lambda name: _CAST.search(name) is not None)
     # By names alone, what fusing concatenations saves was overrated by 10 % of a step.
     concatenations = _matching(situation, lambda name: _CONCATENATION.search(name) is not None)
@@ -384,6 +417,12 @@ def _pieces(situation: Situation) -> Candidate | None:
         f"read and write the same tensors again and again: {format_ns(spent)}. Fused, each run is one kernel: about "
         f"{format_ns(fused)}.{_known_runs(situation, runs, moved)}"
     )
+    graph = situation.graph
+    issuing_ns = graph.gap_ns - usual.gap_ns + graph.cost_ns - usual.cost_ns
+    host = int(in_calls(situation, issuing_ns > 0, issuing_ns))
+    if host > _MOSTLY_ISSUING * (spent - fused):
+        fewer = counted(in_work(situation, inside & ~first), "launch", "launches")
+        text += f" Issuing the {fewer} that are left out takes the host {format_ns(host)}."
     step = (
         "torch.compile(model), or the fused operator where there is one (rms_norm, layer_norm, gelu, silu, "
         "cross_entropy); in CUDA C++ one kernel for the whole formula."
@@ -396,13 +435,18 @@ def _pieces(situation: Situation) -> Candidate | None:
 
 def _layouts(situation: Situation) -> Candidate | None:
     """Return what NCHW costs: conversions of layout, and torch's and cuDNN's slow kernels for tensors in NCHW."""
-    convolutions = situation.category == "convolution"
-    depthwise = _matching(situation, lambda name: _NATIVE_DEPTHWISE.search(name) is not None)
+    convolutions, conversions = situation.category == "convolution", situation.category == "layout"
+    works = [_matching(situation, kind.holds) & are_images(situation) for kind in _IN_NCHW]
+
+    def of(what: str) -> Bools:
+        rows: Bools = np.any([work for kind, work in zip(_IN_NCHW, works, strict=True) if kind.what == what], axis=0)
+        return rows
+
+    depthwise = of(_DEPTHWISE)
     plain = _matching(situation, lambda name: kind_of(name).unit == PLAIN) & convolutions & ~depthwise
-    native = _matching(situation, lambda name: _NATIVE_NORM.search(name) is not None) & are_images(situation)
+    native = of(_NORMS) & _matching(situation, lambda name: "cudnn" not in name)
     if 2 * int(convolutions.sum()) < int(native.sum()):  # what is normalized are no images
         native[:] = False
-    conversions = situation.category == "layout"
     # In NCHW each convolution has its conversions; those of plain ones go with them. torch's group_norm copies
     # channels_last tensors back and forth, which costs more than the conversions.
     if (
@@ -412,34 +456,32 @@ def _layouts(situation: Situation) -> Candidate | None:
         or _matching(situation, lambda name: _GROUP_NORM.search(name) is not None).any()
     ):
         return None
-    by_cudnn = _matching(situation, lambda name: _NCHW_NORM.search(name) is not None)
-    slow = native | depthwise
-    parts = [
-        (conversions, "conversion", "between the layouts NCHW and NHWC"),
-        (by_cudnn | native, "normalization", "in NCHW"),
-        (depthwise, "kernel", "of depthwise convolutions in NCHW"),
-    ]
+    parts = [(conversions, "conversion", " between the layouts NCHW and NHWC")]
+    parts += [(of(_NORMS), _NORMS, " in NCHW"), (depthwise, "kernel", " of depthwise convolutions in NCHW")]
+    parts += [(of(_RESIZING), "kernel", " of pooling and interpolation in NCHW")]
     texts = [
-        f"{counted(in_work(situation, work), what)} {where} take {format_ns(_spent(situation, work))}"
+        f"{counted(in_work(situation, work), what)}{where} take {format_ns(_spent(situation, work))}"
         for work, what, where in parts
         if work.any()
     ]
     text = f"{'; '.join(texts)}. NHWC needs no conversions, and has faster kernels."
     step = "model.to(memory_format=torch.channels_last) and the same for its inputs; in cuDNN CUDNN_TENSOR_NHWC."
-    duration, floor = situation.graph.duration_ns, situation.operators.floor_ns
+    before, floor = situation.graph.duration_ns, situation.operators.floor_ns
 
-    def at(kept: float, normalization: float, share: float, floors: float) -> ReplayChange:
-        by_floor = np.where(np.isnan(floor), duration * share, floors * floor + _NHWC_LATENCY_NS)
-        shorter = np.where(slow, np.minimum(by_floor, duration), duration)
-        shorter = np.where(by_cudnn, duration * normalization, np.where(conversions, duration * kept, shorter))
+    def at(bound: int, kept: float) -> ReplayChange:
+        duration = np.where(conversions, before * kept, before)
+        for kind, work in zip(_IN_NCHW, works, strict=True):
+            after = before * kind.shares[bound]
+            if kind.floors is not None:
+                after = np.where(np.isnan(floor), after, kind.floors[bound] * floor + _NHWC_LATENCY_NS)
+            duration = np.where(work, after if kind.may_lose else np.minimum(after, before), duration)
         gone = conversions if kept == 0 else np.zeros_like(conversions)
-        return without_work(situation, gone, shorter.astype(np.int64))
+        return without_work(situation, gone, duration.astype(np.int64))
 
-    chosen = conversions | by_cudnn | slow
+    chosen = np.any([conversions, *works], axis=0)
     return Candidate(
-        "layout-conversion", at(0, _NHWC_NORM, _NHWC_USUAL, _FLOORS_USUAL), at(0.5, 1, _NHWC_MOST, _FLOORS_MOST),
-        at(0, _NHWC_NORM - 0.1, _NHWC_LEAST, _FLOORS_LEAST), situation.calls_of(chosen),
-        int(chosen.sum()), text, step, spent_ns=_spent(situation, chosen),
+        "layout-conversion", at(0, 0), at(1, 0.5), at(2, 0), situation.calls_of(chosen), int(chosen.sum()), text, step,
+        spent_ns=_spent(situation, chosen),
     )  # fmt: skip
 
 

@@ -39,6 +39,12 @@ _GRAPH_LEAST, _GRAPH, _GRAPH_MOST = 0.01, 0.05, 0.25
 _GC_LEFT = 0.3
 # From so many waits a step on, some lie between launches; one may stand at the step's end, outside of any graph.
 _LEAST_WAITS = 2
+_CELLS = re.compile(r"(lstm|gru)_cell_(forward|backward)")
+_LEAST_CELLS = 8
+_NO_CELLS = (
+    "Give the whole sequence to torch.nn.LSTM or GRU, which cuDNN computes in few kernels, in place of a loop over "
+    'cells; or replay the step as a CUDA graph: model = torch.compile(model, mode="reduce-overhead").'
+)
 _FIRST_NO_WAITS = (
     "Take the waits out first: torch.where with three arguments in place of a mask as index or nonzero(), sizes that "
     'are known ahead, and no .item(). Then torch.compile(model, mode="reduce-overhead") can replay it.'
@@ -295,6 +301,11 @@ def _fewer_launches(situation: Situation, issuing: Bools, *, has_collectives: bo
             "Issue less: torch.compile(model) fuses kernels, and a larger batch for each rank makes them longer. A "
             "CUDA graph of the step must hold its collectives too (NCCL 2.9.6 and later)."
         )
+    is_cell = np.array(
+        [*(_CELLS.search(str(name)) is not None for name in situation.names.texts), False], dtype=np.bool_
+    )
+    if in_work(situation, is_cell[situation.kernel_number] & situation.work_of(issuing)) >= _LEAST_CELLS:
+        return _NO_CELLS
     return 'Replay the step as a CUDA graph: model = torch.compile(model, mode="reduce-overhead"), or torch.cuda.graph.'
 
 

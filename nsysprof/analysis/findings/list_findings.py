@@ -10,6 +10,7 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from statistics import median
 
 import numpy as np
 import pandas as pd
@@ -36,6 +37,7 @@ from nsysprof.analysis.replay.replay import ExecutionGraph, ReplayChange, combin
 from nsysprof.analysis.steps.find_steps import Steps, is_grid
 from nsysprof.attention.policy_file import PolicyFile
 from nsysprof.results.findings import LEAST_SHARE, Finding, Findings, StackSamples, UnrecordedSteps
+from nsysprof.results.samples import time_interval
 from nsysprof.trace.schema import Int64s, Tables
 from nsysprof.units import format_ns
 
@@ -168,7 +170,7 @@ def list_findings(
         if _can_be_judged(candidate, steps, ranges) and _goes_on(candidate, situation, steps)
     ]
     measured = _measured_step(unrecorded, steps)
-    share = None if measured is None else measured / steps.step_ns
+    share = None if measured is None else measured[0] / steps.step_ns
     usual_ns = steps.step_ns * situation.periods if steps.are_known else float(graph.recorded_ns)
     scale = _Scale(situation, estimate_tracing_cost(situation), usual_ns, share)
     unchanged = scale.replay(no_change(graph))
@@ -205,18 +207,31 @@ def list_findings(
         together_ns=int(min(unchanged - together, _most(scale, kept, unchanged)) / situation.periods),
         has_stacks=stacks is not None,
         # What a range for each operator costs is not known.
-        unrecorded_low_ns=None
-        if tables.operators is not None or measured is not None
-        else _least_unrecorded(scale, facts["step_ns"]),
-        unrecorded_ns=measured,
+        **_without_profiler(scale, measured, facts["step_ns"] if tables.operators is None else None),
     )
 
 
-def _measured_step(unrecorded: UnrecordedSteps | None, steps: Steps) -> int | None:
-    """Return how long a step takes without the profiler (ns), as measured; None where those are other steps."""
-    measured = unrecorded.step_of(len(steps.all_starts_ns) - 1) if unrecorded is not None and steps.are_known else None
-    least, most = _SAME_STEP
-    return measured if measured is not None and least * measured <= steps.step_ns <= most * measured else None
+def _without_profiler(
+    scale: _Scale, measured: tuple[int, int, int] | None, step_ns: int | None
+) -> dict[str, int | None]:
+    """Return what is known of a step without the profiler, as fields of Findings.
+
+    step_ns: how long a recorded step takes; None where a replay does not tell what recording costs.
+    """
+    if measured is not None:
+        return dict(zip(("unrecorded_ns", "unrecorded_low_ns", "unrecorded_high_ns"), measured, strict=True))
+    return {"unrecorded_low_ns": None if step_ns is None else _least_unrecorded(scale, step_ns)}
+
+
+def _measured_step(unrecorded: UnrecordedSteps | None, steps: Steps) -> tuple[int, int, int] | None:
+    """Return the median of a step without the profiler (ns), and its interval; None where those are other steps."""
+    own = unrecorded.steps_of(len(steps.all_starts_ns) - 1) if unrecorded is not None and steps.are_known else None
+    if own is None:
+        return None
+    middle, (least, most) = round(median(own)), _SAME_STEP
+    if not least * middle <= steps.step_ns <= most * middle:
+        return None
+    return middle, *(time_interval(own) or (min(own), max(own)))
 
 
 def _least_unrecorded(scale: _Scale, step_ns: int) -> int | None:

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nsysprof.arrays import GrowingColumn, find_rows
+from nsysprof.arrays import GrowingColumn
 from nsysprof.results.findings import DeviceIdle
 from nsysprof.trace.schema import MIGRATION, Int64s, Rows, Work
 
-_BLOCK = 1 << 20
+_BLOCK = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -58,21 +58,18 @@ def find_gaps(work: Work) -> list[Gaps]:
     found = []
     for device in devices.tolist():
         chosen = counted & (work.device_of == device)
-        if len(rows := find_rows(chosen, work.variant)):
+        if len(rows := work.rows_by_start(chosen)):
             found.append(_gaps_of(work, int(device), rows))
     return found
 
 
 def _gaps_of(work: Work, device: int, rows: Rows) -> Gaps:
-    start = work.start_ns[rows] if len(rows) < len(work) else work.start_ns
-    if not bool((start[1:] >= start[:-1]).all()):
-        order = np.argsort(start, kind="stable").astype(np.int32)
-        rows, start = rows[order], start[order]
-    first = reached = int(start[0])
+    first = reached = int(work.start_ns[rows[0]])
     latest, idle, longest = rows[0], 0, 0  # the work that ended last so far
     ender, before_gap = (GrowingColumn(np.empty(0, np.int32), len(rows)) for _ in range(2))
     for low in range(0, len(rows), _BLOCK):
-        its_rows, its_start = rows[low : low + _BLOCK], start[low : low + _BLOCK]
+        its_rows = rows[low : low + _BLOCK]
+        its_start = work.start_ns[its_rows]
         end = its_start + work.duration_ns[its_rows]
         before = np.empty_like(end)
         np.maximum(np.maximum.accumulate(end), reached, out=end)
@@ -87,7 +84,6 @@ def _gaps_of(work: Work, device: int, rows: Rows) -> Gaps:
         ender.append(its_rows[after])
         before_gap.append(np.where(ended >= 0, its_rows[ended], latest))
         reached, latest = int(end[-1]), its_rows[last[-1]] if last[-1] >= 0 else latest
-    del start
     span = reached - first
     whole = DeviceIdle(device, span, span - idle, idle)
     return Gaps(DeviceSpan(device, first, whole), work, ender.finish(), before_gap.finish(), longest)

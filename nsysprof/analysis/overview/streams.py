@@ -10,16 +10,19 @@ import pandas as pd
 from nsysprof.analysis.attribution.duration_statistics import sum_by
 from nsysprof.analysis.attribution.intervals import union_ns
 from nsysprof.analysis.overview.timeline import stream_labels
-from nsysprof.arrays import count_codes, find_rows
+from nsysprof.arrays import rows_by_code
 from nsysprof.results.column_registry.analysis_columns import STREAMS
 from nsysprof.results.column_registry.csv_table import empty_table
-from nsysprof.trace.schema import COPY, FILL, KERNEL, MIGRATION, Int64s, Ints, Rows, Tables
+from nsysprof.trace.schema import COPY, FILL, KERNEL, MIGRATION, Int64s, Tables
+
+# How many rows of work are looked at at a time, so that they stay in the processor's cache.
+_BLOCK = 1 << 16
 
 
 def tabulate_streams(tables: Tables) -> pd.DataFrame:
     """Return the rows of streams.csv: one for each stream that ran anything, the busiest first."""
     work = tables.work
-    if not (work.kind_of != MIGRATION)[work.variant].any():
+    if not (work.kind_of != MIGRATION).any():
         return empty_table(STREAMS)
     streams, of_variant = np.unique(work.streams_of, axis=0, return_inverse=True)
     of_variant, count = of_variant.reshape(-1).astype(np.int64), len(streams)
@@ -70,44 +73,31 @@ def _sum_up(tables: Tables, of_variant: Int64s, count: int) -> _Ran:
 
     of_variant: the number of the stream of each variant of work, below `count`.
     """
-    work = tables.work
-    narrow: Ints = of_variant.astype(np.int16) if count < 1 << 15 else of_variant.astype(np.int32)
-    number = narrow[work.variant]
-    kept = find_rows(work.kind_of != MIGRATION, work.variant)
-    present = np.flatnonzero(np.bincount(number[kept], minlength=count))
-    busy, span = np.zeros((2, count), dtype=np.int64)
-    for stream, rows in zip(present.tolist(), _rows_by_stream(number, kept, present), strict=True):
-        start, duration = work.start_ns[rows], work.duration_ns[rows]
-        busy[stream] = union_ns(start, duration, np.broadcast_to(np.int8(0), len(rows)))[0]
-        span[stream] = (start + duration).max() - start.min()
-    variant, variants, pairs = work.variant[kept], len(of_variant), None
-    if tables.calls is not None:
-        # Work and calls have few variants each, so it suffices to look at each pair of variants once.
-        launched = np.flatnonzero(tables.launch >= 0).astype(np.int32)
-        call_variants = len(tables.calls.variants)
-        pair = number[launched].astype(np.int64) * call_variants + tables.calls.variant[tables.launch[launched]]
-        pairs = np.divmod(pd.unique(pair), max(1, call_variants))
-    total = sum_by(variant, work.duration_ns[kept], variants)
-    return _Ran(busy, span, _threads(tables, pairs, count), count_codes(variant, variants), total)
-
-
-def _rows_by_stream(number: Ints, kept: Rows, present: Int64s) -> list[Rows]:
-    """Return the rows of work of each stream that ran any work."""
-    if len(present) == 1:
-        return [kept]
-    order = kept[np.argsort(number[kept], kind="stable")]
-    return np.split(order, np.searchsorted(number[order], present[1:]))
-
-
-def _threads(tables: Tables, pairs: tuple[Int64s, Int64s] | None, count: int) -> pd.api.extensions.ExtensionArray:
-    """Return how many threads launched work into each stream; unknown where no launch was recorded.
-
-    pairs: the different pairs of a stream and a variant of call that launched work into it; None without calls.
-    """
-    unknown = pd.array([pd.NA] * count, dtype="Int64")
-    if tables.calls is None or pairs is None:
-        return unknown
-    of_pair = np.column_stack((pairs[0], tables.calls.tid_of[pairs[1]]))
-    found = np.bincount(np.unique(of_pair, axis=0)[:, 0], minlength=count)
-    unknown[found > 0] = found[found > 0]
-    return unknown
+    work, calls = tables.work, tables.calls
+    counted = np.where(work.kind_of != MIGRATION, of_variant, count)
+    times, total = np.zeros((2, len(of_variant)), dtype=np.int64)
+    first, last = np.full(count + 1, np.iinfo(np.int64).max), np.full(count + 1, np.iinfo(np.int64).min)
+    tids, thread = np.unique(calls.tid_of if calls is not None else of_variant[:0], return_inverse=True)
+    has_launched = np.zeros((count + 1, len(tids)), dtype=np.bool_)
+    for low in range(0, len(work), _BLOCK):
+        part = slice(low, low + _BLOCK)
+        variant, start = work.variant[part].astype(np.int64), work.start_ns[part]
+        duration, number, launch = work.duration_ns[part].astype(np.int64), counted[variant], tables.launch[part]
+        times += np.bincount(variant, minlength=len(times))
+        np.add.at(total, variant, duration)
+        np.minimum.at(first, number, start)
+        np.maximum.at(last, number, start + duration)
+        if calls is not None:
+            known = launch >= 0
+            has_launched[number[known], thread[calls.variant[launch[known]]]] = True
+    busy = np.zeros(count, dtype=np.int64)
+    narrow = counted.astype(np.int16) if count < 1 << 15 else counted.astype(np.int32)
+    for stream, rows in enumerate(rows_by_code(narrow[work.variant], count + 1)[:count]):
+        if len(rows):
+            all_or_its = slice(None) if len(rows) == len(work) else rows
+            starts, durations = work.start_ns[all_or_its], work.duration_ns[all_or_its]
+            busy[stream] = union_ns(starts, durations, np.broadcast_to(np.int8(0), len(rows)))[0]
+    times[work.kind_of == MIGRATION] = total[work.kind_of == MIGRATION] = 0
+    threads = pd.array(has_launched[:count].sum(axis=1), dtype="Int64")
+    threads[threads == 0] = pd.NA
+    return _Ran(busy, (last - first)[:count], threads, times, total)

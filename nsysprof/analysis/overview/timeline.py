@@ -94,22 +94,8 @@ def _work_variants(work: Work, names: Names, pairs: Int64s) -> pd.DataFrame:
 
 def _work_order(work: Work) -> Rows | None:
     """Return the rows of work by start, without migrations; None where all rows are in this order already."""
-    migrates = work.kind_of == MIGRATION
-    start, kernels = work.start_ns, work.kernels
-    late = np.arange(kernels, len(work), dtype=np.int32)
-    if migrates.any():
-        late = late[~migrates[work.variant[kernels:]]]
-    elif in_order(start):
-        return None
-    if not in_order(start[:kernels]):
-        rows = np.concatenate((np.arange(kernels, dtype=np.int32), late))
-        return rows[np.argsort(start[rows], kind="stable")]
-    # Kernels are mostly in order: the few copies and fills after them are inserted among them.
-    late = late[np.argsort(start[late], kind="stable")]
-    order: Rows = np.insert(
-        np.arange(kernels, dtype=np.int32), np.searchsorted(start[:kernels], start[late], "right"), late
-    )
-    return order
+    stays = work.kind_of != MIGRATION
+    return None if stays.all() and in_order(work.start_ns) else work.rows_by_start(stays)
 
 
 def in_order(values: Int64s) -> bool:

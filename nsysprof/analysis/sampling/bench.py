@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nsysprof.analysis.sampling.latency import block_medians, summarize_latency
+from nsysprof.analysis.sampling.latency import block_medians, stall_note, summarize_latency
 from nsysprof.analysis.sampling.significance import (
     THROTTLE_GAP,
     CaseVerdict,
@@ -30,16 +30,21 @@ from nsysprof.attention.shape import SHAPE_COLUMNS, Case, attention_flops, least
 from nsysprof.notes import Note, make_note
 from nsysprof.results.column_registry.case_columns import BENCH_RESULTS
 from nsysprof.results.roof import MOST_PCT, Peak, find_peak
-from nsysprof.results.samples import APPROXIMATE, LEAST_BLOCKS, OK, Block, dropped_samples, named_times, steady_samples
+from nsysprof.results.samples import (
+    APPROXIMATE,
+    LEAST_BLOCKS,
+    OK,
+    Block,
+    dropped_samples,
+    named_times,
+    stalls,
+    steady_samples,
+)
 
 _TOP_STATUS = ("wrong", "ineligible", "out_of_memory", "timeout", "crashed", "error")
 # A noise floor from fewer pairs than this is told to be a rough one.
 _FEW_PAIRS = 5
 FAR_BEHIND_VERDICT = "far behind"
-# A sample that takes so many times its cell's 10th percentile has stalled, as the threads of a busy host do. Where more
-# than this share of a cell's samples stalled, its shape has no verdict: no test sees that stalls hit one backend more.
-# All 760 wrong verdicts on simulated machines that stall were withdrawn, and no verdict of a calm machine.
-_STALL_TIMES, _STALL_SHARE = 3.0, 0.1
 _LATENCY = (
     "samples", "blocks", "processes", "median_ns", "low_ns", "high_ns", "interval_of", "mean_ns", "stddev_ns", "cv_pct",
     "min_ns", "max_ns", "p95_ns", "p99_ns", "outliers", "drift_pct", "drift_p",
@@ -300,17 +305,13 @@ def _facts(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {"cases": _some([row["case"] for row in rows]), "error": max(row["largest_error"] or 0.0 for row in rows)}
 
 
-def stalls(blocks: Sequence[Block]) -> bool:
-    """Return whether so many samples of a cell stalled that it tells nothing about its code."""
-    samples = np.array(
-        [value for block in _good(blocks) for value in steady_samples(block.values_ns)], dtype=np.float64
-    )
-    return bool(len(samples)) and float(np.mean(samples > _STALL_TIMES * np.quantile(samples, 0.1))) > _STALL_SHARE
+def _stalls(blocks: Sequence[Block]) -> bool:
+    return stalls([value for block in _good(blocks) for value in steady_samples(block.values_ns)])
 
 
 def _refuse_stalls(rows: Sequence[dict[str, Any]], by_cell: Sequence[Sequence[Block]]) -> None:
     """Withdraw the verdicts of shapes with a cell that stalled."""
-    stalled = {_shape_key(row) for row, blocks in zip(rows, by_cell, strict=True) if row["rank"] and stalls(blocks)}
+    stalled = {_shape_key(row) for row, blocks in zip(rows, by_cell, strict=True) if row["rank"] and _stalls(blocks)}
     for row in rows:
         if row["rank"] and row["verdict"] != "alone" and _shape_key(row) in stalled:
             row |= {"verdict": CaseVerdict.INCONCLUSIVE.value, "against_best_low": None, "against_best_high": None}
@@ -363,9 +364,9 @@ def _notes(
     environment: Mapping[str, Any],
 ) -> list[Note]:
     notes = []
-    stalled = [row["case"] for row, blocks in zip(rows, by_cell, strict=True) if stalls(blocks)]
+    stalled = [row["case"] for row, blocks in zip(rows, by_cell, strict=True) if _stalls(blocks)]
     if stalled:
-        notes.append(make_note("machine-stalls", cases=_some(stalled), percent=100 * _STALL_SHARE, times=_STALL_TIMES))
+        notes.append(stall_note(_some(stalled), "Their shapes have no verdict."))
     throttled = sum(row["throttled_samples"] or 0 for row in rows)
     if throttled:
         total = sum(row["samples"] or 0 for row in rows)

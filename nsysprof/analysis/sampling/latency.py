@@ -22,7 +22,7 @@ from nsysprof.analysis.traffic.roofline import is_launch_bound
 from nsysprof.arrays import Floats
 from nsysprof.notes import Note, make_note
 from nsysprof.results.recorded_part import LatencyWindow, LatencyWindows, Ratio
-from nsysprof.results.samples import OK, Block, median_interval, steady_samples
+from nsysprof.results.samples import OK, STALL_SHARE, STALL_TIMES, Block, median_interval, steady_samples, time_interval
 
 METHOD = (
     "a latency is the geometric mean of the processes, each the geometric mean of its blocks' medians without their "
@@ -139,7 +139,7 @@ def interval_of_process(groups: Sequence[Floats]) -> _Interval:
         middle, reach = float(np.exp(levels.mean())), float(np.exp(error * t_isf(0.025, len(levels) - 1)))
         return _Interval(middle, middle / reach, middle * reach, "blocks")
     middle = float(np.median(np.concatenate(groups)))
-    bounds = median_interval([round(value) for group in groups for value in group.tolist()])
+    bounds = time_interval([round(value) for group in groups for value in group.tolist()])
     if bounds is None:
         return _Interval(middle, None, None, "")
     return _Interval(middle, float(bounds[0]), float(bounds[1]), "samples")
@@ -214,10 +214,21 @@ def noise_notes(results: pd.DataFrame) -> list[Note]:
 
     results: the columns of results.csv.
     """
-    known = results[results["latency_ci_high_ns"].notna()]
+    known = results[results["latency_ci_low_ns"].notna()]
     widest = (known["latency_ci_high_ns"] - known["latency_ci_low_ns"]).astype(float) / 2
     names = known["range"][(100 * widest > _LEAST_NOISE_PCT * known["latency_median_ns"].astype(float)).to_numpy()]
-    return [make_note("noisy-machine", cases=_named(names), least_pct=_LEAST_NOISE_PCT)] if len(names) else []
+    notes = [make_note("noisy-machine", cases=_named(names), least_pct=_LEAST_NOISE_PCT)] if len(names) else []
+    # A case whose samples stall has an upper bound alone.
+    stalled = results["range"][results["latency_ci_high_ns"].notna() & results["latency_ci_low_ns"].isna()]
+    return [*notes, stall_note(_named(stalled), "None of them is called slower.")] if len(stalled) else notes
+
+
+def stall_note(cases: str, effect: str) -> Note:
+    """Return the note on cases whose samples stalled too often.
+
+    effect: the sentence that says what they therefore lack.
+    """
+    return make_note("machine-stalls", cases=cases, percent=100 * STALL_SHARE, times=STALL_TIMES, effect=effect)
 
 
 def launch_notes(results: pd.DataFrame) -> list[Note]:

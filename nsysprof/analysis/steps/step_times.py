@@ -10,13 +10,12 @@ import numpy as np
 import pandas as pd
 
 from nsysprof.analysis.attribution.attribute import refuse_many_pairs
-from nsysprof.analysis.attribution.intervals import measure, measure_by_code
+from nsysprof.analysis.attribution.intervals import measure, measure_by_code, overlapping
 from nsysprof.analysis.idle_time.blame import HOST, Blamed
 from nsysprof.analysis.idle_time.gaps import DeviceSpan
 from nsysprof.analysis.idle_time.ledger import Ledger
 from nsysprof.analysis.kernel_names.variant_names import kernel_names
 from nsysprof.analysis.steps.find_steps import Steps
-from nsysprof.arrays import find_rows
 from nsysprof.results.analysis import StepTimes
 from nsysprof.results.column_registry.analysis_columns import CAUSES, STEPS, WORK_CATEGORIES, cause_column, work_column
 from nsysprof.trace.schema import COPY, FILL, GRAPH, MIGRATION, Bools, Int64s, Rows, Tables, Work
@@ -131,30 +130,29 @@ def _busy(tables: Tables, category: Int64s, low: Int64s, high: Int64s, in_optimi
     category: the category of each variant, -1 for those of other devices.
     """
     work = tables.work
-    start = end = np.zeros(0, dtype=np.int64)
+    rows = _within(work, work.rows_by_start(category >= 0), int(low[0]), int(high[-1]))
+    code = category.astype(np.int8)[work.variant[rows]]
+    if in_optimizer is not None:
+        code[in_optimizer[rows]] = WORK_CATEGORIES.index("optimizer")
+    start, duration = work.start_ns[rows], work.duration_ns[rows]
+    # What overlaps nothing is added up. Of the rest, each category has what those before it leave.
+    at_once = np.flatnonzero(overlapping(start, duration))
+    crowd, of_crowd = rows[at_once], code[at_once]
+    code[at_once] = -1
+    alone, _ = measure_by_code(start, duration, code, len(WORK_CATEGORIES), low, high)
+    del start, duration, code, rows, at_once
+    union = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
     before = np.zeros(len(low), dtype=np.int64)
-    busy = {work_column(name): np.zeros(len(low), dtype=np.int64) for name in WORK_CATEGORIES}
-    for number, name in enumerate(WORK_CATEGORIES):
-        rows = _rows_within(work, category == number, int(low[0]), int(high[-1]))
-        if in_optimizer is not None:
-            rows = rows[~in_optimizer[rows]]
-            if name == "optimizer":
-                own = np.unique(work.variant[in_optimizer])
-                more = _rows_within(
-                    work, (category >= 0) & np.isin(np.arange(len(category)), own), int(low[0]), int(high[-1])
-                )
-                rows = np.concatenate((rows, more[in_optimizer[more]]))
-        if len(rows) == 0:
-            continue
-        start, end = _join((start, end), _union_of_rows(work, rows))
-        total = measure(start, end, low, high)[0]
-        busy[work_column(name)], before = total - before, total
-    return busy
+    for number in np.unique(of_crowd).tolist():
+        union = _join(union, _union_of_rows(work, crowd[of_crowd == number]))
+        total = measure(*union, low, high)[0]
+        alone[number] += total - before
+        before = total
+    return dict(zip(map(work_column, WORK_CATEGORIES), alone, strict=True))
 
 
-def _rows_within(work: Work, chosen: Bools, since_ns: int, until_ns: int) -> Rows:
-    """Return the rows of some variants of work that ran between two times (ns)."""
-    rows = find_rows(chosen, work.variant)
+def _within(work: Work, rows: Rows, since_ns: int, until_ns: int) -> Rows:
+    """Return those of the rows of work that ran between two times (ns)."""
     within = np.empty(len(rows), dtype=np.bool_)
     for low in range(0, len(rows), _BLOCK):
         block = rows[low : low + _BLOCK]
@@ -180,13 +178,7 @@ def _join(one: tuple[Int64s, Int64s], other: tuple[Int64s, Int64s]) -> tuple[Int
 
 
 def _union_of_rows(work: Work, rows: Rows) -> tuple[Int64s, Int64s]:
-    """Return when at least one of the rows of work ran, as disjoint intervals in order."""
-    start = work.start_ns[rows]
-    if not bool((start[1:] >= start[:-1]).all()):
-        order = np.argsort(start, kind="stable").astype(np.int32)
-        rows = rows[order]
-        del order
-    del start
+    """Return when at least one of the rows of work ran, as disjoint intervals in order. rows: in order of start."""
     blocks = (rows[low : low + _BLOCK] for low in range(0, len(rows), _BLOCK))
     return _union_of_parts(((work.start_ns[block], work.ends_ns(block)) for block in blocks), len(rows))
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from nsysprof.app.inputs import options
 from nsysprof.app.inputs.grid import (
@@ -42,57 +42,40 @@ _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 
 @dataclass(frozen=True)
 class BenchRequest:
-    """What to measure and how. Numbers are as in BenchPlan.
+    """What to measure and how; the options say what each field is. Numbers are as in BenchPlan.
 
-    seed: None for a random one.
-    sustained: whether the GPU is loaded before each block until its clock has settled.
-    locked_clock_mhz: the SM clock at which the GPU is locked during the measurement (MHz); None does not lock it.
-    out: the folder; None for traces/bench-DATE-TIME.
-    db: a SQLite database to which the results are appended.
     command: the command line that the user typed, which the report repeats.
     """
 
+    PANEL: ClassVar = options.MEASUREMENT
     grid: Grid = field(default_factory=Grid)
     processes: options.Processes = 3
-    rounds: Annotated[int, Option("How often each process measures every case.", panel=options.MEASUREMENT, min=1)] = 5
+    rounds: Annotated[int, Option("How often each process measures every case.", min=1)] = 5
     samples: options.BlockSamples = 10
     sample_seconds: options.SampleSeconds = 1.0
     warmup_seconds: options.WarmupSeconds = 1.0
     seed: options.Seed = None
-    sustained: Annotated[
-        bool,
-        Option("Load the GPU before each block until its clock has settled.", ("--sustained",), options.MEASUREMENT),
-    ] = False
+    sustained: Annotated[bool, Option("Load the GPU before each block until its clock has settled.")] = False
     locked_clock_mhz: Annotated[
         int | None,
         Option(
             "Lock the SM clock at this frequency while measuring (needs root). It is released afterwards in any case.",
             ("--lock-clocks",),
-            options.MEASUREMENT,
-            "MHZ",
+            metavar="MHZ",
             min=1,
         ),
     ] = None
     flush: options.Flush = True
     graph: Annotated[
         Literal["auto", "always", "never"],
-        Option(
-            "Also time CUDA graphs. auto: only the first block of a case in each process.", panel=options.MEASUREMENT
-        ),
+        Option("Also time CUDA graphs. auto: only the first block of a case in each process."),
     ] = "auto"
     check: options.Check = True
     allow_error: options.AllowError = 0.0
     device: options.Device = "auto"
     case_timeout_s: options.CaseTimeout = 300.0
-    self_check: Annotated[
-        bool,
-        Option(
-            "Measure each case against itself, to find this machine's noise.", ("--self-check",), options.MEASUREMENT
-        ),
-    ] = False
-    copies: Annotated[
-        int, Option("With --self-check: how often each case is measured.", panel=options.MEASUREMENT, min=2)
-    ] = 2
+    self_check: Annotated[bool, Option("Measure each case against itself, to find this machine's noise.")] = False
+    copies: Annotated[int, Option("With --self-check: how often each case is measured.", min=2)] = 2
     out: Annotated[Path | None, options.out_option("Folder. Default: traces/bench-DATE-TIME.")] = None
     force: options.Force = False
     db: options.Database = None
@@ -163,42 +146,30 @@ class SidesRequest:
     until_decided: bool = False
 
 
-_SEARCH = "Search"
-
-
 @dataclass(frozen=True)
 class TuneRequest:
-    """What to search and how.
+    """What to search and how; the options say what each field is.
 
     grid: without backends, those that suit the device.
-    source: a capture, trace or analysis of a program, whose shapes are tuned instead of the grid's; None for the grid.
-    search: grid for every combination; axes for one dimension at a time, from the first value of each.
-    blocks: how many blocks of samples the best backends of a shape get.
-    out: the folder; None for traces/tune-DATE-TIME.
-    resume: whether to continue the tuning in `out`.
-    gpu_hour_price: the price of an hour of the GPU; None leaves out prices.
     command: the command line that the user typed, which the report repeats.
     """
 
+    PANEL: ClassVar = "Search"
     source: Annotated[
         Path | None,
         Option(
             "Tune the shapes of a program instead of a grid: give a capture with --attention, or its analysis.",
             ("--from",),
-            _SEARCH,
         ),
     ] = None
     grid: Grid = field(default_factory=lambda: Grid(backends=(), seqs=(128, 256, 512, 1024, 2048)))
     search: Annotated[
         Literal["grid", "axes"],
-        Option(
-            "grid: every combination; axes: one dimension at a time, from the first value of each list.", panel=_SEARCH
-        ),
+        Option("grid: every combination; axes: one dimension at a time, from the first value of each list."),
     ] = "grid"
     budget_s: options.Budget = 600.0
     blocks: Annotated[
-        int,
-        Option("Number of blocks of samples for the best backends of a shape.", panel=_SEARCH, min=LEAST_TUNING_BLOCKS),
+        int, Option("Number of blocks of samples for the best backends of a shape.", min=LEAST_TUNING_BLOCKS)
     ] = 12
     samples: options.BlockSamples = 10
     warmup_seconds: options.WarmupSeconds = 0.5
@@ -225,12 +196,10 @@ class ExplainRequest:
     """The backends and shapes to ask about.
 
     backends: names, or `all`.
-    kv_seqs, kv_heads: empty for the same values as for q.
-    dtypes: empty for the dtype that suits the device.
     causals: empty for a causal mask, unless there is another mask.
-    case_timeout_s: the time after which a backend that does not answer is given up (s).
     """
 
+    PANEL: ClassVar = GRID
     backends: Backends = ("all",)
     seqs: Seqs = (1024,)
     kv_seqs: KvSeqs = ()
@@ -242,7 +211,7 @@ class ExplainRequest:
     causals: Causals = ()
     mask: Annotated[
         Literal["none", "bool", "float", "learned"],
-        Option("The type of an attn_mask, which replaces the causal mask. A learned one needs a gradient.", panel=GRID),
+        Option("The type of an attn_mask, which replaces the causal mask. A learned one needs a gradient."),
     ] = "none"
     window: WindowSize = None
     batch_specs: BatchSpecs = ()
@@ -251,8 +220,8 @@ class ExplainRequest:
     sinks: Sinks = False
     kv_dtype: KvDtype = "same"
     page_size: PageSize = 0
-    dropout: Annotated[float, Option("Dropout probability, less than 1.", panel=GRID, min=0, max=1)] = 0.0
-    passes: Annotated[tuple[str, ...], Option("Passes: fwd, bwd.", ("--pass",), GRID, form=NAMES)] = ("fwd",)
+    dropout: Annotated[float, Option("Dropout probability, less than 1.", min=0, max=1)] = 0.0
+    passes: Annotated[tuple[str, ...], Option("Passes: fwd, bwd.", ("--pass",), form=NAMES)] = ("fwd",)
     device: Device = "auto"
     case_timeout_s: CaseTimeout = 120.0
 
@@ -261,26 +230,18 @@ class ExplainRequest:
 class CaptureRequest:
     """What to measure and how."""
 
+    PANEL: ClassVar = options.MEASUREMENT
     grid: Grid = field(default_factory=Grid)
     # With ncu, a separate pass counts each case.
     profilers: options.Profilers = ("auto",)
     device: options.Device = "auto"
     # At least ten samples are taken.
-    samples: Annotated[int, Option("Maximum number of samples of a case.", panel=options.MEASUREMENT, min=1)] = 50
+    samples: Annotated[int, Option("Maximum number of samples of a case.", min=1)] = 50
     sample_seconds: options.SampleSeconds = 3.0
     warmup: Annotated[
-        int,
-        Option(
-            "Number of warm-up calls of each case.",
-            ("--warmup-calls",),
-            options.MEASUREMENT,
-            min=0,
-            old_names=("--warmup",),
-        ),
+        int, Option("Number of warm-up calls of each case.", ("--warmup-calls",), min=0, old_names=("--warmup",))
     ] = 10
-    traced_calls: Annotated[
-        int, Option("Number of calls inside each case's NVTX range.", panel=options.MEASUREMENT, min=1)
-    ] = 10
+    traced_calls: Annotated[int, Option("Number of calls inside each case's NVTX range.", min=1)] = 10
     case_timeout_s: options.CaseTimeout = 300.0
     check: options.Check = True
     gpu_metrics: options.GpuMetrics = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from nsysprof.app.inputs.options import CAUSAL, GRID, NAMES, SIZES, WINDOW, Option
 from nsysprof.attention.backend_limits import refuse_hopeless
@@ -16,61 +16,49 @@ Backends = Annotated[
     Option(
         f"Backends: {', '.join((*BACKENDS, *PLUGINS, *SERVED))}, hub:OWNER/NAME, a registered one, or your own "
         "module:function.",
-        panel=GRID,
         form=NAMES,
     ),
 ]
-Seqs = Annotated[tuple[int, ...], Option("Sequence lengths of q.", ("--seq",), GRID, form=SIZES)]
-Batches = Annotated[tuple[int, ...], Option("Batch sizes.", ("--batch",), GRID, form=SIZES)]
-Heads = Annotated[tuple[int, ...], Option("Head counts of q.", panel=GRID, form=SIZES)]
+Seqs = Annotated[tuple[int, ...], Option("Sequence lengths of q.", ("--seq",), form=SIZES)]
+Batches = Annotated[tuple[int, ...], Option("Batch sizes.", ("--batch",), form=SIZES)]
+Heads = Annotated[tuple[int, ...], Option("Head counts of q.", form=SIZES)]
 KvSeqs = Annotated[
-    tuple[int, ...],
-    Option("Sequence lengths of k and v. Default: the lengths of q.", ("--kv-seq",), GRID, form=SIZES),
+    tuple[int, ...], Option("Sequence lengths of k and v. Default: the lengths of q.", ("--kv-seq",), form=SIZES)
 ]
 KvHeads = Annotated[
-    tuple[int, ...],
-    Option("Head counts of k and v, each a divisor of --heads. Default: as many as q.", panel=GRID, form=SIZES),
+    tuple[int, ...], Option("Head counts of k and v, each a divisor of --heads. Default: as many as q.", form=SIZES)
 ]
-HeadDims = Annotated[tuple[int, ...], Option("Head dimensions.", ("--head-dim",), GRID, form=SIZES)]
+HeadDims = Annotated[tuple[int, ...], Option("Head dimensions.", ("--head-dim",), form=SIZES)]
 Dtypes = Annotated[
     tuple[str, ...],
-    Option(f"Dtypes: {', '.join(DTYPES)}. Default: fp16 on a GPU, fp32 on the CPU.", ("--dtype",), GRID, form=NAMES),
+    Option(f"Dtypes: {', '.join(DTYPES)}. Default: fp16 on a GPU, fp32 on the CPU.", ("--dtype",), form=NAMES),
 ]
-Causals = Annotated[tuple[bool, ...], Option("Whether the mask is causal.", ("--causal",), GRID, form=CAUSAL)]
+Causals = Annotated[tuple[bool, ...], Option("Whether the mask is causal.", ("--causal",), form=CAUSAL)]
 BatchSpecs = Annotated[
     tuple[str, ...],
     Option(
         "Batches in vLLM's grammar, such as 8q1s1k,q1ks4k,2q2k_32q1s1k. They replace the lengths and batch sizes.",
         ("--batch-spec",),
-        GRID,
-        "SPEC",
+        metavar="SPEC",
         form=NAMES,
         excludes=("--seq", "--kv-seq", "--batch", "--causal", "--mask"),
     ),
 ]
 HeadDimV = Annotated[
-    int, Option("Head dimension of v, where it is another one, as in MLA.", panel=GRID, min=0, shows_default=False)
+    int, Option("Head dimension of v, where it is another one, as in MLA.", min=0, shows_default=False)
 ]
 Softcap = Annotated[
-    float,
-    Option("Bound of the scores: softcap * tanh(x / softcap), as in Gemma 2.", panel=GRID, min=0, shows_default=False),
+    float, Option("Bound of the scores: softcap * tanh(x / softcap), as in Gemma 2.", min=0, shows_default=False)
 ]
-Sinks = Annotated[
-    bool, Option("Give each head a sink, which takes part in its softmax, as in gpt-oss.", ("--sinks",), GRID)
-]
-KvDtype = Annotated[
-    Literal["same", "fp8"], Option("How k and v are stored: as q, or in fp8 (e4m3).", ("--kv-dtype",), GRID)
-]
-PageSize = Annotated[
-    int, Option("Keys in a page of a paged cache. 0: no pages.", panel=GRID, min=0, shows_default=False)
-]
+Sinks = Annotated[bool, Option("Give each head a sink, which takes part in its softmax, as in gpt-oss.")]
+KvDtype = Annotated[Literal["same", "fp8"], Option("How k and v are stored: as q, or in fp8 (e4m3).")]
+PageSize = Annotated[int, Option("Keys in a page of a paged cache. 0: no pages.", min=0, shows_default=False)]
 WindowSize = Annotated[
     tuple[int | None, int | None] | None,
     Option(
         "Keys that a query sees before and after its place, counted from the last, as in FlashAttention; -1 for all.",
         ("--window",),
-        GRID,
-        "LEFT,RIGHT",
+        metavar="LEFT,RIGHT",
         form=WINDOW,
     ),
 ]
@@ -78,16 +66,13 @@ WindowSize = Annotated[
 
 @dataclass(frozen=True)
 class Grid:
-    """The values of each dimension. Every combination is a case.
+    """The values of each dimension. Every combination is a case. Sizes are as in Shape.
 
-    kv_heads, kv_seqs: heads and lengths of k and v; empty for those of q.
-    dtypes: empty for the dtype that suits the device.
     causals: empty for a causal mask, unless there is another mask.
-    batch_specs: batches whose groups replace seqs, kv_seqs and batches; each group is a case.
     window: the keys before and after its place that a query sees, each None for all; None for no window.
-    head_dim_v, softcap, sinks, kv_dtype, page_size: as in Shape.
     """
 
+    PANEL: ClassVar = GRID
     backends: Backends = ("math", "flash")
     seqs: Seqs = (1024, 2048, 4096)
     batches: Batches = (1,)
@@ -96,17 +81,12 @@ class Grid:
     head_dims: HeadDims = (64,)
     dtypes: Dtypes = ()
     causals: Causals = ()
-    passes: Annotated[tuple[str, ...], Option(f"Passes: {', '.join(PASSES)}.", ("--pass",), GRID, form=NAMES)] = (
-        "fwd",
-    )
+    passes: Annotated[tuple[str, ...], Option(f"Passes: {', '.join(PASSES)}.", ("--pass",), form=NAMES)] = ("fwd",)
     kv_seqs: KvSeqs = ()
     masks: Annotated[
         tuple[str, ...],
         Option(
-            "Masks instead of the causal one: bool, float, learned; bool:b11k has these axes.",
-            ("--mask",),
-            GRID,
-            form=NAMES,
+            "Masks instead of the causal one: bool, float, learned; bool:b11k has these axes.", ("--mask",), form=NAMES
         ),
     ] = ("none",)
     window: WindowSize = None

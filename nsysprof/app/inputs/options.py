@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import MISSING, Field, dataclass, replace
+from dataclasses import MISSING, Field, dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
@@ -48,8 +48,9 @@ class Option:
     """The option of a field, such as `out: Annotated[Path | None, Option("Folder.", ("--out", "-o"))] = None`."""
 
     help: str
-    # Without names, the field's own name is the option's: --keep-names; of a flag also --no-keep-names.
+    # Without names, the field's own name is the option's: --figures, and of a flag that is not off also --no-figures.
     names: tuple[str, ...] = ()
+    # Without a panel, that of the request.
     panel: str = ""
     metavar: str = ""
     min: float | None = None
@@ -86,6 +87,11 @@ class OptionField:
         return self.option.flag(self.name)
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names that the command line reads; none where they are those of the field."""
+        return self.option.names or ((self.flag,) if self.default is False else ())
+
+    @property
     def typed_kind(self) -> Any:
         """Return the type of what is typed."""
         return self.kind if self.option.form is None else self.option.form.kind
@@ -116,6 +122,17 @@ def field_hints(request: type) -> dict[str, Any]:
 def default_of(field: Field[Any]) -> Any:
     """Return the default of a field, or MISSING."""
     return field.default if field.default_factory is MISSING else field.default_factory()
+
+
+def given_options(request: Any, *names: str) -> list[str]:
+    """Return the options of those fields of a request that are set, and not to their defaults.
+
+    names: the fields.
+    """
+    hints, by_name = field_hints(type(request)), {field.name: field for field in fields(request)}
+    options = [option_field(name, hints[name], default_of(by_name[name])) for name in names]
+    values = {option.flag: (getattr(request, option.name), option.default) for option in options if option is not None}
+    return [flag for flag, (value, default) in values.items() if value and value != default]
 
 
 def _read_sizes(text: str, flag: str) -> tuple[int, ...]:
@@ -264,7 +281,7 @@ PROFILER = Option(
     MEASUREMENT,
 )
 Profilers = Annotated[tuple[str, ...], replace(PROFILER, form=NAMES)]
-GpuMetrics = Annotated[bool, Option("Sample DRAM traffic under nsys.", ("--gpu-metrics",), COUNTERS)]
+GpuMetrics = Annotated[bool, Option("Sample DRAM traffic under nsys.", panel=COUNTERS)]
 GpuMetricsFrequency = Annotated[int, Option("Samples a second.", panel=COUNTERS, min=10, max=200_000)]
 STEP_PATTERN = Option(
     "A printed line that matches this regular expression ends a step; a group named s, ms, us or ns is its time."
@@ -279,15 +296,15 @@ MAX_RECORDING = Option(
     form=MEGABYTES,
     old_names=("--max-size",),
 )
-KEEP_REPORT = Option("Keep nsys' own reports.", ("--keep-report/--no-keep-report",))
+KEEP_REPORT = Option("Keep nsys' own reports.")
 
 # NVIDIA's tools.
 Nsys = Annotated[Path | None, Option("The nsys to use. Default: NSYSPROF_NSYS, else the one found.", panel=TOOLS)]
 Ncu = Annotated[Path | None, Option("The ncu to use. Default: NSYSPROF_NCU, else the one found.", panel=TOOLS)]
 
 # The output.
-Resume = Annotated[bool, Option("Continue with the results in --out.", ("--resume",), OUTPUT)]
-Force = Annotated[bool, Option("Replace an older result.", ("--force",), OUTPUT)]
+Resume = Annotated[bool, Option("Continue with the results in --out.", panel=OUTPUT)]
+Force = Annotated[bool, Option("Replace an older result.", panel=OUTPUT)]
 Figures = Annotated[bool, Option("Draw the figures.", panel=OUTPUT)]
 Database = Annotated[Path | None, Option("Append the results to this SQLite database.", panel=OUTPUT)]
 

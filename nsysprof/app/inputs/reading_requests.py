@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from nsysprof.app.inputs import options
 from nsysprof.app.inputs.options import MEGABYTES, PATHS, Option, TypedForm
@@ -20,17 +20,7 @@ LEAST_SCALE, MOST_SCALE = 0.001, 1000
 
 @dataclass(frozen=True)
 class CompareRequest:
-    """Two sides to compare, and how.
-
-    fail_on: the rules of a gate, such as slower:3%,launches:+1; empty for no gate.
-    margin_pct: the smallest difference in latency that matters (percent); None for the limit in `fail_on`, else 3.
-    floor_pct: the noise floor of the machine (percent); None to estimate it from the inputs.
-    ignore_conditions: whether to compare sides that were measured under different conditions too.
-    launched_only: whether to leave out what ranges adopted or captured.
-    out: a folder for report, tables and figure.
-    force: whether to replace an older comparison in that folder.
-    markdown, junit: more files to write.
-    """
+    """Two sides to compare, and how."""
 
     baseline: tuple[Path, ...] = ()
     candidate: tuple[Path, ...] = ()
@@ -47,9 +37,7 @@ class CompareRequest:
     ignore_conditions: Annotated[
         bool,
         Option(
-            "Compare even sides that were measured under different conditions, with a warning.",
-            ("--ignore-conditions",),
-            options.VERDICT,
+            "Compare even sides that were measured under different conditions, with a warning.", panel=options.VERDICT
         ),
     ] = False
     launched_only: options.Attribution = False
@@ -93,7 +81,7 @@ class DemoRequest:
         options.out_option("Analysis folder. Default: nsysprof-demo, where an older demo is replaced."),
     ] = None
     force: options.Force = False
-    figures: options.Figures = False
+    figures: Annotated[bool, Option("Draw the figures.", ("--figures/--no-figures",), options.OUTPUT)] = False
 
 
 class Change(StrEnum):
@@ -128,57 +116,39 @@ def _read_factor(text: str, flag: str, example: str) -> tuple[str, float]:
     return name, value
 
 
-_CHANGES = "Changes"
-
-
 @dataclass(frozen=True)
 class WhatIfRequest:
     """A trace and what to change in it.
 
-    no_sync: ranges in which to remove waits for the GPU; "all" for everywhere. Of a job, "all" leaves out reductions of
-        gradients that no optimizer step needs.
-    kernels: texts in names of kernels, and the factors for their times.
-    ranges: texts in names of ranges, and the factors for the times of what they launch.
-    policy: a policy.json of tune; attention runs on the backends that it measured to be faster.
-    like_peers: a rank of a job that is to behave like the typical other one. The source is then a folder of ranks, as
-        for bucket_mb, link_scale and ranks_count.
-    bucket_mb: up to this size (MiB), neighbouring messages of a job are sent together.
-    link_scale: how many times as fast the link between ranks is.
-    ranks_count: on how many ranks the job runs.
+    no_sync: of a job, "all" leaves out reductions of gradients that no optimizer step needs.
+    like_peers, bucket_mb, link_scale, ranks_count: these need a folder of ranks as the source.
     """
 
+    PANEL: ClassVar = "Changes"
     source: Annotated[Path, Option("A trace or capture, or a folder of ranks.", metavar="TRACE", is_argument=True)]
-    pin_copies: Annotated[bool, Option("Copy from pinned memory and asynchronously.", ("--pin-copies",), _CHANGES)] = (
-        False
-    )
+    pin_copies: Annotated[bool, Option("Copy from pinned memory and asynchronously.")] = False
     no_sync: Annotated[
         tuple[str, ...],
         options.repeated_option(
             "Remove waits for the GPU in a range; all: everywhere. For a job: reduce gradients only before the "
             "optimizer's step.",
             "--no-sync",
-            panel=_CHANGES,
             metavar="[RANGE]",
             bare="all",
         ),
     ] = ()
-    no_alloc: Annotated[bool, Option("Allocate no memory in the loop.", ("--no-alloc",), _CHANGES)] = False
-    no_host_work: Annotated[bool, Option("Remove host work of 200 us and more.", ("--no-host-work",), _CHANGES)] = False
-    graph_launches: Annotated[
-        bool, Option("Launch as cheaply as in a CUDA graph.", ("--graph-launches",), _CHANGES)
-    ] = False
-    fuse_attention: Annotated[bool, Option("Run attention as fused kernels.", ("--fuse-attention",), _CHANGES)] = False
-    fuse_optimizer: Annotated[bool, Option("Run the optimizer as one kernel.", ("--fuse-optimizer",), _CHANGES)] = False
-    no_stream_waits: Annotated[
-        bool, Option("Let no stream wait for another one.", ("--no-stream-waits",), _CHANGES)
-    ] = False
+    no_alloc: Annotated[bool, Option("Allocate no memory in the loop.")] = False
+    no_host_work: Annotated[bool, Option("Remove host work of 200 us and more.")] = False
+    graph_launches: Annotated[bool, Option("Launch as cheaply as in a CUDA graph.")] = False
+    fuse_attention: Annotated[bool, Option("Run attention as fused kernels.")] = False
+    fuse_optimizer: Annotated[bool, Option("Run the optimizer as one kernel.")] = False
+    no_stream_waits: Annotated[bool, Option("Let no stream wait for another one.")] = False
     kernels: Annotated[
         tuple[tuple[str, float], ...],
         Option(
             "Kernels whose names contain TEXT take FACTOR times as long.",
             ("--kernel",),
-            _CHANGES,
-            "TEXT=FACTOR",
+            metavar="TEXT=FACTOR",
             form=factors_like("softmax=0.5"),
         ),
     ] = ()
@@ -187,39 +157,25 @@ class WhatIfRequest:
         Option(
             "Work launched in ranges whose names contain TEXT takes FACTOR times as long.",
             ("--launched-in",),
-            _CHANGES,
-            "TEXT=FACTOR",
+            metavar="TEXT=FACTOR",
             form=factors_like("attention::=0.5"),
         ),
     ] = ()
     policy: options.Policy = None
     like_peers: Annotated[
-        int | None,
-        Option("Let this rank of a job behave like the others.", panel=_CHANGES, metavar="RANK", min=0),
+        int | None, Option("Let this rank of a job behave like the others.", metavar="RANK", min=0)
     ] = None
     bucket_mb: Annotated[
         float | None,
-        Option(
-            "Send neighbouring messages of a job together, up to N MiB.",
-            panel=_CHANGES,
-            metavar="N",
-            min=LEAST_MB,
-            max=MOST_MB,
-        ),
+        Option("Send neighbouring messages of a job together, up to N MiB.", metavar="N", min=LEAST_MB, max=MOST_MB),
     ] = None
     link_scale: Annotated[
         float | None,
-        Option(
-            "A link between the ranks that is X times as fast.",
-            panel=_CHANGES,
-            metavar="X",
-            min=LEAST_SCALE,
-            max=MOST_SCALE,
-        ),
+        Option("A link between the ranks that is X times as fast.", metavar="X", min=LEAST_SCALE, max=MOST_SCALE),
     ] = None
     ranks_count: Annotated[
         int | None,
-        Option("A projection: the same work on each of N ranks.", ("--ranks",), _CHANGES, "N", min=2, max=MOST_RANKS),
+        Option("A projection: the same work on each of N ranks.", ("--ranks",), metavar="N", min=2, max=MOST_RANKS),
     ] = None
     nsys: options.Nsys = None
 
@@ -236,13 +192,7 @@ class WhatIfRequest:
 
 @dataclass(frozen=True)
 class BundleRequest:
-    """What to share, and how much of it.
-
-    out: the archive; None for NAME.zip in the current folder.
-    ranges: patterns of range names; if there are any, only what belongs to these ranges is shared.
-    max_bytes: the largest size of the archive (bytes).
-    show: whether to make everything and write nothing.
-    """
+    """What to share, and how much of it."""
 
     source: Annotated[
         Path,
@@ -255,9 +205,7 @@ class BundleRequest:
     ]
     out: Annotated[Path | None, options.out_option("The archive. Default: NAME.zip in this folder.")] = None
     force: options.Force = False
-    keep_names: Annotated[bool, Option("Keep the names of your ranges, kernels and backends.", ("--keep-names",))] = (
-        False
-    )
+    keep_names: Annotated[bool, Option("Keep the names of your ranges, kernels and backends.")] = False
     ranges: Annotated[
         tuple[str, ...],
         options.repeated_option(
@@ -270,17 +218,13 @@ class BundleRequest:
         int,
         Option("Largest size of the archive in MB (a million bytes).", ("--max-size",), min=LEAST_MB, form=MEGABYTES),
     ] = 25_000_000
-    show: Annotated[bool, Option("Print what would be shared, and write nothing.", ("--show",), options.OUTPUT)] = False
+    show: Annotated[bool, Option("Print what would be shared, and write nothing.", panel=options.OUTPUT)] = False
     nsys: options.Nsys = None
 
 
 @dataclass(frozen=True)
 class ViewRequest:
-    """What to view, and at which port of the loopback address.
-
-    sources: traces, captures, result folders, or folders of these.
-    port: 0 for any free port.
-    """
+    """What to view, and at which port of the loopback address."""
 
     sources: Annotated[
         tuple[Path, ...],
@@ -318,26 +262,7 @@ def is_snapshot(path: Path) -> bool:
 
 @dataclass(frozen=True)
 class AnalyzeRequest:
-    """What to analyze, where to write it, and how.
-
-    inputs: one trace, capture, bundle or folder of traces; several are the ranks of one job.
-    out: the analysis folder; None chooses analysis/NAME.
-    counters: what ncu counted in the same program (.ncu-rep, or its raw page as .csv).
-    ncu: the ncu that reads the counters.
-    launched_only: whether to leave out what ranges adopted or captured, in one trace.
-    policy: a policy of tune, whose faster attention backends become findings of one trace.
-    kernel_names: a file of the user's own kernels, in the form of nsysprof/kernels/kernels.tsv.
-    range: the only range of one trace to read, by its path or its name; None for the whole trace.
-    step: the only step of one trace to read; None for the whole trace.
-    unfold: whether to show step0, step1, ... instead of step#.
-
-    Only for several traces:
-
-    workers: how many processes; None chooses their number by the size of the traces.
-    scheduler: the address of a Dask scheduler; None for this machine alone.
-    worker_memory: the memory of each process on this machine, such as 4GiB; auto for no limit.
-    by_order: whether ranks are numbered by the order of the inputs.
-    """
+    """What to analyze, where to write it, and how; the options say what each field is."""
 
     inputs: Annotated[
         tuple[Path, ...],
@@ -359,9 +284,7 @@ class AnalyzeRequest:
         Option("Read one range alone: a path of range_tree.csv, or a name as the table of ranges prints it."),
     ] = None
     step: Annotated[int | None, Option("Read one step alone, by its number in steps.csv.", min=0)] = None
-    unfold: Annotated[
-        bool, Option("List counted ranges (step0, step1) separately instead of as step#.", ("--unfold",))
-    ] = False
+    unfold: Annotated[bool, Option("List counted ranges (step0, step1) separately instead of as step#.")] = False
     policy: options.Policy = None
     kernel_names: options.KernelNames = None
     workers: Annotated[
@@ -378,14 +301,14 @@ class AnalyzeRequest:
     ] = None
     tls_key: Annotated[Path | None, Option("Our private key for a scheduler at tls:// (PEM).", panel=_RANKS)] = None
     worker_memory: Annotated[str, Option("Memory of each process of --workers, such as 4GiB.", panel=_RANKS)] = "auto"
-    by_order: Annotated[bool, Option("Number the ranks in the given order.", ("--by-order",), _RANKS)] = False
+    by_order: Annotated[bool, Option("Number the ranks in the given order.", panel=_RANKS)] = False
     launched_only: options.Attribution = False
     nsys: options.Nsys = None
     ncu: options.Ncu = None
     out: Annotated[Path | None, options.out_option("Analysis folder. Default: analysis/NAME.")] = None
     force: options.Force = False
     figures: options.Figures = True
-    svg: Annotated[bool, Option("Also draw the figures as SVG.", panel=options.OUTPUT)] = False
+    svg: Annotated[bool, Option("Also draw the figures as SVG.", ("--svg/--no-svg",), options.OUTPUT)] = False
 
     @property
     def tls(self) -> tuple[Path | None, Path | None, Path | None] | None:

@@ -65,8 +65,6 @@ def check_program_bench(request: ProgramBenchRequest) -> TimedProgram:
         raise UsageError("Both sides are the same.", "Give a --candidate that differs: A=1, or a policy.json of tune.")
     if request.processes < 2:
         raise UsageError("One turn cannot show how much turns differ.", "Give at least --processes 2.")
-    if not 0 <= request.value_tolerance_pct < 1000:
-        raise UsageError(f"--value-tolerance {request.value_tolerance_pct:g} is not a valid percentage.", "Give 1.")
     _pattern("--step-range", request.step_range)
     if request.step_range and request.step_pattern:
         raise UsageError("--step-pattern and --step-range both define a step.", "Give one of them.")

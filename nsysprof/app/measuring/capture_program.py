@@ -15,6 +15,7 @@ from pathlib import Path
 
 from nsysprof.analysis.overview.self_check import check_recording
 from nsysprof.app.inputs.machine import find_ncu, shared_values
+from nsysprof.app.inputs.options import given_options
 from nsysprof.app.measuring.program_request import ProgramRequest
 from nsysprof.app.progress import SILENT, Progress, Say
 from nsysprof.app.trace_analysis.join_recorded import cost_notes, read_costs
@@ -25,7 +26,7 @@ from nsysprof.capture.rank import RankIdentity, job_token, names_a_job, own_iden
 from nsysprof.capture.self_check.record_again import may_time_steps, time_steps
 from nsysprof.capture.user_program.measure_floors import count_program, measure_ceilings
 from nsysprof.capture.user_program.program import run_program_capture
-from nsysprof.capture.user_program.program_plan import USUAL_TRACE, ProgramPlan, is_torch_launcher, plan_program
+from nsysprof.capture.user_program.program_plan import ProgramPlan, is_torch_launcher, plan_program
 from nsysprof.capture.user_program.program_run import CapturedProgram
 from nsysprof.capture.user_program.rank_record import has_all_ranks, has_rank, prepare_rank, report_of
 from nsysprof.capture.user_program.record_program import own_watchers
@@ -471,24 +472,10 @@ def starts_python(program: str) -> bool:
 
 def _options_of_nsys(request: ProgramRequest) -> list[str]:
     """Return the given options that only nsys supports."""
-    given = {
-        "--per-rank": request.per_rank,
-        "--ranks": bool(request.ranks),
-        "--trace": request.trace != USUAL_TRACE,
-        "--capture-range": request.capture_range != "none",
-        "--end-program": request.end_program,
-        "--gpu-metrics": bool(request.gpu_metrics_hz),
-        "--memory": request.memory,
-        "--stacks": request.stacks,
-        "--operators": request.operators,
-        "--nsys-option": bool(request.nsys_options),
-        "--measure-cost": bool(request.measure_cost),
-        "--ceilings": request.ceilings,
-        "--counters": request.counters,
-        "--power": request.power,
-        "--max-recording": bool(request.max_bytes),
-    }
-    return [option for option, is_given in given.items() if is_given]
+    return given_options(
+        request, "per_rank", "ranks", "trace", "capture_range", "end_program", "gpu_metrics", "memory", "stacks",
+        "operators", "nsys_options", "measure_cost", "ceilings", "counters", "power", "max_bytes",
+    )  # fmt: skip
 
 
 def _refuse_options_of_nsys(request: ProgramRequest) -> None:

@@ -7,7 +7,7 @@ import re
 import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from nsysprof.app.inputs import options
 from nsysprof.app.inputs.options import (
@@ -27,151 +27,78 @@ from nsysprof.errors import UsageError
 
 @dataclass(frozen=True)
 class ProgramRequest:
-    """A program and how to record it. Numbers are as in ProgramPlan.
+    """A program and how to record it; the options say what each field is. Numbers are as in ProgramPlan.
 
-    per_rank: whether each worker of torchrun or accelerate gets its own trace.
-    ranks: the ranks to record; empty for all.
-    memory: whether torch's CUDA allocator records which line allocated what.
-    stacks: whether Python's stacks are sampled.
-    attention: whether each call of attention becomes a range with its shape.
-    operators: whether the operators of a few steps of torch are recorded, with their shapes.
-    layers: whether each call of a module of torch becomes a range, forward and backward.
-    layer_depth: how many parts the paths of these modules may have; 0: any; None: as many as take little time.
-    layer_pattern: a regular expression that their paths match; empty: all.
-    retry: whether the program is recorded again, with fewer options, where data was lost; None: only if the program is
-        short.
-    probe: whether options of nsys are tried out first where nothing is known about this machine.
-    measure_cost: whether the program is run once more with only its ranges recorded, and once without a profiler, which
-        times its steps; None: only the latter, and only if the program takes less than a minute.
-    ceilings: whether the rates that products and copies reach on this GPU are measured after the program.
-    counters: whether the program runs once more under ncu, which counts a launch of each kernel that matters.
-    counters_budget_s: how long ncu may take (s).
-    power: whether the energy that the GPUs use is sampled.
-    max_bytes: how much nsys may write while it records (bytes); 0: as much as fits.
-    keep_report: whether nsys' own reports stay beside the traces.
-    keep: how many of the parts of a held program to keep, which is recorded part after part; 0: only on demand.
-    profiler: "nsys", "torch", or "auto": nsys where it can run.
-    skip_steps, steps: with torch's profiler, how many optimizer steps to skip, and how many to record.
-    forward_steps: in place of steps, how many calls of the outermost module to record.
     stdout_to_stderr: whether to send the program's standard output to standard error.
-    out: the capture folder; None for traces/DATE-TIME, or one that the ranks of a job share.
     """
 
+    PANEL: ClassVar = options.PROGRAM
     argv: Annotated[tuple[str, ...], options.program_argument("Record this program instead of measuring the grid.")]
     profiler: Annotated[str, options.PROFILER] = "auto"
     gpu_metrics: options.GpuMetrics = False
     gpu_metrics_frequency: options.GpuMetricsFrequency = 10_000
-    per_rank: Annotated[
-        bool, Option("Record each worker of torchrun or accelerate in its own trace.", ("--per-rank",), options.PROGRAM)
-    ] = False
-    ranks: Annotated[
-        tuple[int, ...], Option("Record only these ranks, e.g. 0,8-11.", panel=options.PROGRAM, form=RANKS)
-    ] = ()
-    trace: Annotated[str, Option("The APIs for nsys to record.", panel=options.PROGRAM)] = USUAL_TRACE
-    capture_range: Annotated[
-        str, Option("Record only cudaProfilerApi, nvtx:NAME or nvtx:NAME@DOMAIN.", panel=options.PROGRAM)
-    ] = "none"
-    delay_s: Annotated[int, Option("Seconds before the recording.", ("--delay",), options.PROGRAM, min=0)] = 0
+    per_rank: Annotated[bool, Option("Record each worker of torchrun or accelerate in its own trace.")] = False
+    ranks: Annotated[tuple[int, ...], Option("Record only these ranks, e.g. 0,8-11.", form=RANKS)] = ()
+    trace: Annotated[str, Option("The APIs for nsys to record.")] = USUAL_TRACE
+    capture_range: Annotated[str, Option("Record only cudaProfilerApi, nvtx:NAME or nvtx:NAME@DOMAIN.")] = "none"
+    delay_s: Annotated[int, Option("Seconds before the recording.", ("--delay",), min=0)] = 0
     duration_s: Annotated[
         int,
         Option(
             "Length of the recording in seconds. 0: to the program's end.",
             ("--duration",),
-            options.PROGRAM,
             min=0,
             old_names=("--seconds",),
         ),
     ] = 0
-    end_program: Annotated[bool, Option("End the program with the recording.", ("--end-program",), options.PROGRAM)] = (
-        False
-    )
-    memory: Annotated[bool, Option("Record which line allocated torch's memory.", ("--memory",), options.PROGRAM)] = (
-        False
-    )
-    stacks: Annotated[
-        bool, Option("Sample stacks, so that findings name lines of code.", ("--stacks",), options.PROGRAM)
-    ] = False
-    attention: Annotated[
-        bool, Option("Record each call of attention as a range.", ("--attention",), options.PROGRAM)
-    ] = False
-    operators: Annotated[
-        bool, Option("Record torch's operators and their shapes in a few steps.", ("--operators",), options.PROGRAM)
-    ] = False
-    layers: Annotated[
-        bool, Option("Record each module of torch as a range, forward and backward.", ("--layers",), options.PROGRAM)
-    ] = False
+    end_program: Annotated[bool, Option("End the program with the recording.")] = False
+    memory: Annotated[bool, Option("Record which line allocated torch's memory.")] = False
+    stacks: Annotated[bool, Option("Sample stacks, so that findings name lines of code.")] = False
+    attention: Annotated[bool, Option("Record each call of attention as a range.")] = False
+    operators: Annotated[bool, Option("Record torch's operators and their shapes in a few steps.")] = False
+    layers: Annotated[bool, Option("Record each module of torch as a range, forward and backward.")] = False
     layer_depth: Annotated[
         int | None,
         Option(
             "Parts that a module's path may have. 0: any. Default: half of a large model's modules, or all.",
-            panel=options.PROGRAM,
             min=0,
             shows_default=False,
         ),
     ] = None
-    layer_pattern: Annotated[
-        str, Option("Record modules whose path matches this regular expression.", panel=options.PROGRAM)
-    ] = ""
+    layer_pattern: Annotated[str, Option("Record modules whose path matches this regular expression.")] = ""
     nsys_options: Annotated[
         tuple[str, ...],
         options.repeated_option(
-            "An option for nsys profile, e.g. --nsys-option=--sample=process-tree.",
-            "--nsys-option",
-            panel=options.PROGRAM,
+            "An option for nsys profile, e.g. --nsys-option=--sample=process-tree.", "--nsys-option"
         ),
     ] = ()
     retry: Annotated[
         bool | None,
         Option(
             "Record again with fewer options if data was lost. Default: if the program took less than 120 s.",
-            ("--retry/--no-retry",),
-            options.PROGRAM,
             shows_default=False,
         ),
     ] = None
-    probe: Annotated[
-        bool,
-        Option(
-            "Try nsys' options out once on this machine, if it has a GPU.", ("--probe/--no-probe",), options.PROGRAM
-        ),
-    ] = True
+    probe: Annotated[bool, Option("Try nsys' options out once on this machine, if it has a GPU.")] = True
     measure_cost: Annotated[
         bool | None,
         Option(
             "Measure what recording costs, by further runs or while the program is held. Default: time the steps of a "
             "torch program that took less than 60 s on a GPU once more, without a profiler.",
-            ("--measure-cost/--no-measure-cost",),
-            options.PROGRAM,
             shows_default=False,
         ),
     ] = None
-    ceilings: Annotated[
-        bool,
-        Option("Measure what this GPU reaches, for the floors of the work.", ("--ceilings",), options.PROGRAM),
-    ] = False
-    counters: Annotated[
-        bool,
-        Option("Run the program again under ncu, to count each kernel that matters.", ("--counters",), options.PROGRAM),
-    ] = False
-    counters_budget_s: Annotated[
-        int, Option("Seconds that ncu may take.", ("--counters-budget",), options.PROGRAM, min=1)
-    ] = 60
-    power: Annotated[
-        bool, Option("Sample the energy that GPUs use, for each range.", ("--power",), options.PROGRAM)
-    ] = False
-    max_bytes: Annotated[int, replace(options.MAX_RECORDING, panel=options.PROGRAM)] = 0
-    keep_report: Annotated[bool, replace(options.KEEP_REPORT, panel=options.PROGRAM)] = True
-    hold: Annotated[bool, Option("Record only when `nsysprof record` asks for it.", ("--hold",), options.PROGRAM)] = (
-        False
-    )
-    keep: Annotated[int, replace(options.KEEP, panel=options.PROGRAM, form=OR_ZERO)] = 0
-    skip_steps: Annotated[int, Option("Steps to skip (--profiler torch).", panel=options.PROGRAM, min=0)] = 0
-    steps: Annotated[
-        int, Option("Optimizer steps to record (--profiler torch).", ("--optimizer-steps",), options.PROGRAM, min=0)
-    ] = 0
-    forward_steps: Annotated[
-        int, Option("Calls of the outermost module to record (--profiler torch).", panel=options.PROGRAM, min=0)
-    ] = 0
+    ceilings: Annotated[bool, Option("Measure what this GPU reaches, for the floors of the work.")] = False
+    counters: Annotated[bool, Option("Run the program again under ncu, to count each kernel that matters.")] = False
+    counters_budget_s: Annotated[int, Option("Seconds that ncu may take.", ("--counters-budget",), min=1)] = 60
+    power: Annotated[bool, Option("Sample the energy that GPUs use, for each range.")] = False
+    max_bytes: Annotated[int, options.MAX_RECORDING] = 0
+    keep_report: Annotated[bool, options.KEEP_REPORT] = True
+    hold: Annotated[bool, Option("Record only when `nsysprof record` asks for it.")] = False
+    keep: Annotated[int, replace(options.KEEP, form=OR_ZERO)] = 0
+    skip_steps: Annotated[int, Option("Steps to skip (--profiler torch).", min=0)] = 0
+    steps: Annotated[int, Option("Optimizer steps to record (--profiler torch).", ("--optimizer-steps",), min=0)] = 0
+    forward_steps: Annotated[int, Option("Calls of the outermost module to record (--profiler torch).", min=0)] = 0
     stdout_to_stderr: bool = False
     nsys: options.Nsys = None
     ncu: options.Ncu = None
@@ -188,13 +115,7 @@ class ProgramRequest:
 class RecordRequest:
     """Which part of a held program to record.
 
-    folder: the folder of the held program; None for the only one of this user.
     seconds, steps: how long to record: either of them, or both (then whichever is reached first).
-    step_pattern: a regular expression; each line of the program's output that matches is a step. A group named s, ms,
-        us or ns holds the step's duration.
-    watch_s: how long the steps are watched before and after the recording (s).
-    max_bytes: how much nsys may write while it records; 0: as much as fits.
-    keep_report: whether nsys' own report stays beside the trace.
     """
 
     folder: Annotated[
@@ -233,7 +154,6 @@ class RecordRequest:
 class RunRequest:
     """A program, and the policy or the remedies that it runs with.
 
-    remedies: names of optimize's remedies, with commas, such as tf32,compile=reduce-overhead.
     stdout_to_stderr: whether to send the program's standard output to standard error.
     """
 
@@ -315,37 +235,25 @@ _SIDE = TypedForm(str, lambda text, _: parse_program_side(text), lambda _: "")
 
 @dataclass(frozen=True)
 class ProgramTiming:
-    """A program that is run with two settings in turn, and how to find its steps and values.
+    """A program that is run with two settings in turn (`processes` turns), and how to find its steps and values."""
 
-    processes: the number of turns.
-    step_pattern, step_range, value_pattern, warmup_steps: as in TimedProgram; empty patterns are None there.
-    value_tolerance_pct: how far the values of both sides may differ (percent of the value).
-    margin_pct: as in CompareRequest.
-    """
-
+    PANEL: ClassVar = options.PROGRAM
     argv: Annotated[tuple[str, ...], options.program_argument("Run this program on both sides in turn.")]
     processes: options.Processes = 3
-    step_pattern: Annotated[str, replace(options.STEP_PATTERN, panel=options.PROGRAM)] = ""
+    step_pattern: Annotated[str, options.STEP_PATTERN] = ""
     step_range: Annotated[
         str,
         Option(
-            "An NVTX range of torch that begins, and whose whole name matches this regular expression, ends a step.",
-            panel=options.PROGRAM,
+            "An NVTX range of torch that begins, and whose whole name matches this regular expression, ends a step."
         ),
     ] = ""
     value_pattern: Annotated[
-        str,
-        Option(
-            "The first group of this regular expression is a value that both sides must share, e.g. the loss.",
-            panel=options.PROGRAM,
-        ),
+        str, Option("The first group of this regular expression is a value that both sides must share, e.g. the loss.")
     ] = ""
     value_tolerance_pct: Annotated[
-        float, Option("How much values may differ, in percent.", ("--value-tolerance",), options.PROGRAM, min=0)
+        float, Option("How much values may differ, in percent.", ("--value-tolerance",), min=0)
     ] = 1.0
-    warmup_steps: Annotated[
-        int, Option("Number of steps at the beginning that do not count.", panel=options.PROGRAM, min=0)
-    ] = 2
+    warmup_steps: Annotated[int, Option("Number of steps at the beginning that do not count.", min=0)] = 2
     margin_pct: options.Margin = None
 
 
@@ -354,7 +262,6 @@ class ProgramBenchRequest(ProgramTiming):
     """A program and its two sides.
 
     budget_s: once two turns have been run, no turn begins that would not end within this time (s).
-    fail_on: as in CompareRequest.
     """
 
     baseline: Annotated[ProgramSide, replace(options.BASELINE, form=_SIDE)] = ProgramSide()
@@ -371,9 +278,6 @@ class ProgramBenchRequest(ProgramTiming):
 class OptimizeRequest(ProgramTiming):
     """A program, and the time that its optimization may take.
 
-    tries: more settings to try; each is run as one side of a bench.
-    captured: a capture of the program with its attention; None to make one.
-    allow_precision: whether remedies that compute in bf16 are tried too.
     stdout_to_stderr: whether to send the standard output of the recorded run to standard error.
     """
 
@@ -391,11 +295,7 @@ class OptimizeRequest(ProgramTiming):
     ] = None
     allow_precision: Annotated[
         bool,
-        Option(
-            "Also try bf16 autocast, whose results are those of eight bits of mantissa.",
-            ("--allow-precision",),
-            options.MEASUREMENT,
-        ),
+        Option("Also try bf16 autocast, whose results are those of eight bits of mantissa.", panel=options.MEASUREMENT),
     ] = False
     stdout_to_stderr: bool = False
     nsys: options.Nsys = None

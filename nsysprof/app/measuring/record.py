@@ -16,7 +16,7 @@ from pathlib import Path
 from nsysprof.analysis.overview.recording import inspect_recording
 from nsysprof.analysis.overview.recording_cost import compare_walls, cost_of
 from nsysprof.analysis.sampling.latency import compare_windows, summarize_window
-from nsysprof.app.inputs.options import LONGEST_RECORDING_S, MOST_KEPT_PARTS, MOST_WATCHED_S
+from nsysprof.app.inputs.options import given_options
 from nsysprof.app.measuring.capture_program import plan_program_capture, split_trace
 from nsysprof.app.measuring.program_request import ProgramRequest, RecordRequest
 from nsysprof.app.progress import SILENT, Progress
@@ -115,14 +115,6 @@ def _check(request: RecordRequest) -> None:
             "How long to record was not given.",
             "Give --duration 10, --steps 50, or --max-recording 500.",
         )
-    if request.max_bytes < 0:
-        raise UsageError("--max-recording is below zero.", "Give million bytes, or 0 for no limit.")
-    if request.seconds is not None and not 0 < request.seconds <= LONGEST_RECORDING_S:
-        raise UsageError(f"--duration {request.seconds:g} is out of range.", "Give more than 0, up to a day.")
-    if request.steps is not None and request.steps < 1:
-        raise UsageError(f"--steps {request.steps} is out of range.", "Give 1 or more.")
-    if not 0 <= request.watch_s <= MOST_WATCHED_S:
-        raise UsageError(f"--watch {request.watch_s:g} is out of range.", "Give 0 to 3600 seconds.")
 
 
 def _source(held: HeldProgram, request: RecordRequest) -> StepCounter | None:
@@ -306,8 +298,6 @@ def record_windows(
     show: called with each part once it is recorded.
     is_held: says whether the program still runs; None: as long as its holder does.
     """
-    if not 1 <= keep <= MOST_KEPT_PARTS:
-        raise UsageError(f"--keep {keep} is out of range.", f"Give 1 to {MOST_KEPT_PARTS}.")
     if request.watch_s:
         # the parts follow each other without a pause, so there are no unrecorded steps to compare with
         request = replace(request, watch_s=0.0)
@@ -484,32 +474,16 @@ class _Recorder:
 
 
 def _check_program(request: ProgramRequest) -> None:
-    wrong = {
-        "--per-rank": request.per_rank,
-        "--ranks": bool(request.ranks),
-        "--capture-range": request.capture_range != "none",
-        "--delay": bool(request.delay_s),
-        "--end-program": request.end_program,
-        "--memory": request.memory,
-        "--stacks": request.stacks,
-        "--operators": request.operators,
-        "--layers": request.layers,
-        "--attention": request.attention,
-        "--power": request.power,
-        "--gpu-metrics": bool(request.gpu_metrics_hz),
-        "--force": request.force,
-        f"--profiler {request.profiler}": request.profiler in ("torch", "cupti"),
-        "--optimizer-steps": bool(request.steps or request.skip_steps),
-        "--forward-steps": bool(request.forward_steps),
-    }
-    for option, given in wrong.items():
-        if given:
-            raise UsageError(
-                f"{option} does not work with --hold and --keep.",
-                "Leave it out: the options of nsysprof record control what is recorded.",
-            )
-    if not 0 <= request.keep <= MOST_KEPT_PARTS:
-        raise UsageError(f"--keep {request.keep} is out of range.", f"Give 1 to {MOST_KEPT_PARTS}.")
+    given = given_options(
+        request, "per_rank", "ranks", "capture_range", "delay_s", "end_program", "memory", "stacks", "operators",
+        "layers", "attention", "power", "gpu_metrics", "force", "steps", "skip_steps", "forward_steps",
+    )  # fmt: skip
+    given += [f"--profiler {request.profiler}"] * (request.profiler in ("torch", "cupti"))
+    if given:
+        raise UsageError(
+            f"{given[0]} does not work with --hold and --keep.",
+            "Leave it out: the options of nsysprof record control what is recorded.",
+        )
     if request.keep and not request.duration_s and not request.max_bytes:
         raise UsageError(
             "--keep needs to know how long a part is.", "Give --duration 30 (seconds), or --max-recording 500 (MB)."

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from nsysprof.capture.plan import METRICS_HZ
 from nsysprof.capture.user_program.program_plan import software_trace
 from nsysprof.results.checks import Lost
 
 # A program that took no longer than this (s) is recorded again without asking.
 SHORT_S = 120.0
+# The lowest frequency of its counters that nsys takes (Hz).
+_LEAST_METRICS_HZ = 10
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ def _fewer_samples(used: Mapping[str, str]) -> Iterator[Reduction]:
     option = "--gpu-metrics-frequency"
     _, _, rate = used.get(option, "").partition("=")
     for rate_hz in (int(rate) // 4, int(rate) // 20) if rate.isdecimal() else ():
-        if rate_hz >= METRICS_HZ[0]:
+        if rate_hz >= _LEAST_METRICS_HZ:
             lacks = f"counters at {int(rate):,} Hz (they are sampled at {rate_hz:,} Hz)"
             yield Reduction((f"{option}={rate_hz}",), (used[option],), lacks)
 

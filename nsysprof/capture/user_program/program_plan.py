@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nsysprof.capture.plan import METRICS_HZ
 from nsysprof.errors import UsageError
 
 NO_RANGE, PROFILER_API, NVTX_RANGE = "none", "cudaProfilerApi", "nvtx:"
@@ -173,11 +172,6 @@ def plan_program(argv: Sequence[str], *, per_rank: bool, **numbers: Any) -> Prog
     """Return the plan, after the checks that are possible before the program runs. Raises UsageError."""
     plan = ProgramPlan(tuple(argv), per_rank, **numbers)
     _check_range(plan.capture_range)
-    for name, value in (("delay", plan.delay_s), ("duration", plan.duration_s)):
-        if value < 0:
-            raise UsageError(f"--{name} {value} is not a valid time.", "Give whole seconds above zero.")
-    if plan.max_bytes < 0:
-        raise UsageError("--max-recording must not be negative.", "Give a number of megabytes, or 0 for no limit.")
     if plan.end_program and not plan.duration_s and plan.capture_range == NO_RANGE:
         raise UsageError(
             "--end-program ends the program when the recording ends, but this recording has no end.",
@@ -192,10 +186,6 @@ def plan_program(argv: Sequence[str], *, per_rank: bool, **numbers: Any) -> Prog
             f"--layer-pattern {plan.layer_pattern!r} is not a regular expression: {error}.",
             "Give e.g. 'layers.[0-3].mlp'.",
         ) from None
-    if plan.gpu_metrics_hz and not METRICS_HZ[0] <= plan.gpu_metrics_hz <= METRICS_HZ[1]:
-        raise UsageError(
-            f"--gpu-metrics-frequency {plan.gpu_metrics_hz} is out of range.", "nsys takes 10 to 200000 Hz."
-        )
     if not re.fullmatch(r"[a-z0-9-]+(,[a-z0-9-]+)*", plan.trace):
         raise UsageError(
             f"--trace {plan.trace!r} is not a list of APIs.", "Give e.g. cuda,nvtx,osrt; see nsys profile --help."

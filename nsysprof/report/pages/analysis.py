@@ -34,7 +34,8 @@ from nsysprof.report.document import (
     Unit,
     Words,
     count_of,
-    make_table,
+    latency_text,
+    table_of,
     words_for,
 )
 from nsysprof.report.figures.step import BarPart, list_parts
@@ -390,24 +391,17 @@ def idle_table(idle: Idle, title: str) -> Table:
     totals = {device.device_id: device for device in idle.devices}
     whole = idle.table[(idle.table["range"] == "").to_numpy(dtype=bool)]
     whole = whole.sort_values(["device_id", "idle_ns"], ascending=[True, False], kind="stable")
-    rows = [
-        (
-            str(row["device_id"]),
-            row["cause"],
-            int(row["idle_ns"]),
-            100 * row["idle_ns"] / totals[row["device_id"]].span_ns if totals[row["device_id"]].span_ns else None,
-            int(row["count"]),
-        )
-        for row in whole.to_dict("records")
-    ]
     columns = (
-        Column("device"),
-        Column("cause"),
-        Column("idle", Unit.NS),
-        Column("of the device's time", Unit.SHARE),
-        Column("gaps", Unit.COUNT, drop=1),
+        (Column("device"), lambda row: str(row["device_id"])),
+        (Column("cause"), "cause"),
+        (Column("idle", Unit.NS), "idle_ns"),
+        (
+            Column("of the device's time", Unit.SHARE),
+            lambda row: 100 * row["idle_ns"] / span if (span := totals[row["device_id"]].span_ns) else None,
+        ),
+        (Column("gaps", Unit.COUNT, drop=1), "count"),
     )
-    return make_table(title, columns, rows, source="idle.csv")
+    return table_of(title, whole.to_dict("records"), columns, source="idle.csv")
 
 
 # The most causes of idle time that the sentence names, and the least share of a step to name one (percent).
@@ -655,6 +649,10 @@ def _step_line(times: StepTimes) -> str:
     return f"{text}.{before}" + _slow_share(times, slow) + unsure
 
 
+# By so much the host makes two runs of a program differ.
+_OF_RUNS = 0.2
+
+
 def _distortion_lines(analysis: Analysis) -> tuple[list[str], bool]:
     """Return how long a step takes without the profiler, as far as that is known, and whether it is notably less."""
     findings = analysis.findings
@@ -662,15 +660,7 @@ def _distortion_lines(analysis: Analysis) -> tuple[list[str], bool]:
         return [], False
     recorded = format_ns(findings.step_ns)
     if findings.unrecorded_ns is not None:
-        text = f"Without the profiler, a step takes {format_ns(findings.unrecorded_ns)} (median of a run of its own)"
-        longer = findings.step_ns / findings.unrecorded_ns - 1
-        if longer <= MOST_COST:
-            return [f"{text}; savings are of this time."], False
-        more = format_percent(100 * longer)
-        return [
-            f"{text}. Recording slows the host, which makes it {recorded}, {more} more: savings are of the time "
-            "without it, shares and idle times of the time with it."
-        ], True
+        return _measured_line(findings, recorded)
     measured = [cost for cost in analysis.recording_cost or () if cost.range == findings.per and cost.is_distorted]
     if measured:
         ranges = f"{format_ns(measured[0].wall_med_ns)} instead of {format_ns(measured[0].plain_wall_med_ns)}"
@@ -682,6 +672,29 @@ def _distortion_lines(analysis: Analysis) -> tuple[list[str], bool]:
         f"Recording slows the host: without it, a step takes between {least} and {recorded}, by a replay. nsysprof "
         "capture --measure-cost measures it."
     ], findings.step_ns > (1 + MOST_COST) * findings.unrecorded_low_ns  # fmt: skip
+
+
+def _measured_line(findings: Findings, recorded: str) -> tuple[list[str], bool]:
+    """Return what one run without the profiler says of a step, and whether it is far from the recorded one."""
+    assert findings.unrecorded_ns is not None
+    text = (
+        "Without the profiler, a step takes "
+        f"{latency_text(findings.unrecorded_ns, findings.unrecorded_low_ns, findings.unrecorded_high_ns)} "
+        "(median and 95 % of one run; where the host sets the pace, another run may take a fifth more or less)"
+    )
+    longer = findings.step_ns / findings.unrecorded_ns - 1
+    if longer < -MOST_COST:
+        return [
+            f"{text}. Under the profiler it took {recorded}, which is less: the two runs differ by something else than "
+            "recording, so that neither is sure. Capture again on a quiet machine; savings are of the first."
+        ], True
+    if longer <= MOST_COST:
+        return [f"{text}; savings are of this time."], False
+    cause = "Recording slows the host, which" if longer > _OF_RUNS else "Recording, or another run,"
+    return [
+        f"{text}. {cause} makes it {recorded}, {format_percent(100 * longer)} more: savings are of the time without "
+        "it, shares and idle times of the time with it."
+    ], True
 
 
 def _slow_share(times: StepTimes, slow: int) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from nsysprof.report.document import (
     join_names,
     latency_text,
     make_table,
+    table_of,
     times_as_long,
 )
 from nsysprof.report.figure_files import figure_paths, write_figures, write_report
@@ -166,20 +168,23 @@ def latency_table(table: pd.DataFrame) -> Table:
     own, other = _named(table)
     on_gpu = bool(table["peak_bytes"].notna().any())
     columns = (
-        Column("case", Unit.NAME),
-        Column("verdict"),
-        Column(f"{time_name(own, on_gpu=on_gpu)} [95 %]", Unit.NS),
-        Column(time_name(other, on_gpu=on_gpu), Unit.NS, drop=5),
-        Column("as CUDA graph", Unit.NS, drop=2),
-        Column("CV", Unit.PERCENT, drop=4),
-        Column("p99 (p95)", Unit.NS, drop=3),
-        Column("samples in blocks", drop=1),
-        Column("by formula", Unit.FLOPS, drop=7),
-        Column("least bytes", Unit.BYTES_PER_S, drop=8),
-        Column("peak memory", Unit.BYTES, drop=6),
-    )
-    rows = [_latency_row(row, other) for row in _in_order(table)]
-    return make_table("Latency", columns, rows, source=_CSV, terminal_rows=1000, document_rows=30)
+        (Column("case", Unit.NAME), "case"),
+        (Column("verdict"), _verdict),
+        (Column(f"{time_name(own, on_gpu=on_gpu)} [95 %]", Unit.NS), median_cell),
+        (Column(time_name(other, on_gpu=on_gpu), Unit.NS, drop=5), lambda row: known(row.get(other))),
+        (Column("as CUDA graph", Unit.NS, drop=2), lambda row: median_cell(row, "graph_")),
+        (Column("CV", Unit.PERCENT, drop=4), "cv_pct"),
+        (Column("p99 (p95)", Unit.NS, drop=3), lambda row: known(row["p99_ns"]) or known(row["p95_ns"])),
+        (Column("samples in blocks", drop=1), _samples_in_blocks),
+        (Column("by formula", Unit.FLOPS, drop=7), "flops_per_s"),
+        (Column("least bytes", Unit.BYTES_PER_S, drop=8), "bytes_per_s"),
+        (Column("peak memory", Unit.BYTES, drop=6), "peak_bytes"),
+    )  # fmt: skip
+    return table_of("Latency", _in_order(table), columns, source=_CSV, terminal_rows=1000, document_rows=30)
+
+
+def _samples_in_blocks(row: Row) -> str:
+    return f"{known(row['samples']) or 0:.0f} in {known(row['blocks']) or 0:.0f}"
 
 
 def _named(table: pd.DataFrame) -> tuple[str, str]:
@@ -187,23 +192,6 @@ def _named(table: pd.DataFrame) -> tuple[str, str]:
     is_warm = "warm_ns" in table and bool((table["warm_ns"] == table["median_ns"]).any())
     is_cold = "cold_ns" in table and bool((table["cold_ns"] == table["median_ns"]).any())
     return ("warm_ns", "cold_ns") if is_warm and not is_cold else ("cold_ns", "warm_ns")
-
-
-def _latency_row(row: Row, other: str) -> tuple[Any, ...]:
-    p99 = known(row["p99_ns"])
-    return (
-        row["case"],
-        _verdict(row),
-        median_cell(row),
-        known(row.get(other)),
-        median_cell(row, "graph_"),
-        known(row["cv_pct"]),
-        known(row["p95_ns"]) if p99 is None else p99,
-        f"{known(row['samples']) or 0:.0f} in {known(row['blocks']) or 0:.0f}",
-        known(row["flops_per_s"]),
-        known(row["bytes_per_s"]),
-        known(row["peak_bytes"]),
-    )
 
 
 def ceiling_table(table: pd.DataFrame) -> Table:
@@ -227,62 +215,42 @@ def sweep_tables(table: pd.DataFrame) -> list[Table]:
 
 def _sweep_table(table: pd.DataFrame, column: str, title: str) -> Table:
     others = [name for name in ("backend", *varied_columns(table)) if name != column and table[name].nunique() > 1]
-    rows = []
     timed = table[table["median_ns"].notna()].sort_values([*others, column], kind="stable")
-    for row in timed.to_dict("records"):
-        sequences_per_s = row["batch"] / row["median_ns"] * 1e9
-        rows.append(
-            (
-                ", ".join(f"{name}={row[name]}" for name in others) or str(row["backend"]),
-                row[column],
-                median_cell(row),
-                row["flops_per_s"],
-                row["bytes_per_s"],
-                sequences_per_s,
-                sequences_per_s * row["seq"],
-            )
-        )
     columns = (
-        Column("of", Unit.NAME),
-        Column(column, Unit.COUNT),
-        Column("median [95 %]", Unit.NS),
-        Column("by formula", Unit.FLOPS),
-        Column("least bytes", Unit.BYTES_PER_S),
-        Column("sequences", Unit.PER_S),
-        Column("tokens", Unit.TOKENS_PER_S),
-    )
+        (Column("of", Unit.NAME), lambda row: ", ".join(f"{name}={row[name]}" for name in others) or row["backend"]),
+        (Column(column, Unit.COUNT), column),
+        (Column("median [95 %]", Unit.NS), median_cell),
+        (Column("by formula", Unit.FLOPS), "flops_per_s"),
+        (Column("least bytes", Unit.BYTES_PER_S), "bytes_per_s"),
+        (Column("sequences", Unit.PER_S), lambda row: row["batch"] / row["median_ns"] * 1e9),
+        (Column("tokens", Unit.TOKENS_PER_S), lambda row: row["batch"] / row["median_ns"] * 1e9 * row["seq"]),
+    )  # fmt: skip
     title = f"{title} (work differs from row to row)"
-    return make_table(title, columns, rows, source=_CSV, terminal_rows=0, document_rows=30)
+    return table_of(title, timed.to_dict("records"), columns, source=_CSV, terminal_rows=0, document_rows=30)
 
 
 def failure_table(table: pd.DataFrame) -> Table:
     """Return every case that is not ranked, with its reason."""
-    failed = table[~table["status"].isin(("ok",))]
-    rows = [(row["case"], row["status"], row["reason"]) for row in failed.to_dict("records")]
-    columns = (Column("case", Unit.NAME), Column("status"), Column("reason", Unit.PROSE))
-    return make_table("Not ranked", columns, rows, source=_CSV, terminal_rows=1000, document_rows=30)
+    failed = table[~table["status"].isin(("ok",))].to_dict("records")
+    columns = (
+        (Column("case", Unit.NAME), lambda row: row["case"]),
+        (Column("status"), lambda row: row["status"]),
+        (Column("reason", Unit.PROSE), lambda row: row["reason"]),
+    )
+    return table_of("Not ranked", failed, columns, source=_CSV, terminal_rows=1000, document_rows=30)
 
 
 def target_table(table: pd.DataFrame) -> Table:
     """Return what a new kernel must reach for each shape for this bench to call it faster."""
-    rows = [
-        (
-            row["case"],
-            median_cell(row),
-            known(row.get("to_beat_ns")),
-            known(row["flops_per_s"]),
-            known(row["peak_bytes"]),
-        )
-        for row in table[table["rank"] == 1].to_dict("records")
-    ]
     columns = (
-        Column("fastest of its shape", Unit.NAME),
-        Column("median [95 %]", Unit.NS),
-        Column("beaten below", Unit.NS),
-        Column("by formula", Unit.FLOPS),
-        Column("peak memory", Unit.BYTES),
+        (Column("fastest of its shape", Unit.NAME), "case"),
+        (Column("median [95 %]", Unit.NS), median_cell),
+        (Column("beaten below", Unit.NS), lambda row: known(row.get("to_beat_ns"))),
+        (Column("by formula", Unit.FLOPS), "flops_per_s"),
+        (Column("peak memory", Unit.BYTES), "peak_bytes"),
     )
-    return make_table("What must be beaten", columns, rows, source=_CSV, terminal_rows=0, document_rows=30)
+    fastest = table[table["rank"] == 1].to_dict("records")
+    return table_of("What must be beaten", fastest, columns, source=_CSV, terminal_rows=0, document_rows=30)
 
 
 def verdict_lines(table: pd.DataFrame) -> tuple[str, ...]:
@@ -444,27 +412,24 @@ def _how_to_use(policy: str) -> Section:
 
 def winner_table(winners: pd.DataFrame) -> Table:
     """Return the best backend of each shape, and by how much."""
-    shape = named_columns(winners)
     columns = (
-        *(Column(name) for name in shape),
-        Column("best", Unit.NAME),
-        Column("verdict"),
-        Column("median [95 %]", Unit.NS, drop=2),
-        Column("next slower", Unit.RATIO, drop=1),
-        Column("auto over best", Unit.RATIO, drop=3),
-    )
-    rows = [
-        (
-            *(str(row[name]) for name in shape),
-            str(row["backend"]) or None,
-            _winner_verdict(row),
-            median_cell(row),
-            Cell(known(row["margin"]), remark=str(row["runner_up"])),
-            known(row["over_auto"]),
-        )
-        for row in winners.to_dict("records")
-    ]
-    return make_table("Best backend by shape", columns, rows, source=_WINNERS_CSV, terminal_rows=1000, document_rows=64)
+        *_shape_columns(winners),
+        (Column("best", Unit.NAME), lambda row: str(row["backend"]) or None),
+        (Column("verdict"), _winner_verdict),
+        (Column("median [95 %]", Unit.NS, drop=2), median_cell),
+        (Column("next slower", Unit.RATIO, drop=1), lambda row: Cell(known(row["margin"]), remark=row["runner_up"])),
+        (Column("auto over best", Unit.RATIO, drop=3), "over_auto"),
+    )  # fmt: skip
+    title, rows = "Best backend by shape", winners.to_dict("records")
+    return table_of(title, rows, columns, source=_WINNERS_CSV, terminal_rows=1000, document_rows=64)
+
+
+def _shape_columns(winners: pd.DataFrame) -> list[tuple[Column, Callable[[Row], str]]]:
+    return [(Column(name), partial(_text, name)) for name in named_columns(winners)]
+
+
+def _text(name: str, row: Row) -> str:
+    return str(row[name])
 
 
 def cost_table(winners: pd.DataFrame, price: float) -> Table:
@@ -472,22 +437,22 @@ def cost_table(winners: pd.DataFrame, price: float) -> Table:
 
     price: the price of an hour of the GPU.
     """
-    shape = named_columns(winners)
-    rows = []
-    for row in winners[winners["median_ns"].notna()].to_dict("records"):
-        best = price * row["median_ns"] * 1e6 / _HOUR_NS
-        over = known(row["over_auto"])
-        rows.append(
-            (*(str(row[name]) for name in shape), str(row["backend"]), best, None if over is None else best * over)
-        )
+
+    def cost(row: Row) -> float:
+        return float(price * row["median_ns"] * 1e6 / _HOUR_NS)
+
+    def cost_of_auto(row: Row) -> float | None:
+        return None if known(row["over_auto"]) is None else cost(row) * row["over_auto"]
+
     columns = (
-        *(Column(name) for name in shape),
-        Column("best", Unit.NAME),
-        Column("a million calls", Unit.PRICE),
-        Column("with auto", Unit.PRICE),
+        *_shape_columns(winners),
+        (Column("best", Unit.NAME), partial(_text, "backend")),
+        (Column("a million calls", Unit.PRICE), cost),
+        (Column("with auto", Unit.PRICE), cost_of_auto),
     )
     title = f"Cost at {price:g} per hour of GPU, the GPU kept busy"
-    return make_table(title, columns, rows, source=_WINNERS_CSV, document_rows=30)
+    timed = winners[winners["median_ns"].notna()].to_dict("records")
+    return table_of(title, timed, columns, source=_WINNERS_CSV, document_rows=30)
 
 
 def _winner_verdict(row: dict[Any, Any]) -> str:

@@ -16,6 +16,7 @@ from nsysprof.report.document import (
     join_names,
     latency_text,
     make_table,
+    table_of,
     times_as_long,
     words_for,
 )
@@ -65,40 +66,27 @@ def case_table(record: CaptureRecord, words: Words) -> Table:
 
     The fastest cases of each shape are marked.
     """
-    rows = []
-    for row in record.results.to_dict("records"):
-        copied, filled = per_call(row, "memcpy_bytes"), per_call(row, "memset_bytes")
-        rows.append(
-            (
-                case_name(row),
-                latency_cell(row),
-                known(row["cold_ns"]),
-                known(row["graph_median_ns"]),
-                per_call(row, "launch_count"),
-                per_call(row, "kernel_count"),
-                per_call(row, "kernel_total_ns"),
-                _peak(row),
-                known(row["peak_beyond_inputs_bytes"]),
-                None if copied is None or filled is None else copied + filled,
-                row["status"],
-            )
-        )
     on_gpu = record.environment.get("device") == "cuda"
+
+    def written(row: Row) -> float | None:
+        copied, filled = per_call(row, "memcpy_bytes"), per_call(row, "memset_bytes")
+        return None if copied is None or filled is None else copied + filled
+
     columns = (
-        Column("case", Unit.NAME),
-        Column(f"{time_name('warm_ns', on_gpu=on_gpu)} [95 % of this process]", Unit.NS),
-        Column(time_name("cold_ns", on_gpu=on_gpu), Unit.NS, drop=3),
-        Column("as CUDA graph", Unit.NS, drop=3),
-        Column(words.launches, Unit.COUNT, drop=1),
-        Column(words.works, Unit.COUNT, drop=2),
-        Column(f"{words.work} time", Unit.NS),
-        Column(f"peak {words.memory}", Unit.BYTES),
-        Column("beyond inputs", Unit.BYTES, drop=4),
-        Column("copied+set", Unit.BYTES, drop=5),
-        Column("status", drop=6),
+        (Column("case", Unit.NAME), case_name),
+        (Column(f"{time_name('warm_ns', on_gpu=on_gpu)} [95 % of this process]", Unit.NS), latency_cell),
+        (Column(time_name("cold_ns", on_gpu=on_gpu), Unit.NS, drop=3), "cold_ns"),
+        (Column("as CUDA graph", Unit.NS, drop=3), "graph_median_ns"),
+        (Column(words.launches, Unit.COUNT, drop=1), lambda row: per_call(row, "launch_count")),
+        (Column(words.works, Unit.COUNT, drop=2), lambda row: per_call(row, "kernel_count")),
+        (Column(f"{words.work} time", Unit.NS), lambda row: per_call(row, "kernel_total_ns")),
+        (Column(f"peak {words.memory}", Unit.BYTES), _peak),
+        (Column("beyond inputs", Unit.BYTES, drop=4), "peak_beyond_inputs_bytes"),
+        (Column("copied+set", Unit.BYTES, drop=5), written),
+        (Column("status", drop=6), "status"),
     )
-    title = "Cases (counts, times and bytes per call)"
-    return make_table(title, columns, rows, source=_CSV, terminal_rows=1000, document_rows=400, marks=_fastest(record))
+    title, rows = "Cases (counts, times and bytes per call)", record.results.to_dict("records")
+    return table_of(title, rows, columns, source=_CSV, terminal_rows=1000, document_rows=400, marks=_fastest(record))
 
 
 def _peak(row: Row) -> Any:
@@ -124,48 +112,35 @@ def counter_table(record: CaptureRecord) -> Table | None:
     if not any(known(row["dram_bytes"]) is not None or known(row["counted_kernels"]) is not None for row in cases):
         return None
     columns = (
-        Column("case", Unit.NAME),
-        Column("DRAM, counted", Unit.BYTES),
-        Column("DRAM, sampled", Unit.BYTES, drop=5),
-        Column("they agree", Unit.TEXT, drop=6),
-        Column("least", Unit.BYTES, drop=4),
-        Column("/ least", Unit.RATIO, drop=1),
-        Column("L2 hits", Unit.WHOLE_PERCENT, drop=3),
-        Column("by formula", Unit.FLOPS, drop=2),
-        Column("of the roof", Unit.WHOLE_PERCENT, drop=1),
-        Column("FLOP, counted / formula", Unit.RATIO, drop=7),
-        Column("occupancy", Unit.WHOLE_PERCENT, drop=3),
-        Column("limited by"),
-    )
-    rows = [_counter_row(row) for row in cases]
-    return make_table(
-        "Traffic and limits (one call)", columns, rows, source=_CSV, terminal_rows=1000, document_rows=400
-    )
+        (Column("case", Unit.NAME), case_name),
+        (Column("DRAM, counted", Unit.BYTES), _counted),
+        (Column("DRAM, sampled", Unit.BYTES, drop=5), _sampled),
+        (Column("they agree", Unit.TEXT, drop=6), lambda row: _agreement(known(row.get("dram_beyond_error_bytes")))),
+        (Column("least", Unit.BYTES, drop=4), "least_bytes"),
+        (Column("/ least", Unit.RATIO, drop=1), lambda row: _times(row["dram_bytes"], row["least_bytes"])),
+        (Column("L2 hits", Unit.WHOLE_PERCENT, drop=3), "l2_hit_pct"),
+        (Column("by formula", Unit.FLOPS, drop=2), "flops_per_s"),
+        (Column("of the roof", Unit.WHOLE_PERCENT, drop=1), _of_roof),
+        (Column("FLOP, counted / formula", Unit.RATIO, drop=7), lambda row: _times(row["counted_flops"], row["flops"])),
+        (Column("occupancy", Unit.WHOLE_PERCENT, drop=3), "occupancy_pct"),
+        (Column("limited by"), lambda row: known(row["limiter"]) or None),
+    )  # fmt: skip
+    title = "Traffic and limits (one call)"
+    return table_of(title, cases, columns, source=_CSV, terminal_rows=1000, document_rows=400)
 
 
-def _counter_row(row: Row) -> tuple[Any, ...]:
-    sampled, error = sampled_of(row)
-    counted = dram_of(row)[0] if known(row["counted_read_bytes"]) is not None else None
-    moved, least = known(row["dram_bytes"]), known(row["least_bytes"])
-    rate, roof = known(row["flops_per_s"]), known(row["roof_flops_per_s"])
-    counted_flops = known(row["counted_flops"])
-    return (
-        case_name(row),
-        counted,
-        Cell(sampled, error=error),
-        _agreement(known(row.get("dram_beyond_error_bytes"))),
-        least,
-        None if moved is None or not least else moved / least,
-        known(row["l2_hit_pct"]),
-        rate,
-        Cell(
-            None if rate is None or not roof else 100 * rate / roof,
-            remark="(above)" if known(row["above_roof"]) else "",
-        ),
-        None if counted_flops is None else counted_flops / row["flops"],
-        known(row["occupancy_pct"]),
-        known(row["limiter"]) or None,
-    )
+def _counted(row: Row) -> float | None:
+    return None if known(row["counted_read_bytes"]) is None else dram_of(row)[0]
+
+
+def _sampled(row: Row) -> Cell:
+    moved, error = sampled_of(row)
+    return Cell(moved, error=error)
+
+
+def _of_roof(row: Row) -> Cell:
+    share = _times(row["flops_per_s"], row["roof_flops_per_s"])
+    return Cell(None if share is None else 100 * share, remark="(above)" if known(row["above_roof"]) else "")
 
 
 def _agreement(beyond: int | None) -> Cell:
@@ -204,32 +179,27 @@ def comparison_table(record: CaptureRecord, words: Words) -> Table:
     """Return every backend compared with the first one of the grid, shape by shape."""
     first = str(record.results["backend"].iloc[0]) if len(record.results) else ""
     results = record.results.to_dict("records")
-    rows = []
-    for ranking in record.rankings:
-        cases = [results[position] for position in ranking.positions]
-        rows += [
-            (
-                _shape(ranking),
-                row["backend"],
-                latency_cell(row),
-                _times(cases[0]["latency_median_ns"], row["latency_median_ns"]),
-                known(row["peak_allocated_bytes"]),
-                _times(cases[0]["peak_allocated_bytes"], row["peak_allocated_bytes"]),
-                per_call(row, "launch_count"),
-            )
-            for row in cases
-        ]
+    pairs = [
+        (ranking, results[ranking.positions[0]], results[position])
+        for ranking in record.rankings
+        for position in ranking.positions
+    ]
+    launches = words.works if words is OPERATORS else words.launches
     columns = (
-        Column("shape"),
-        Column("backend", Unit.NAME),
-        Column("untraced latency [95 % of this process]", Unit.NS),
-        Column(f"latency, {first} / this", Unit.RATIO),
-        Column(f"peak {words.memory}", Unit.BYTES, drop=2),
-        Column(f"peak, {first} / this", Unit.RATIO, drop=1),
-        Column(f"{words.works if words is OPERATORS else words.launches} per call", Unit.COUNT, drop=3),
+        (Column("shape"), lambda pair: _shape(pair[0])),
+        (Column("backend", Unit.NAME), lambda pair: pair[2]["backend"]),
+        (Column("untraced latency [95 % of this process]", Unit.NS), lambda pair: latency_cell(pair[2])),
+        (Column(f"latency, {first} / this", Unit.RATIO), lambda pair: _times_of(pair, "latency_median_ns")),
+        (Column(f"peak {words.memory}", Unit.BYTES, drop=2), lambda pair: known(pair[2]["peak_allocated_bytes"])),
+        (Column(f"peak, {first} / this", Unit.RATIO, drop=1), lambda pair: _times_of(pair, "peak_allocated_bytes")),
+        (Column(f"{launches} per call", Unit.COUNT, drop=3), lambda pair: per_call(pair[2], "launch_count")),
     )
     title = f"Against {first}, equal work"
-    return make_table(title, columns, rows, source="results.csv", terminal_rows=0, document_rows=400)
+    return table_of(title, pairs, columns, source="results.csv", terminal_rows=0, document_rows=400)
+
+
+def _times_of(pair: tuple[CaseRanking, Row, Row], column: str) -> float | None:
+    return _times(pair[1][column], pair[2][column])
 
 
 def _times(base: object, other: object) -> float | None:

@@ -25,6 +25,7 @@ from nsysprof.report.document import (
     ValueChange,
     count_of,
     make_table,
+    table_of,
 )
 from nsysprof.report.figure_files import figure_paths, write_figures, write_report
 from nsysprof.report.figures.compare import describe_parts, describe_ratios, draw_parts, draw_ratios
@@ -40,7 +41,6 @@ from nsysprof.results.comparison import (
     Difference,
     FindingChange,
     KernelChange,
-    LatencyChange,
     LatencyVerdict,
     MetricChange,
     RangeChange,
@@ -159,27 +159,18 @@ def latency_table(comparison: VersionComparison) -> Table:
     order = [*_ORDER, None]
     changes = sorted(comparison.latency.changes, key=lambda change: (order.index(change.verdict), -(change.ratio or 1)))
     columns = (
-        Column("case", Unit.NAME),
-        Column("verdict"),
-        Column("baseline", Unit.NS, drop=3),
-        Column("candidate", Unit.NS, drop=2),
-        Column(f"ratio [{100 * (1 - comparison.latency.alpha):g} %]", Unit.QUOTIENT),
-        Column("p (BH)", Unit.PROBABILITY, drop=4),
-        Column("delta", Unit.NUMBER, drop=5),
+        (Column("case", Unit.NAME), "case"),
+        (Column("verdict"), lambda change: change.verdict.value if change.verdict else ""),
+        (Column("baseline", Unit.NS, drop=3), lambda change: _side_cell(change.baseline)),
+        (Column("candidate", Unit.NS, drop=2), lambda change: _side_cell(change.candidate)),
+        (
+            Column(f"ratio [{100 * (1 - comparison.latency.alpha):g} %]", Unit.QUOTIENT),
+            lambda change: Cell(change.ratio, low=change.low, high=change.high),
+        ),
+        (Column("p (BH)", Unit.PROBABILITY, drop=4), "p"),
+        (Column("delta", Unit.NUMBER, drop=5), lambda change: Cell(change.delta, is_signed=True)),
     )
-    return make_table("Latency", columns, map(_latency_row, changes), source=_JSON)
-
-
-def _latency_row(change: LatencyChange) -> tuple[Any, ...]:
-    return (
-        change.case,
-        change.verdict.value if change.verdict else "",
-        _side_cell(change.baseline),
-        _side_cell(change.candidate),
-        Cell(change.ratio, low=change.low, high=change.high),
-        change.p,
-        Cell(change.delta, is_signed=True),
-    )
+    return table_of("Latency", changes, columns, source=_JSON)
 
 
 def _side_cell(side: SideOfCase) -> Cell:

@@ -24,6 +24,7 @@ from nsysprof.report.document import (
     Value,
     count_of,
     make_table,
+    table_of,
 )
 from nsysprof.report.pages.compare import OUTCOMES
 from nsysprof.report.pages.range_rows import step_label
@@ -40,7 +41,6 @@ from nsysprof.results.program_runs import (
     OptimizeStep,
     Prediction,
     ProgramComparison,
-    ProgramSideSummary,
     ProvenSet,
     Sameness,
     TunedUse,
@@ -143,25 +143,21 @@ def side_table(comparisons: Sequence[tuple[str, ProgramComparison]]) -> Table:
 
     comparisons: each comparison with its name; an empty name for the only one.
     """
-    rows: list[tuple[Cell | str, ...]] = []
-    for title, comparison in comparisons:
-        for name, side in (("baseline", comparison.baseline), ("candidate", comparison.candidate)):
-            rows.append((f"{title} {name}".strip(), side.label, *_facts(side)))
+    sides = [
+        (f"{title} {name}".strip(), side)
+        for title, comparison in comparisons
+        for name, side in (("baseline", comparison.baseline), ("candidate", comparison.candidate))
+    ]
     columns = (
-        Column("side", Unit.NAME),
-        Column("with", Unit.NAME, drop=2),
-        Column("step", Unit.NS),
-        Column("steps", Unit.COUNT, drop=3),
-        Column("runs", Unit.COUNT, drop=1),
-        Column("failed", Unit.COUNT, drop=4),
-        Column("peak", Unit.BYTES),
+        (Column("side", Unit.NAME), lambda side: side[0]),
+        (Column("with", Unit.NAME, drop=2), lambda side: side[1].label),
+        (Column("step", Unit.NS), lambda side: side[1].step_ns),
+        (Column("steps", Unit.COUNT, drop=3), lambda side: side[1].steps),
+        (Column("runs", Unit.COUNT, drop=1), lambda side: side[1].runs),
+        (Column("failed", Unit.COUNT, drop=4), lambda side: side[1].failed),
+        (Column("peak", Unit.BYTES), lambda side: side[1].peak_bytes),
     )
-    return make_table("Sides", columns, rows, source="comparison.json")
-
-
-def _facts(side: ProgramSideSummary) -> tuple[Cell, ...]:
-    values = (side.step_ns, side.steps, side.runs, side.failed, side.peak_bytes)
-    return tuple(Cell(value) for value in values)
+    return table_of("Sides", sides, columns, source="comparison.json")
 
 
 def parts_of(comparison: ProgramComparison) -> tuple[Part, ...]:
@@ -422,23 +418,20 @@ def _changing(optimization: Optimization) -> list[str]:
 
 def _use_table(optimization: Optimization) -> Table:
     best = {(use.site, use.shape): use for use in optimization.tuned}
-    rows = []
-    for use in optimization.uses:
-        tuned = None if use.shape is None else best.get((use.site, use.shape))
-        answer = Cell(use.not_tuned) if tuned is None else Cell(_answer(tuned))
-        over = tuned.over_auto if tuned is not None and tuned.in_policy else None
-        ran = Cell(use.backend_ran, reason="unknown")
-        rows.append((use.site, _name(use), use.calls, ran, Cell(use.share_pct), answer, Cell(over)))
+    tuned = [None if use.shape is None else best.get((use.site, use.shape)) for use in optimization.uses]
     columns = (
-        Column("where", Unit.NAME),
-        Column("shape", Unit.NAME),
-        Column("calls", Unit.COUNT, drop=3),
-        Column("ran", drop=1),
-        Column("share", Unit.SHARE, drop=2),
-        Column("best", Unit.PROSE),
-        Column("auto over best", Unit.RATIO, drop=4),
+        (Column("where", Unit.NAME), lambda pair: pair[0].site),
+        (Column("shape", Unit.NAME), lambda pair: _name(pair[0])),
+        (Column("calls", Unit.COUNT, drop=3), lambda pair: pair[0].calls),
+        (Column("ran", drop=1), lambda pair: Cell(pair[0].backend_ran, reason="unknown")),
+        (Column("share", Unit.SHARE, drop=2), lambda pair: pair[0].share_pct),
+        (Column("best", Unit.PROSE), lambda pair: pair[0].not_tuned if pair[1] is None else _answer(pair[1])),
+        (
+            Column("auto over best", Unit.RATIO, drop=4),
+            lambda pair: pair[1].over_auto if pair[1] is not None and pair[1].in_policy else None,
+        ),
     )
-    return make_table("Shapes", columns, rows, source=_JSON)
+    return table_of("Shapes", zip(optimization.uses, tuned, strict=True), columns, source=_JSON)
 
 
 def _answer(tuned: TunedUse) -> str:
@@ -463,31 +456,42 @@ def _name_shape(shape: Shape) -> str:
 
 
 def _attempt_table(optimization: Optimization) -> Table:
-    rows = []
-    for attempt in optimization.attempts:
-        change = attempt.comparison.change
-        measured = None if change.ratio is None else 100 * (1 - change.ratio)
-        low = None if change.high is None else 100 * (1 - change.high)
-        high = None if change.low is None else 100 * (1 - change.low)
-        verdict = change.verdict.value if change.verdict else change.candidate.status
-        if attempt.lost:
-            verdict = attempt.lost.partition(":")[0]
-        values = attempt.comparison.values
-        same = "" if values is None else values.verdict.value
-        expected = attempt.predicted
-        predicted = Cell(None, reason="not predicted")
-        if expected is not None:
-            predicted = Cell(expected.pct, low=expected.low_pct, high=expected.high_pct)
-        rows.append((attempt.name, verdict, Cell(measured, low=low, high=high), predicted, same, attempt.why))
     columns = (
-        Column("what", Unit.NAME),
-        Column("verdict"),
-        Column("measured gain [95 %]", Unit.PERCENT),
-        Column("predicted gain [bounds]", Unit.PERCENT),
-        Column("values", drop=2),
-        Column("why", Unit.PROSE, drop=1),
+        (Column("what", Unit.NAME), "name"),
+        (Column("verdict"), _verdict),
+        (Column("measured gain [95 %]", Unit.PERCENT), _measured_gain),
+        (Column("predicted gain [bounds]", Unit.PERCENT), _predicted_gain),
+        (Column("values", drop=2), _values),
+        (Column("why", Unit.PROSE, drop=1), "why"),
+    )  # fmt: skip
+    return table_of("Attempts", optimization.attempts, columns, source=_JSON)
+
+
+def _verdict(attempt: Attempt) -> str:
+    change = attempt.comparison.change
+    if attempt.lost:
+        return attempt.lost.partition(":")[0]
+    return change.verdict.value if change.verdict else change.candidate.status
+
+
+def _values(attempt: Attempt) -> str:
+    values = attempt.comparison.values
+    return "" if values is None else values.verdict.value
+
+
+def _measured_gain(attempt: Attempt) -> Cell:
+    change = attempt.comparison.change
+    gain, low, high = (
+        None if ratio is None else 100 * (1 - ratio) for ratio in (change.ratio, change.high, change.low)
     )
-    return make_table("Attempts", columns, rows, source=_JSON)
+    return Cell(gain, low=low, high=high)
+
+
+def _predicted_gain(attempt: Attempt) -> Cell:
+    expected = attempt.predicted
+    if expected is None:
+        return Cell(None, reason="not predicted")
+    return Cell(expected.pct, low=expected.low_pct, high=expected.high_pct)
 
 
 def _attempt_parts(optimization: Optimization) -> list[Part]:

@@ -24,6 +24,7 @@ from nsysprof.report.document import (
     Table,
     Unit,
     make_table,
+    table_of,
 )
 from nsysprof.report.figure_files import figure_paths, write_figures, write_report
 from nsysprof.report.figures.drawing import can_draw
@@ -359,40 +360,29 @@ def _sum(rows: list[RankRow], name: str) -> int | None:
 def rank_table(job: RanksAnalysis) -> Table:
     """Return one row for each rank; stragglers and outliers are marked."""
     slow = set(job.stragglers["rank"].tolist())
-    rows, marks = [], {}
-    for number, row in enumerate(job.rows[:MOST_ROWS]):
-        words = ["straggler"] * (row.rank in slow) + ["outlier"] * (row.rank in job.outliers)
-        if words:
-            marks[number] = ", ".join(words)
-        rows.append(
-            (
-                str(row.rank) if row.is_read else f"{row.rank}: {row.reason}",
-                row.source,
-                row.kernel_count,
-                row.compute_ns,
-                row.comm_ns,
-                row.overlap_ns,
-                row.exposed_comm_ns,
-                row.idle_ns,
-                row.memcpy_bytes,
-                row.peak_vram_bytes,
-                job.outliers.get(row.rank if row.rank is not None else -1, ""),
-            )
-        )
+    words = [
+        ["straggler"] * (row.rank in slow) + ["outlier"] * (row.rank in job.outliers) for row in job.rows[:MOST_ROWS]
+    ]
     columns = (
-        Column("rank", Unit.PROSE),
-        Column("trace", Unit.NAME, drop=7),
-        Column("kernels", Unit.COUNT, drop=5),
-        Column("compute", Unit.NS),
-        Column("NCCL", Unit.NS),
-        Column("overlap", Unit.NS, drop=4),
-        Column("exposed", Unit.NS),
-        Column("idle", Unit.NS, drop=1),
-        Column("copied", Unit.BYTES, drop=6),
-        Column("peak VRAM", Unit.BYTES, drop=2),
-        Column("unlike others", Unit.PROSE, drop=3),
+        (Column("rank", Unit.PROSE), lambda row: str(row.rank) if row.is_read else f"{row.rank}: {row.reason}"),
+        (Column("trace", Unit.NAME, drop=7), "source"),
+        (Column("kernels", Unit.COUNT, drop=5), "kernel_count"),
+        (Column("compute", Unit.NS), "compute_ns"),
+        (Column("NCCL", Unit.NS), "comm_ns"),
+        (Column("overlap", Unit.NS, drop=4), "overlap_ns"),
+        (Column("exposed", Unit.NS), "exposed_comm_ns"),
+        (Column("idle", Unit.NS, drop=1), "idle_ns"),
+        (Column("copied", Unit.BYTES, drop=6), "memcpy_bytes"),
+        (Column("peak VRAM", Unit.BYTES, drop=2), "peak_vram_bytes"),
+        (
+            Column("unlike others", Unit.PROSE, drop=3),
+            lambda row: job.outliers.get(row.rank if row.rank is not None else -1, ""),
+        ),
     )
-    return _table("Ranks", columns, rows, len(job.rows), "per_rank.csv", marks=marks, marks_are_bad=True)
+    marks = {number: ", ".join(word) for number, word in enumerate(words) if word}
+    return table_of(
+        "Ranks", job.rows[:MOST_ROWS], columns, marks=marks, marks_are_bad=True, **_shown(len(job.rows), "per_rank.csv")
+    )
 
 
 def straggler_table(job: RanksAnalysis) -> Table:
@@ -454,22 +444,19 @@ def energy_table(job: RanksAnalysis) -> Table | None:
     if job.energy is None or not len(job.energy):
         return None
     columns = (
-        Column("range", Unit.NAME),
-        Column("boards", Unit.COUNT, drop=3),
-        Column("n", Unit.COUNT, drop=4),
-        Column("energy", Unit.JOULES),
-        Column("mean power, least", Unit.WATTS, drop=1),
-        Column("most", Unit.WATTS),
-        Column("most on rank", Unit.COUNT, drop=2),
+        (Column("range", Unit.NAME), lambda row: qualified_name(known(row["range"]), known(row["domain"]))),
+        (Column("boards", Unit.COUNT, drop=3), "boards"),
+        (Column("n", Unit.COUNT, drop=4), "instances"),
+        (
+            Column("energy", Unit.JOULES),
+            lambda row: Cell(known(row["energy_j"]), error=known(row["error_j"]), reason=row["reason"]),
+        ),
+        (Column("mean power, least", Unit.WATTS, drop=1), "board_least_w"),
+        (Column("most", Unit.WATTS), "board_most_w"),
+        (Column("most on rank", Unit.COUNT, drop=2), "most_rank"),
     )
-    rows = []
-    for row in job.energy.head(MOST_ROWS).to_dict("records"):
-        label = qualified_name(known(row["range"]), known(row["domain"]))
-        energy = Cell(known(row["energy_j"]), error=known(row["error_j"]), reason=row["reason"])
-        powers = (known(row["board_least_w"]), known(row["board_most_w"]), known(row["most_rank"]))
-        rows.append((label, row["boards"], row["instances"], energy, *powers))
-    title = "Energy of the boards while work ran"
-    return _table(title, columns, rows, len(job.energy), "energy_over_ranks.csv", terminal_rows=8)
+    title, rows = "Energy of the boards while work ran", job.energy.head(MOST_ROWS).to_dict("records")
+    return table_of(title, rows, columns, **_shown(len(job.energy), "energy_over_ranks.csv", terminal_rows=8))
 
 
 def api_table(job: RanksAnalysis) -> Table:
@@ -491,27 +478,21 @@ def _spread(title: str, frame: pd.DataFrame, name: str, header: str, source: str
 def clock_table(job: RanksAnalysis) -> Table:
     """Return how each rank's clock was determined, with the remaining error."""
     columns = (
-        Column("rank"),
-        Column("clock", Unit.PROSE),
-        Column("offset", Unit.EXACT_NS),
-        Column("anchors", Unit.COUNT, drop=1),
-        Column("residual, median", Unit.NS),
-        Column("residual, worst", Unit.NS, drop=2),
+        (Column("rank"), lambda fit: str(fit.rank)),
+        (Column("clock", Unit.PROSE), lambda fit: fit.how if fit.offset_ns is not None else f"refused: {fit.reason}"),
+        (Column("offset", Unit.EXACT_NS), lambda fit: Cell(fit.offset_ns, is_signed=True)),
+        (Column("anchors", Unit.COUNT, drop=1), "anchors"),
+        (Column("residual, median", Unit.NS), "residual_ns"),
+        (Column("residual, worst", Unit.NS, drop=2), "worst_ns"),
     )
-    rows = [
-        (
-            str(fit.rank),
-            fit.how if fit.offset_ns is not None else f"refused: {fit.reason}",
-            Cell(fit.offset_ns, is_signed=True),
-            fit.anchors,
-            fit.residual_ns,
-            fit.worst_ns,
-        )
-        for fit in job.clocks[:MOST_ROWS]
-    ]
-    return _table("Clocks", columns, rows, len(job.clocks), "ranks.json")
+    return table_of("Clocks", job.clocks[:MOST_ROWS], columns, **_shown(len(job.clocks), "ranks.json"))
 
 
 def _table(title: str, columns: Any, rows: Any, total: int, source: str, **fields: Any) -> Table:
+    return make_table(title, columns, rows, **_shown(total, source, **fields))
+
+
+def _shown(total: int, source: str, **fields: Any) -> dict[str, Any]:
+    """Return the fields of a table of this page."""
     shown = {"terminal_rows": _TERMINAL_ROWS, "document_rows": _DOCUMENT_ROWS, **fields}
-    return make_table(title, columns, rows, total_rows=total, source=source, **shown)
+    return {"total_rows": total, "source": source, **shown}

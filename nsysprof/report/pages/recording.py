@@ -19,10 +19,11 @@ from nsysprof.report.document import (
     Unit,
     count_of,
     make_table,
+    table_of,
 )
 from nsysprof.report.pages.trace_tables import rows_of
 from nsysprof.results.analysis import MOST_COST, Analysis, RangeCost
-from nsysprof.results.recorded_part import LatencyWindow, LatencyWindows, Ratio, RecordResult
+from nsysprof.results.recorded_part import LatencyWindows, RecordResult
 from nsysprof.units import format_bytes, format_ns
 
 # The most kinds, ranges and calls that a sentence names, and the least share to name one (percent).
@@ -50,32 +51,26 @@ def _latency_parts(latency: LatencyWindows) -> list[Part]:
         ("during", latency.during, latency.during_ratio),
         ("after", latency.after, latency.after_ratio),
     )
-    rows = [_window_row(name, window, ratio) for name, window, ratio in windows if window is not None]
-    if latency.told_by and rows:
-        columns = (
-            Column("recording"),
-            Column("steps", Unit.COUNT),
-            Column("in", Unit.NS, drop=2),
+    columns = (
+        (Column("recording"), lambda row: row[0]),
+        (Column("steps", Unit.COUNT), lambda row: row[1].steps),
+        (Column("in", Unit.NS, drop=2), lambda row: row[1].wall_ns),
+        (
             Column("median of a step", Unit.NS),
-            Column("90 % within", Unit.NS, drop=1),
+            lambda row: Cell(row[1].median_ns, low=row[1].median_low_ns, high=row[1].median_high_ns),
+        ),
+        (Column("90 % within", Unit.NS, drop=1), lambda row: row[1].p90_ns),
+        (
             Column("/ before", Unit.QUOTIENT),
-        )
-        parts.append(make_table(f"Latency around the recording, from {latency.told_by}", columns, rows))
+            lambda row: Cell() if row[2] is None else Cell(row[2][0], low=row[2][1], high=row[2][2]),
+        ),
+    )
+    known = [row for row in windows if row[1] is not None]
+    if latency.told_by and known:
+        parts.append(table_of(f"Latency around the recording, from {latency.told_by}", known, columns))
     if latency.unknown:
         parts.append(Paragraph(f"whether the latency changed is unknown: {latency.unknown}"))
     return parts
-
-
-def _window_row(name: str, window: LatencyWindow, ratio: Ratio | None) -> tuple[Cell, ...]:
-    value, low, high = ratio or (None, None, None)
-    return (
-        Cell(name),
-        Cell(window.steps),
-        Cell(window.wall_ns),
-        Cell(window.median_ns, low=window.median_low_ns, high=window.median_high_ns),
-        Cell(window.p90_ns),
-        Cell(value, low=low, high=high),
-    )
 
 
 def _process_parts(result: RecordResult) -> list[Part]:
@@ -107,28 +102,21 @@ _MOST_ROWS, _TERMINAL_ROWS = 50, 8
 
 def recording_cost_table(costs: Sequence[RangeCost]) -> Table:
     """Return the ranges with the most time, each when recorded and when not (or with only NVTX recorded)."""
-    rows = [
-        (
-            cost.range,
-            cost.wall_med_ns,
-            cost.plain_wall_med_ns,
-            Cell(cost.slowdown, low=cost.slowdown_low, high=cost.slowdown_high),
-            cost.instances,
-        )
-        for cost in costs[:_MOST_ROWS]
-    ]
     columns = (
-        Column("range", Unit.NAME),
-        Column("as recorded", Unit.NS),
-        Column("not recorded", Unit.NS),
-        Column("times as long", Unit.QUOTIENT),
-        Column("instances", Unit.COUNT, drop=1),
+        (Column("range", Unit.NAME), "range"),
+        (Column("as recorded", Unit.NS), "wall_med_ns"),
+        (Column("not recorded", Unit.NS), "plain_wall_med_ns"),
+        (
+            Column("times as long", Unit.QUOTIENT),
+            lambda cost: Cell(cost.slowdown, low=cost.slowdown_low, high=cost.slowdown_high),
+        ),
+        (Column("instances", Unit.COUNT, drop=1), "instances"),
     )
     slowed = f"more than {100 * MOST_COST:g} %"
-    return make_table(
+    return table_of(
         "What recording costs",
+        costs[:_MOST_ROWS],
         columns,
-        rows,
         source="recording_cost.csv",
         total_rows=len(costs),
         terminal_rows=_TERMINAL_ROWS,

@@ -1,10 +1,10 @@
-"""Define the types of the column registry: a column of a file, and a file with rows."""
+"""Read the registry of columns, columns.tsv: every file with rows that nsysprof writes, and what its columns mean."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from pathlib import Path
 
 
 class Dtype(StrEnum):
@@ -63,21 +63,36 @@ class TableFile:
         return tuple(column.name for column in self.columns if column.dtype in dtypes)
 
 
-def text(name: str, doc: str, **more: Any) -> FileColumn:
-    """Return a column of texts."""
-    return FileColumn(name, Dtype.TEXT, "", doc, **more)
+def _read_registry() -> tuple[dict[str, tuple[FileColumn, ...]], dict[str, TableFile]]:
+    """Return the columns of each section of columns.tsv, and the files among the sections by their paths."""
+    columns_by_section: dict[str, list[FileColumn]] = {}
+    rows: dict[str, str] = {}
+    section: list[FileColumn] = []
+    for line in Path(__file__).with_name("columns.tsv").read_text(encoding="utf-8").splitlines():
+        if line.startswith("["):
+            name, _, rows[name] = line[1:].partition("]")
+            section = columns_by_section.setdefault(name, [])
+        elif line.startswith("*"):
+            section += columns_by_section[line[1:]]
+        elif "\t" in line:
+            name, dtype, unit, flags, only_with, doc = line.split("\t")
+            section.append(
+                FileColumn(name, Dtype[dtype.upper()], unit, doc, "empty" in flags, only_with, "work" in flags)
+            )
+        elif line and not line.startswith("#"):
+            section.append(next(column for column in columns_by_section["columns"] if column.name == line))
+    sections = {name: tuple(columns) for name, columns in columns_by_section.items()}
+    paths = {name: name.partition("/") for name in sections if "/" in name}
+    return sections, {
+        name: TableFile(folder, file, rows[name].strip(), sections[name]) for name, (folder, _, file) in paths.items()
+    }
 
 
-def integer(name: str, unit: str, doc: str, **more: Any) -> FileColumn:
-    """Return a column of whole numbers."""
-    return FileColumn(name, Dtype.INTEGER, unit, doc, **more)
+# The columns of each section of columns.tsv, and every file with rows that nsysprof writes, by FOLDER/FILE. CSV
+# writers, readers, joins and docs/files.md take names, types, units and sentences from here.
+SECTIONS, FILES = _read_registry()
 
 
-def number(name: str, unit: str, doc: str, **more: Any) -> FileColumn:
-    """Return a column of floating-point numbers."""
-    return FileColumn(name, Dtype.NUMBER, unit, doc, **more)
-
-
-def flag(name: str, doc: str, **more: Any) -> FileColumn:
-    """Return a column of True and False."""
-    return FileColumn(name, Dtype.FLAG, "", doc, **more)
+def files_of(folder: str) -> tuple[TableFile, ...]:
+    """Return the files with rows in a kind of folder."""
+    return tuple(file for file in FILES.values() if file.folder == folder)

@@ -1,10 +1,12 @@
 """Record the operators of a few steps of a captured program: their shapes as NVTX ranges, their types in a file.
 
 It needs only torch, because it runs in the program's own Python. A step is a step of an optimizer, else a call of the
-outermost module. After NSYSPROF_OPERATORS_SKIP steps (5 by default), torch writes each operator of three steps as an
-NVTX range. In the last of them, torch's observer writes down the tensors of each operator as well, which go into
-NSYSPROF_OPERATORS_FOLDER/PROCESS.json. These steps lie in a range `nsysprof operators`, since their times are not those
-of the program. The operators of a CUDA graph are recorded in the same way while torch captures it, whenever that is.
+outermost module; the recording begins and ends where the module is called, or where the optimizer of a program without
+modules clears its gradients. After NSYSPROF_OPERATORS_SKIP steps (5 by default), torch writes each operator of three
+steps as an NVTX range. In the last of them, torch's observer writes down the tensors of each operator as well, which go
+into NSYSPROF_OPERATORS_FOLDER/PROCESS.json. These steps lie in a range `nsysprof operators`, since their times are not
+those of the program. The operators of a CUDA graph are recorded in the same way while torch captures it, whenever that
+is.
 """
 
 from __future__ import annotations
@@ -29,6 +31,9 @@ FOLDER, SKIP = "NSYSPROF_OPERATORS_FOLDER", "NSYSPROF_OPERATORS_SKIP"
 # The same names as in nsysprof.torchprof.operator_facts.
 MARK, LAYER = "nsysprof operators", "nsysprof layer "
 _STEPS = 3
+# Where there is an optimizer, so many calls of a module without a step of it mean that it takes none. Cells of a
+# recurrent net, rollouts and accumulated gradients are many calls in a step.
+_MOST_CALLS = 1_000
 # More operators than these are not written, and the operators of more graphs not recorded.
 _MOST_OPERATORS, _MOST_CAPTURES = 60_000, 200
 _FAULT, _FAULT_OF_GRAPHS = "operators are not recorded", "operators of CUDA graphs are not recorded"
@@ -42,14 +47,14 @@ class OperatorRecorder:
         self._path = process_path(os.environ[FOLDER])
         self._skip = int(os.environ.get(SKIP) or 5)
         self._calls = ModuleCalls(torch, self._go_on)
-        self._optimizer_steps = 0
+        self._has_optimizer, self._optimizer_steps = False, 0
         self._seen = -1
         self._first = self._skip
         self._open = contextlib.ExitStack()
         self._observer: Any = None
         self._operators: list[dict[str, Any]] = []
         self._recordings = 0
-        self._is_in_step = False
+        self._is_in_step = self._is_done = False
         # How many graphs are being captured, how many were recorded, and the thread that records one.
         self._captures = self._recorded = 0
         self._recording_thread: int | None = None
@@ -60,6 +65,7 @@ class OperatorRecorder:
         FirstOptimizer(self._count).watch()
         atexit.register(lambda: attempt(self.close, _FAULT))
         self._calls.begin()
+        attempt(self._watch_optimizers, _FAULT)
         attempt(lambda: watch_captures(self._torch, self._before_capture, self._after_capture), _FAULT_OF_GRAPHS)
 
     def close(self) -> None:
@@ -77,14 +83,34 @@ class OperatorRecorder:
     def _count(self) -> None:
         self._optimizer_steps += 1
 
+    def _watch_optimizers(self) -> None:
+        """Note that there is one, and go on where it clears its gradients: a program may train without a module."""
+        kind, compiler = self._torch.optim.Optimizer, self._torch.compiler
+        begin, clear = kind.__init__, kind.zero_grad
+
+        @functools.wraps(begin)
+        def initialize(optimizer: Any, *arguments: Any, **named: Any) -> None:
+            self._has_optimizer = True
+            begin(optimizer, *arguments, **named)
+
+        @functools.wraps(clear)
+        def zero_grad(optimizer: Any, *arguments: Any, **named: Any) -> Any:
+            if not compiler.is_compiling() and self._calls.watched is None:
+                self._go_on(0)
+            return clear(optimizer, *arguments, **named)
+
+        kind.__init__, kind.zero_grad = initialize, zero_grad
+
     def _go_on(self, calls: int) -> None:
         if not attempt(lambda: self._ended(calls), _FAULT):
             attempt(self.close, _FAULT)
 
     def _ended(self, calls: int) -> None:
-        """Go on where a step has ended: at the call of the outermost module, where no operator is open."""
+        """Go on where a step has ended and no operator is open."""
         steps = self._optimizer_steps or calls
-        if steps == self._seen or os.getpid() != self._process:
+        if self._is_done or steps == self._seen or os.getpid() != self._process:
+            return
+        if self._has_optimizer and not self._optimizer_steps and calls < _MOST_CALLS:
             return
         self._seen = steps
         torch = self._torch
@@ -97,8 +123,8 @@ class OperatorRecorder:
         elif self._is_in_step:
             if steps >= self._first + _STEPS - 1:
                 self._observe()
-        elif steps == self._first:
-            self._is_in_step = True
+        elif steps >= self._first:
+            self._is_in_step, self._first = True, steps
             self._begin()
 
     def _begin(self) -> None:
@@ -115,6 +141,7 @@ class OperatorRecorder:
         self._observer.start()
 
     def _end(self) -> None:
+        self._is_done = True
         try:
             self._write()
         finally:

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nsysprof.analysis.attribution import intervals
-from nsysprof.analysis.attribution.intervals import union_ns
+from nsysprof.analysis.attribution.intervals import overlapping, union_ns
 
 INTERVALS = st.lists(st.tuples(st.integers(0, 3), st.integers(-50, 50), st.integers(0, 30)), max_size=40)
 
@@ -21,6 +21,22 @@ def test_union_agrees_with_counting_every_nanosecond(rows):
     )
     total = union_ns(start, length, group)
     assert list(total) == [brute_force(rows, g) for g in range(len(total))]
+
+
+@given(INTERVALS.filter(len), st.sampled_from([1, 3, 1 << 20]))
+def test_intervals_overlap_where_another_runs_at_the_same_time(rows, block):
+    start, length = (np.array(column, dtype=np.int64) for column in list(zip(*sorted(rows), strict=True))[1:])
+    order = np.argsort(start, kind="stable")
+    start, length = start[order], length[order]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(intervals, "_BLOCK", block)
+        overlaps = overlapping(start, length)
+    ticks = [set(range(at, at + took)) for at, took in zip(start.tolist(), length.tolist(), strict=True)]
+    for row, mine in enumerate(ticks):
+        if any(mine & other for number, other in enumerate(ticks) if number != row):
+            assert overlaps[row]
+    alone = [tick for row, mine in enumerate(ticks) if not overlaps[row] for tick in mine]
+    assert len(set(alone)) == len(alone)
 
 
 @given(INTERVALS.filter(len), st.integers(0, 3), st.sampled_from([1, 3, 1 << 20]))

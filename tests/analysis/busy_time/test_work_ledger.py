@@ -6,6 +6,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from nsysprof.analysis.attribution import work_stretches
+from nsysprof.analysis.attribution.caused_work import CausedWork
+from nsysprof.analysis.busy_time import work_ledger
 from nsysprof.analysis.busy_time.work_ledger import own_time
 from nsysprof.app.analyze import analyze_trace
 from nsysprof.trace.schema import MIGRATION
@@ -79,3 +82,33 @@ def test_a_range_has_the_work_that_it_launched_and_adopted(trace_path):
     for range_, rows in analysis.ranges.groupby("range"):
         expected = rows["kernel_count"].sum() + rows["adopted_kernel_count"].sum()
         assert kernels_by_range.get(range_, 0) == expected
+
+
+def test_adopted_work_counts_once_for_each_group_around_it():
+    """Ranges 0 > 1 > 2 and 3; ranges 1 and 2 have the same name."""
+    parent, group = np.array([-1, 0, 1, -1]), np.array([5, 2, 2, 0])
+    of_kernel, of_other = np.array([2, 3, 1, 2]), np.array([0])
+    caused = CausedWork(np.array([10, 11, 12, 13]), of_kernel, np.array([14]), of_other, np.zeros(20), None, ((), ()))
+    rows, groups, low, high = caused.adopted_stretches(parent, group)
+    found = [
+        (int(its_group), int(row))
+        for its_group, first, last in zip(groups, low, high, strict=True)
+        for row in rows[first:last]
+    ]
+    instance, row = caused.all_adopted_pairs(parent)
+    assert sorted(found) == sorted(set(zip(group[instance].tolist(), row.tolist(), strict=True)))
+
+
+def test_each_sum_is_added_up_once_for_each_kind_of_work(trace_path, monkeypatch):
+    """Not once for each range, and not for each of its ends."""
+    summed = []
+
+    def running_sum(values):
+        summed.append(len(values))
+        return work_stretches.running_sum(values)
+
+    monkeypatch.setattr(work_ledger, "running_sum", running_sum)
+    analysis = analyze_trace(trace_path("h200-faults/all"))
+    kinds = analysis.work[["device_id", "category", "unit"]].drop_duplicates()
+    sources = 3  # the whole trace, what ranges of one style launched, and what they adopted
+    assert len(summed) <= sources * len(kinds) * 3  # busy time, kernels, and their time

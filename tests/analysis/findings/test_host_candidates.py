@@ -206,3 +206,16 @@ def test_a_trace_without_steps_is_told_of_none(trace_path):
     items = analyze_trace(trace_path("h200-ranges/nccl")).findings.items
     (item,) = [item for item in items if item.code == "launch-bound"]
     assert "The host waits for the GPU there 354 times, so no CUDA graph can hold it." in item.text
+
+
+@pytest.mark.parametrize(("cells", "is_named"), [(20, True), (2, False)])
+def test_a_loop_over_cells_is_told_of_the_whole_sequence(findings, cells, is_named):
+    program = Program(launch_ns=20 * US)
+    for _ in range(8):
+        begin = program.now
+        for number in range(60):
+            name = "lstm_cell_forward<float, float, int, 1>" if number < cells else f"gemm{number}"
+            program.launch(3 * US, f"void at::native::{name}")
+        program.step(begin)
+    item = next(item for item in findings(program.builder).items if item.code == "launch-bound")
+    assert ("torch.nn.LSTM" in item.next_step) == is_named

@@ -17,6 +17,14 @@ def test_a_wide_interval_is_said_to_be_noise_and_a_narrow_one_is_not() -> None:
     assert noise_notes(results[:1]) == []
 
 
+def test_a_case_whose_samples_stall_is_said_to_be_no_slower():
+    results = pd.DataFrame({"range": ["a", "b"], "latency_median_ns": [100.0, 100.0],
+                            "latency_ci_low_ns": [None, 99.0], "latency_ci_high_ns": [900.0, 101.0]})  # fmt: skip
+    (note,) = noise_notes(results)
+    assert note.code == "machine-stalls"
+    assert "of the samples of a take 3 times as long as usual. None of them is called slower." in note.text
+
+
 def test_cases_whose_pace_the_cpu_sets_are_named():
     """A graph decides; without one, kernels that take less than half of a call."""
     columns = ("range", "latency_median_ns", "kernel_total_ns", "traced_calls", "event_over_graph")

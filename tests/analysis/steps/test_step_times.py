@@ -50,6 +50,20 @@ def test_work_that_is_joined_in_blocks_is_the_union_of_all_work(monkeypatch, blo
     assert [each.tolist() for each in step_times._join(odd, even)] == [begun.tolist(), ended.tolist()]
 
 
+def test_only_work_that_overlaps_other_work_is_joined(tmp_path, monkeypatch):
+    joined = []
+
+    def union(work, rows):
+        joined.append(len(rows))
+        return union_of_rows(work, rows)
+
+    union_of_rows = step_times._union_of_rows
+    monkeypatch.setattr(step_times, "_union_of_rows", union)
+    times = samples.analysis(tmp_path, training()).step_times
+    assert (times.table[PARTS].sum(axis=1) == times.table["wall_ns"]).all()
+    assert 0 < sum(joined) <= 2 * len(times.table), "a gemm and a collective of each step"
+
+
 def test_slow_steps_are_marked_and_a_typical_one_is_the_median(tmp_path):
     walls = [5000, *[1000] * 7, 1010, 2000, *[1000] * 4]
     times = samples.analysis(tmp_path, training(walls)).step_times

@@ -5,7 +5,7 @@ import pytest
 from nsysprof.app.measuring import record as module
 from nsysprof.app.measuring.program_request import RecordRequest
 from nsysprof.app.measuring.record import record_windows
-from nsysprof.errors import DataLossError, InterruptedCaptureError, ToolFailedError, UsageError
+from nsysprof.errors import DataLossError, InterruptedCaptureError, ToolFailedError
 
 
 @pytest.fixture
@@ -42,8 +42,3 @@ def test_the_end_of_the_program_is_no_failure_and_a_loss_is_told_at_the_end(wind
 def test_what_fails_ends_it(windows):
     failed = ToolFailedError("no", "")
     assert windows([None, failed], 10)[:2] == (failed, [1, 2])
-
-
-def test_keeping_nothing_makes_no_sense():
-    with pytest.raises(UsageError, match="out of range"):
-        record_windows(RecordRequest(seconds=1.0), 0, print)

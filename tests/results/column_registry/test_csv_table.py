@@ -8,12 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsysprof.results.column_registry.column import TableFile, flag, integer, number, text
+from nsysprof.results.column_registry.column import Dtype, FileColumn, TableFile
 from nsysprof.results.column_registry.csv_table import empty_table, format_cell, render_csv, set_dtypes
 
 FILE = TableFile("analysis", "x.csv", "One row per x.", (
-    text("name", "Name."), integer("size", "B", "Size.", nullable=True), number("avg", "ns", "Mean.", nullable=True),
-    flag("is_last", "Last.", nullable=True), text("why", "Why.", nullable=True),
+    FileColumn("name", Dtype.TEXT, "", "Name."), FileColumn("size", Dtype.INTEGER, "B", "Size.", nullable=True),
+    FileColumn("avg", Dtype.NUMBER, "ns", "Mean.", nullable=True),
+    FileColumn("is_last", Dtype.FLAG, "", "Last.", nullable=True),
+    FileColumn("why", Dtype.TEXT, "", "Why.", nullable=True),
 ))  # fmt: skip
 ROWS = st.tuples(
     st.none() | st.integers(-(2**63), 2**63 - 1),

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from nsysprof.capture.user_program.program_hook import collect_recorded, hook_environment
-from nsysprof.torchprof.plain_pickle import read_plain_pickle
+from nsysprof.torchprof.allocator_history import read_plain_pickle
 from nsysprof.workload.program_start.memory_recorder import FAILURE, find_kinds
 
 # The part of torch that needs a GPU: an allocator that fails when asked to, and calls its observers as torch does.

@@ -221,3 +221,43 @@ def test_a_graph_captured_in_a_recorded_step_needs_nothing_more(recorded):
     recorded.capture(Model(), torch.randn(2, 4))
     assert recorded.events == ["nsysprof operators", "operators", "capture", "captured"]
     recorded.recorder.close()
+
+
+@pytest.fixture
+def optimizers(recorded, monkeypatch):
+    """Let the recorder watch torch's optimizers, and put back what it replaced."""
+    for name in ("__init__", "zero_grad"):
+        monkeypatch.setattr(torch.optim.Optimizer, name, getattr(torch.optim.Optimizer, name))
+    recorded.torch.optim = torch.optim
+    recorded.recorder._watch_optimizers()
+    return torch.optim
+
+
+def test_a_program_without_modules_is_recorded_by_its_optimizer(recorded, optimizers):
+    weight = torch.ones(3, requires_grad=True)
+    optimizer = optimizers.SGD([weight], lr=0.5)
+    for _ in range(12):
+        optimizer.zero_grad()
+        (weight * weight).sum().backward()
+        optimizer.step()
+        recorded.recorder._count()
+    assert torch.equal(weight, torch.zeros(3)), "a step of 0.5 along 2 w"
+    assert recorded.events == ["nsysprof operators", "operators", "no operators", "end 7"]
+    assert [one["name"] for one in recorded.operators()].count("aten::mul") >= 1
+
+
+@pytest.mark.parametrize("steps", [12, 0])
+def test_many_calls_of_a_module_are_one_step_of_the_optimizer(recorded, optimizers, steps):
+    """Ten cells, or micro-batches, a step; an optimizer that takes no step in a thousand calls is not waited for."""
+    recorder = recorded.recorder
+    optimizers.SGD([torch.ones(3, requires_grad=True)], lr=0.5)
+    calls, begun = 0, []
+    for _ in range(steps or 120):
+        for _ in range(10):
+            calls += 1
+            was_open = len(recorded.events)
+            recorder._go_on(calls)
+            begun += [calls] if len(recorded.events) > was_open else []
+        if steps:
+            recorder._count()
+    assert begun == ([51, 81] if steps else [1000, 1003])

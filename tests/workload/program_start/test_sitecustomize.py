@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nsysprof.capture.user_program.program_hook import collect_recorded, find_recorded, hook_environment
-from nsysprof.torchprof.plain_pickle import read_plain_pickle
+from nsysprof.torchprof.allocator_history import read_plain_pickle
 
 TORCH = """
 class _C:

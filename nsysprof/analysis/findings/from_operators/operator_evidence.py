@@ -305,7 +305,8 @@ def bytes_of_run(calls: Sequence[OperatorCall], run: Sequence[int], uses: Tensor
     return RunBytes(moved, min(fused, moved), min(max(fused, kept), moved))
 
 
-# Operators that exist fused, by what their pieces call; the first whose pieces are all there counts.
+# Operators that exist fused, by what their pieces call; the first whose pieces are all there counts. Only in this order
+# are exp, sum and division a softmax: other formulas have them, too.
 _FUSED = (
     (("log_softmax", "nll_loss_forward"), "torch.nn.functional.cross_entropy"),
     (("exp", "sum", "log"), "torch.nn.functional.cross_entropy or log_softmax"),
@@ -325,5 +326,10 @@ _FUSED = (
 
 def fused_operator(names: Iterable[str]) -> str:
     """Return the fused operator whose pieces are among some operators of a forward pass; "" where there is none."""
-    pieces = {name.removeprefix("aten::").rstrip("_").removeprefix("_") for name in names}
-    return next((fused for needed, fused in _FUSED if pieces.issuperset(needed)), "")
+    pieces = [name.removeprefix("aten::").rstrip("_").removeprefix("_") for name in names]
+
+    def are_there(needed: tuple[str, ...]) -> bool:
+        rest = iter(pieces)
+        return all(piece in rest for piece in needed) if needed[0] == "exp" else set(pieces).issuperset(needed)
+
+    return next((fused for needed, fused in _FUSED if are_there(needed)), "")

@@ -174,6 +174,8 @@ def test_a_run_with_an_unknown_operator_is_unknown():
         (["aten::silu", "aten::mul"], "SwiGLU"),
         (["aten::neg", "aten::cat", "aten::mul", "aten::add"], "rotary"),
         (["aten::amax", "aten::sub", "aten::exp_", "aten::sum", "aten::log", "aten::add"], "cross_entropy"),
+        (["aten::amax", "aten::sub", "aten::exp", "aten::sum", "aten::div"], "torch.softmax"),
+        (["aten::exp", "aten::div", "aten::exp", "aten::pow", "aten::sum"], ""),
         (["aten::mul", "aten::add", "aten::mul"], ""),
         (["aten::pow", "aten::sum"], ""),
     ],

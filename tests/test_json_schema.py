@@ -8,12 +8,12 @@ import typer
 from typer.testing import CliRunner
 
 from nsysprof.cli import app
-from nsysprof.report.json_schema import command_schemas
+from scripts.json_schema import command_schemas
 from tests.app.test_read_history import database
 from tests.builders.build_trace import TraceBuilder
 
 jsonschema = pytest.importorskip("jsonschema")
-SCHEMAS = Path(__file__).parents[2] / "docs/schemas"
+SCHEMAS = Path(__file__).parents[1] / "docs/schemas"
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from nsysprof.app.viewing.view_pages import FolderOverview, read_overview
+from nsysprof.app.view import FolderOverview, read_overview
 
 
 def write(folder, devices, findings=None):

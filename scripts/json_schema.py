@@ -11,7 +11,7 @@ from nsysprof.results import allocator_memory, comparison
 from nsysprof.results.analysis import Coverage, Device, ReadPart, Totals, TraceInfo
 from nsysprof.results.checks import GateResult
 from nsysprof.results.column_registry import analysis_columns, case_columns, rank_columns
-from nsysprof.results.column_registry.column import Dtype, FileColumn, TableFile
+from nsysprof.results.column_registry.column import Dtype, FileColumn, TableFile, files_of
 from nsysprof.results.findings import DeviceIdle, Finding, Findings, WhatIf
 from nsysprof.results.latency_history import CaseHistory, HistoryPoint
 from nsysprof.results.policy_use import PolicyUse
@@ -94,6 +94,11 @@ def _list(items: Schema) -> Schema:
     return {"type": "array", "items": items}
 
 
+def _object(**properties: Any) -> Schema:
+    """Return the schema of an object that always has these properties."""
+    return {"type": "object", "properties": properties, "required": list(properties)}
+
+
 def _or_null(schema: Schema) -> Schema:
     return {"anyOf": [schema, {"type": "null"}]}
 
@@ -108,15 +113,8 @@ def _analyze() -> Schema:
     times = {name: {"type": ["integer", "null"]} for name in ("gpu_span_ns", "gpu_busy_ns", "gpu_idle_ns")}
     device: Schema = {"allOf": [_ref(Device), {"properties": times, "required": list(times)}]}
     findings = _or_null(_list(_ref(Finding)))
-    idle = {
-        "type": "object",
-        "properties": {
-            "devices": _list(_ref(DeviceIdle)),
-            "unknown_reasons": {"type": "object", "additionalProperties": _WHOLE},
-            "causes": rows_schema(analysis_columns.IDLE),
-        },
-        "required": ["devices", "unknown_reasons", "causes"],
-    }
+    reasons = {"type": "object", "additionalProperties": _WHOLE}
+    idle = _object(devices=_list(_ref(DeviceIdle)), unknown_reasons=reasons, causes=rows_schema(analysis_columns.IDLE))
     of_memory = _or_null(_list(_ref(allocator_memory.MemoryFinding)))
     required: Schema = {
         "format_version": _WHOLE, "findings": findings, "memory_findings": of_memory, "idle": _or_null(idle),
@@ -131,7 +129,7 @@ def _analyze() -> Schema:
                "operators.csv", "os_calls.csv", "phases.csv")  # fmt: skip
     tables = {
         file.name.removesuffix(".csv"): _nullable_table(file, is_nullable=file.name in unknown)
-        for file in (*analysis_columns.FILES, case_columns.CAPTURE_RESULTS)
+        for file in (*files_of("analysis"), case_columns.CAPTURE_RESULTS)
     }
     of_step: dict[str, Schema] = {
         "step_flops": {"type": ["integer", "null"]}, "mfu_pct": {"type": ["number", "null"]},
@@ -154,26 +152,20 @@ def _analyze() -> Schema:
 
 
 def _allocator_use() -> Schema:
-    snapshot = {"path_name": _TEXT, "sha256": _TEXT, "bytes": _WHOLE}
-    use: Schema = {
-        "snapshot": {"type": "object", "properties": snapshot, "required": list(snapshot)},
-        "devices": _list(_ref(allocator_memory.DeviceUse)), "device_id": {"type": ["integer", "null"]},
-        "out_of_memory": _list(_ANY_OBJECT),
-    }  # fmt: skip
-    return {"type": "object", "properties": use, "required": list(use)}
+    return _object(
+        snapshot=_object(path_name=_TEXT, sha256=_TEXT, bytes=_WHOLE),
+        devices=_list(_ref(allocator_memory.DeviceUse)), device_id={"type": ["integer", "null"]},
+        out_of_memory=_list(_ANY_OBJECT),
+    )  # fmt: skip
 
 
 def _help() -> Schema:
-    topic = {"type": "object", "properties": {"name": _TEXT, "title": _TEXT}, "required": ["name", "title"]}
-    properties = {
-        "topic": _TEXT_OR_NULL, "text": _TEXT_OR_NULL, "topics": _list(topic),
-    }  # fmt: skip
-    return _of("nsysprof help --json", properties)
+    topics = _list(_object(name=_TEXT, title=_TEXT))
+    return _of("nsysprof help --json", {"topic": _TEXT_OR_NULL, "text": _TEXT_OR_NULL, "topics": topics})
 
 
 def _mcp() -> Schema:
-    tool = {"name": _TEXT, "description": _TEXT, "input_schema": _ANY_OBJECT}
-    tools = _list({"type": "object", "properties": tool, "required": list(tool)})
+    tools = _list(_object(name=_TEXT, description=_TEXT, input_schema=_ANY_OBJECT))
     return _of("nsysprof mcp --json", {"instructions": _TEXT, "tools": tools})
 
 
@@ -266,32 +258,17 @@ def _compare() -> Schema:
 
 
 def _doctor() -> Schema:
-    check = {
-        "type": "object",
-        "properties": {
-            "name": _TEXT, "state": {"enum": ["ok", "warning", "problem", "absent"]}, "found": _TEXT, "fix": _TEXT,
-        },
-        "required": ["name", "state", "found", "fix"],
-    }  # fmt: skip
+    check = _object(name=_TEXT, state={"enum": ["ok", "warning", "problem", "absent"]}, found=_TEXT, fix=_TEXT)
     return _of("nsysprof doctor --json", {"ok": _FLAG, "checks": _list(check)})
 
 
 def _explain() -> Schema:
-    shape = {
-        "type": "object",
-        "properties": {"call": _ANY_OBJECT, "backends": _list(_ANY_OBJECT)},
-        "required": ["call", "backends"],
-    }
-    properties = {"environment": _ANY_OBJECT, "shapes": _list(shape)}
-    return _of("nsysprof explain --json", properties)
+    shapes = _list(_object(call=_ANY_OBJECT, backends=_list(_ANY_OBJECT)))
+    return _of("nsysprof explain --json", {"environment": _ANY_OBJECT, "shapes": shapes})
 
 
 def _export() -> Schema:
-    written = {
-        "type": "object",
-        "properties": {"path": _TEXT, "rows": {"type": "object", "additionalProperties": _WHOLE}},
-        "required": ["path", "rows"],
-    }
+    written = _object(path=_TEXT, rows={"type": "object", "additionalProperties": _WHOLE})
     formats = {"type": "object", "additionalProperties": written}
     return _of("nsysprof export --json", {"formats": formats, "notes": _list(_ref(Note))}, (Note,))
 
@@ -336,12 +313,10 @@ def _run() -> Schema:
 
 
 def _view() -> Schema:
-    names: Schema = {"name": _TEXT, "kind": _TEXT, "error": _TEXT_OR_NULL}
-    one: Schema = {"type": "object", "properties": names, "required": list(names)}
+    one = _object(name=_TEXT, kind=_TEXT, error=_TEXT_OR_NULL)
     return _of("nsysprof view --json", {"url": _TEXT, "token": _TEXT, "port": _WHOLE, "inputs": _list(one)})
 
 
 def _whatif() -> Schema:
-    properties = Schema()
-    schema = _of("nsysprof whatif --json", properties, (WhatIf,))
+    schema = _of("nsysprof whatif --json", {}, (WhatIf,))
     return schema | {"allOf": [_ref(WhatIf)]}

@@ -1,9 +1,9 @@
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from nsysprof.analysis.comparison import range_facts
 from nsysprof.analysis.comparison.range_facts import collect_range_facts
 from nsysprof.analysis.overview.summarize import summarize
-from nsysprof.analysis.ranges import range_breakdown
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_tables
 from tests.builders.build_trace import OTHER_TID, TID, TraceBuilder
@@ -78,7 +78,7 @@ def test_every_real_range_adds_up(trace_path):
 
 def test_how_many_rows_are_looked_at_together_changes_nothing(trace_path, monkeypatch):
     whole, _ = facts(trace_path("ddp_rank0"))
-    monkeypatch.setattr(range_breakdown, "_ROWS_AT_ONCE", 3)
+    monkeypatch.setattr(range_facts, "_ROWS_AT_ONCE", 3)
     in_pieces, _ = facts(trace_path("ddp_rank0"))
     assert in_pieces == whole
     assert any(each.parts["copies_ns"] and each.parts["fills_ns"] for each in whole.values() if each.parts)

@@ -4,7 +4,7 @@ import threading
 import time
 from pathlib import Path
 
-from nsysprof.app.viewing.view_pages import Jobs
+from nsysprof.app.view import Jobs
 from nsysprof.errors import TraceError
 
 

@@ -4,11 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from nsysprof.analysis.comparison.compare import compare_inputs
+from nsysprof.analysis.comparison.compare import STEP_CASE, compare_inputs, compare_steps
 from nsysprof.analysis.comparison.compare_latency import Settings
 from nsysprof.analysis.comparison.gate.gate import parse_gate
 from nsysprof.analysis.overview.summarize import summarize
-from nsysprof.analysis.steps.compare_steps import STEP_CASE, compare_steps
 from nsysprof.app.inputs.compare_inputs import read_input
 from nsysprof.files.plain_file import encode_json
 from nsysprof.report.formats.console import render_console

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from nsysprof.app.viewing.view_pages import ViewPages
+from nsysprof.app.view import ViewPages
 from tests.app.test_read_history import database
 from tests.app.viewing.view_client import ask, viewing, wait_for
 from tests.builders.build_trace import TraceBuilder

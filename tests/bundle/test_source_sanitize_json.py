@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from nsysprof.bundle.name_tokens import NameTokens
-from nsysprof.bundle.sanitize_json import MEMBERS, FileCleaner, Member, Role, private_values, public_values
 from nsysprof.bundle.secret_values import is_public
+from nsysprof.bundle.source import MEMBERS, FileCleaner, Member, Role, private_values, public_values
 
 SECRETS = ["/home/alice/my project", "sesame-7f3a9b", "alice"]
 CSV = Member("x.csv", {"backend": Role.TEXT, "reason": Role.TEXT, "kernel": Role.KERNEL}, any_number=True)

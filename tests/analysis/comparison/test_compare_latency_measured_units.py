@@ -1,6 +1,6 @@
 import numpy as np
 
-from nsysprof.analysis.comparison.measured_units import cut_stretches
+from nsysprof.analysis.comparison.compare_latency import cut_stretches
 from tests.analysis.noise import autocorrelated
 
 

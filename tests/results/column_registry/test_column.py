@@ -9,9 +9,17 @@ from nsysprof.analysis.sampling.tune import find_winners
 from nsysprof.attention.shape import Case
 from nsysprof.export.parquet import write_parquet
 from nsysprof.nsight.ncu import DETAIL_COUNTERS
+from nsysprof.results.column_registry.analysis_columns import (
+    CAUSES,
+    LEDGER,
+    PHASES,
+    STEPS,
+    WORK_CATEGORIES,
+    cause_column,
+    work_column,
+)
 from nsysprof.results.column_registry.case_columns import BENCH_RESULTS, COUNTERS, WINNERS
-from nsysprof.results.column_registry.column import Dtype
-from nsysprof.results.column_registry.columns import FILES
+from nsysprof.results.column_registry.column import FILES, SECTIONS, Dtype
 from tests.analysis.blocks import make_blocks
 from tests.builders.registered_files import find_file
 from tests.export.contents import content_of
@@ -20,7 +28,7 @@ from tests.report import samples
 UNITS = {"", "ns", "B", "%", "FLOP", "FLOP/B", "FLOP/s", "B/s", "Hz", "J", "W"}
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.folder}/{file.name}")
+@pytest.mark.parametrize("file", FILES.values(), ids=lambda file: f"{file.folder}/{file.name}")
 def test_every_column_is_documented_once_and_has_a_known_unit(file):
     names = [column.name for column in file.columns]
     assert len(names) == len(set(names))
@@ -34,11 +42,19 @@ def test_every_column_is_documented_once_and_has_a_known_unit(file):
 
 def test_a_unit_in_a_name_is_the_unit_of_the_column():
     suffixes = {"_ns": "ns", "_bytes": "B", "_pct": "%", "_per_s": "/s", "_hz": "Hz"}
-    for file in FILES:
+    for file in FILES.values():
         for column in file.columns:
             for suffix, unit in suffixes.items():
                 if column.name.endswith(suffix):
                     assert column.unit.endswith(unit), f"{file.name}: {column.name}"
+
+
+def test_causes_and_kinds_of_work_have_columns_in_their_order():
+    causes = [cause_column(cause) for cause in CAUSES]
+    assert [column.name for column in SECTIONS["causes"]] == causes
+    assert STEPS.names[-len(causes) :] == tuple(causes)
+    assert ("outside_ns", *map(work_column, WORK_CATEGORIES), *causes) == LEDGER
+    assert PHASES.names[-len(LEDGER) :] == LEDGER
 
 
 def test_tables_of_bench_and_tune_have_the_registered_columns():

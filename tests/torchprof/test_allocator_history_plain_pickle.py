@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nsysprof.errors import TraceDamagedError, TraceEmptyError, TraceError, TraceForeignError
-from nsysprof.torchprof import plain_pickle
-from nsysprof.torchprof.plain_pickle import read_plain_pickle
+from nsysprof.torchprof import allocator_history
+from nsysprof.torchprof.allocator_history import read_plain_pickle
 
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**100), 2**100) | st.floats(allow_nan=False) | st.text() | st.binary(),
@@ -76,10 +76,10 @@ def test_a_large_memo_index_takes_no_memory(tmp_path: Path):
 
 
 def test_too_many_objects_and_too_large_files_are_refused(tmp_path: Path, monkeypatch):
-    monkeypatch.setattr(plain_pickle, "MOST_OBJECTS", 50)
+    monkeypatch.setattr(allocator_history, "MOST_OBJECTS", 50)
     with pytest.raises(TraceForeignError, match="more than 50 objects"):
         read_plain_pickle(write(tmp_path, b"\x80\x02]" + b"]" * 60 + b"."))
-    monkeypatch.setattr(plain_pickle, "MOST_BYTES", 10)
+    monkeypatch.setattr(allocator_history, "MOST_BYTES", 10)
     with pytest.raises(TraceError, match="at most 10"):
         read_plain_pickle(write(tmp_path, pickle.dumps(list(range(100)))))
 

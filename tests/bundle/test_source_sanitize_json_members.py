@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import fields
 
 from nsysprof.attention.shape import Case
-from nsysprof.bundle.sanitize_json import ENVIRONMENT_KEYS, JSON_KEYS, MEMBERS
+from nsysprof.bundle.source import ENVIRONMENT_KEYS, JSON_KEYS, MEMBERS
 from nsysprof.capture.environment import summarize_clocks
 from nsysprof.capture.manifest import Manifest
 from nsysprof.capture.sampling.bench_run import BenchPlan, new_run
