@@ -362,18 +362,21 @@ def bench(
 def busy_bench(seed: int, runs: int) -> Iterator[Row]:
     for number, noise in enumerate((QUIET, *SHARED, SLOW, TAILS, CLOCK, LASTING, *STALLS)):
         rng = np.random.default_rng([seed, 560 + number])
-        said = shapes_apart = outside = 0
+        said = shapes_apart = outside = refused = 0
         count = max(1, runs // 2)
         for _ in range(count):
             table = bench(rng, noise, 10, [1.0] * 4, {})
             apart = table["verdict"].isin(("slower", "far behind"))
             said += apart.any()
             shapes_apart += table[apart]["seq"].nunique()
+            refused += table[(table["rank"] > 1) & table["against_best_low"].isna()]["seq"].nunique()
             outside += ((table["median_ns"] < table["low_ns"]) | (table["median_ns"] > table["high_ns"])).sum()
         text = "bench, 10 shapes of 4 equal backends"
         yield Row(noise.name, f"{text}: a shape is told apart", shapes_apart, 10 * count, ALARMS)
         yield Row(noise.name, f"{text}: anything is told apart in a report", said, count)
         yield Row(noise.name, f"{text}: a time outside its own interval", outside, 40 * count, ALARMS)
+        if noise.stalls:
+            yield Row(noise.name, f"{text}: a shape is refused, as the machine stalls", refused, 10 * count)
         if not (noise.stalls or noise.clock > 1):
             yield from bench_intervals(np.random.default_rng([seed, 580 + number]), noise, 40 * runs)
     yield from uneven_stalls(seed, runs)
@@ -399,7 +402,7 @@ def bench_intervals(rng: np.random.Generator, noise: Busy, runs: int) -> Iterato
     if noise.slow:
         yield Row(noise.name, f"{text}, the time of a process that is not slow", held, runs, HOLDS)
         yield Row(noise.name, f"{text}, the mean of processes that are slow or not", mean_held, runs)
-        yield Row(noise.name, "bench: none of the 3 processes was slow, so that it says nothing of those", none, runs)
+        yield Row(noise.name, "bench: none of the 3 processes was slow, refused: nothing is said of those", none, runs)
     else:
         yield Row(noise.name, text, held, runs, COVERS)
 
@@ -408,15 +411,17 @@ def uneven_stalls(seed: int, runs: int) -> Iterator[Row]:
     """Count shapes in which the faster of two backends, which are 2.5 times apart, is called slower, as it stalls."""
     for number, shares in enumerate(((0.0, 0.0), (0.05, 0.6), (0.3, 0.6), (0.05, 0.9))):
         rng = np.random.default_rng([seed, 590, number])
-        wrong = right = 0
+        wrong = right = refused = 0
         for _ in range(runs):
             table = bench(rng, QUIET, 1, [1.0, 2.5], {1: shares[0], 0: shares[1]})
             verdicts = dict(zip(table["backend"], table["verdict"], strict=True))
             wrong += verdicts[BACKENDS[0]] in ("slower", "far behind")
             right += verdicts[BACKENDS[1]] in ("slower", "far behind")
+            refused += verdicts[BACKENDS[1]] == "inconclusive"
         name = f"{100 * shares[1]:g} % of samples of the faster stall, {100 * shares[0]:g} % of the slower"
         yield Row(name, "2 backends, 2.5 times apart: the faster is called slower", wrong, runs, ALARMS)
         yield Row(name, "2 backends, 2.5 times apart: the slower is called slower", right, runs)
+        yield Row(name, "2 backends, 2.5 times apart: refused, as the machine stalls", refused, runs)
 
 
 def busy_tune(seed: int, runs: int) -> Iterator[Row]:

@@ -728,6 +728,8 @@ def page(families: Sequence[Family]) -> str:
         "",
         "The families whose name begins with *busy* have the noise of busy machines: processes that are slow in all",
         "their cases at once, stalls, clocks with states, heavy tails. *pairs* are real measurements of the same code.",
+        "*ranked-captures* are backends of one capture, as far as its own process tells them apart: from five blocks",
+        "of ten samples, or from one where calls are long.",
         "",
         "*share* is how often an event happened of the times it could have, and *interval* its 95 % interval. *asked*",
         "is what the share should be: an error at most 5 %, and at most 7 % by its interval; an interval that holds",
@@ -747,21 +749,44 @@ def page(families: Sequence[Family]) -> str:
         *map(_family_line, families),
         "",
     ]
-    missed = [(family, row) for family in families for row in family.rows if not row.is_met and not row.is_short]
-    if missed:
-        lines += [
-            "## Not met",
-            "",
-            "| family | noise | counted | share | interval | asked |",
-            "|---|---|---|--:|--:|---|",
-        ]
-    for family, row in missed:
+    every = [(family, row) for family in families for row in family.rows]
+    missed = [(family, row) for family, row in every if not row.is_met and not row.is_short]
+    refused = [(family, row) for family, row in every if row.is_refusal and row.hits]
+    lines += [
+        "## What one capture tells",
+        "",
+        "How often a backend is called slower than another in a capture: of four equal ones, and where it really is.",
+        "",
+        *_captures_of(next((family.rows for family in families if family.name == "ranked-captures"), ())),
+        "",
+        "## Refused",
+        "",
+        "Where a machine is too noisy, a verdict is withheld, and the report says why.",
+        "",
+        *_rows_of(refused),
+    ]
+    return "\n".join([*lines, "", *(["## Not met", "", *_rows_of(missed), ""] if missed else [])])
+
+
+def _captures_of(rows: Sequence[Row]) -> list[str]:
+    """Return the table of what captures tell, by noise and the number of samples."""
+    shown: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        samples = row.what.removeprefix("capture of ").split()[0]
+        if row.what.endswith((": any is told apart", ": found")):
+            shown.setdefault((row.model, samples), []).append(f"{100 * row.share:.0f} %")
+    lines = ["| noise | samples | equal | 3 % | 10 % | 20 % | 2 times | 6 times |", "|---|--:|--:|--:|--:|--:|--:|--:|"]
+    return lines + [f"| {model} | {samples} | {' | '.join(cells)} |" for (model, samples), cells in shown.items()]
+
+
+def _rows_of(named: Sequence[tuple[Family, Row]]) -> list[str]:
+    """Return the table of rows that stand beside the name of their family."""
+    lines = ["| family | noise | counted | share | interval | asked |", "|---|---|---|--:|--:|---|"]
+    for family, row in named:
         low, high = row.interval
-        lines.append(
-            f"| {family.name} | {row.model} | {row.what} | {100 * row.share:.1f} % "
-            f"| {100 * low:.1f} to {100 * high:.1f} % | {row.reach} |"
-        )
-    return "\n".join([*lines, ""]) if missed else "\n".join(lines)
+        share, interval = f"{100 * row.share:.1f} %", f"{100 * low:.1f} to {100 * high:.1f} %"
+        lines.append(f"| {family.name} | {row.model} | {row.what} | {share} | {interval} | {row.reach} |")
+    return lines
 
 
 def table(rows: Sequence[Row]) -> list[str]:

@@ -51,6 +51,11 @@ class Row:
         }[self.reach]
 
     @property
+    def is_refusal(self) -> bool:
+        """Return whether it counts verdicts that were withheld."""
+        return "refused" in self.what
+
+    @property
     def is_short(self) -> bool:
         """Return whether the errors are as rare as asked, but too few runs were made to bound them."""
         return self.reach == ALARMS and self.share <= 0.05

@@ -129,9 +129,8 @@ def roof_of(environment: Mapping[str, Any]) -> Roof | None:
 
 
 def known(value: Any) -> Any:
-    """Return a cell as a Python number, or None for NA."""
-    # pandas' NA is told by its text, because pandas takes longer to import than `nsysprof --help` takes.
-    return None if value is None or repr(value) == "<NA>" or value != value else value  # noqa: PLR0124
+    """Return a cell as a Python number, or None for NA, which is told by its type: `--help` loads no pandas."""
+    return None if value is None or type(value).__name__ == "NAType" or value != value else value  # noqa: PLR0124
 
 
 def dram_of(row: Mapping[Any, Any]) -> tuple[int | None, int | None, str]:

@@ -33,10 +33,9 @@ _CORRELATIONS = ((-0.4, 0.2), (-0.2, 0.2), (0.0, 0.2), (0.2, 0.2), (0.4, 0.15), 
                  (0.8, 0.075), (0.85, 0.05), (0.9, 0.045), (0.94, 0.035), (0.97, 0.025), (0.99, 0.02))  # fmt: skip
 # An interval ends where no sample lies within this factor.
 _BEYOND_SAMPLES = 1.25
-# How many standard deviations from the median a value counts as at most, as median absolute ones.
+# How far from the median a value counts at most, in median absolute deviations.
 _MOST_DEVIATIONS = 5 * 1.4826
-# A sample that takes so many times its case's 10th percentile has stalled, as the threads of a busy host do. Where more
-# than this share of a case's samples stalled, no test sees that stalls hit one case more.
+# More samples than this share stall, at so many times the 10th percentile: no test sees that stalls hit one case more.
 STALL_TIMES, STALL_SHARE = 3.0, 0.1
 # The 97.5th percentile of Student's t by degrees of freedom; between them its logarithm is linear in their reciprocal.
 _T = ((1.0, 12.706), (1.25, 8.0280), (1.5, 6.0167), (2.0, 4.3027), (2.5, 3.5747), (3.0, 3.1824), (4.0, 2.7764),
@@ -51,15 +50,15 @@ def time_interval(values: Sequence[int]) -> tuple[int, int] | None:
 def time_intervals(series: Sequence[Sequence[int]]) -> list[tuple[int, int] | None]:
     """Return the 95 % interval of the median of each series of times (ns), for further calls in that process.
 
-    It is None below six samples; else that of order statistics, which reaches at least as far as one of the logarithms.
-    These are a level and a first-order process. So few samples do not tell its correlation: each one gives a t
-    interval, and theirs is that of the mixture, weighted by how likely each is in all series, with the reference prior
-    of Berger and Yang (1994). It ends not far beyond the samples, or ten that rise would tell nothing at all.
+    It is None below six samples; else from order statistics, and at least as wide as the one of the logarithms. These
+    are a level and a first-order process. So few samples do not tell its correlation: each one gives a t interval, and
+    the mixture of them counts, weighted by how likely each is in all series, with the reference prior of Berger and
+    Yang (1994). It ends not far beyond the samples, or ten that rise would tell nothing at all.
     """
     bounds = [_order_interval(sorted(values), 0.95) for values in series]
     fits = [_fit_correlations(values) if known else None for values, known in zip(series, bounds, strict=True)]
     likely = [
-        sum(fit[place][1] for fit in fits if fit) + (sum(map(bool, fits)) - 1) / 2 * math.log(1 - rho * rho)
+        sum(fit[place][1] for fit in fits if fit) + (sum(map(bool, fits)) - 1) / 3 * math.log(1 - rho * rho)
         for place, (rho, _) in enumerate(_CORRELATIONS)
     ]
     weights = [width * math.exp(each - max(likely)) for (_, width), each in zip(_CORRELATIONS, likely, strict=True)]
@@ -77,16 +76,18 @@ def time_intervals(series: Sequence[Sequence[int]]) -> list[tuple[int, int] | No
 def _fit_correlations(values: Sequence[int]) -> list[tuple[float, float]] | None:
     """Return for each correlation the error of the middle of the logarithms, and the logarithm of how likely it is.
 
-    A single stalled sample would decide alone, so that none counts as farther from the median than some deviations.
-    It is None where half of the samples are equal.
+    A single stalled sample would decide alone, so that none counts as farther from the median than some deviations;
+    beside one that is as far, as where a clock changes, it counts as such. It is None where half of them are equal.
     """
     logs = [math.log(max(1, value)) for value in values]
     n, middle = len(logs), statistics.median(logs)
-    most = _MOST_DEVIATIONS * statistics.median(abs(value - middle) for value in logs)
-    x = [min(most, max(-most, value - middle)) for value in logs]
-    squares, lagged, total = sum(v * v for v in x), sum(one * other for one, other in pairwise(x)), sum(x)
-    if squares < 1e-18:
+    far = [min(abs(value - middle), math.log(_BEYOND_SAMPLES)) for value in logs]
+    least = _MOST_DEVIATIONS * statistics.median(abs(value - middle) for value in logs)
+    if least == 0:
         return None
+    most = [max(least, *near) for near in zip([0.0, *far[:-1]], [*far[1:], 0.0], strict=True)]
+    x = [min(limit, max(-limit, value - middle)) for value, limit in zip(logs, most, strict=True)]
+    squares, lagged, total = sum(v * v for v in x), sum(one * other for one, other in pairwise(x)), sum(x)
     found = []
     for rho, _ in _CORRELATIONS:
         # Generalized least squares: the weight of the mean, the mean, and the squares around it.
@@ -122,9 +123,8 @@ def _beyond(t: float, freedom: float) -> float:
 
 def stalls(values: Sequence[int]) -> bool:
     """Return whether so many samples of a case stalled that they tell nothing about its code."""
-    ordered = sorted(values)
-    usual = ordered[len(ordered) // 10] if ordered else 0
-    return sum(value > STALL_TIMES * usual for value in ordered) > STALL_SHARE * len(ordered)
+    usual = sorted(values)[(len(values) - 1) // 10 :][:1]
+    return sum(value > STALL_TIMES * usual[0] for value in values) > STALL_SHARE * len(values)
 
 
 def median_interval(values: Sequence[int], confidence: float = 0.95) -> tuple[int, int] | None:
@@ -164,8 +164,7 @@ def _order_interval(ordered: Sequence[int], confidence: float) -> tuple[float, f
     part = (cover - confidence) / (cover - next_cover) if next_cover < confidence else 0.0
     part = (n - best) * part / (best + (n - 2 * best) * part)
     low = ordered[best - 1] + part * (ordered[best] - ordered[best - 1])
-    high = ordered[n - best] - part * (ordered[n - best] - ordered[n - best - 1])
-    return low, high
+    return low, ordered[n - best] - part * (ordered[n - best] - ordered[n - best - 1])
 
 
 def correlated_error(values: Sequence[int]) -> tuple[float, float] | None:

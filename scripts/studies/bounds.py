@@ -10,6 +10,8 @@ from pathlib import Path
 
 ANALYSIS = Path(__file__).resolve().parents[2] / "analysis"
 STUDIES = ("h200-faults", "h200-busy", "h200-jobs")
+# The findings of this one are about all ranks of a job together.
+_OF_JOBS = "h200-jobs"
 _BOUNDED = re.compile(r"(-?[\d.]+) \[(-?[\d.]+), (-?[\d.]+)\]")
 # What a fault is called where a table has no column for the finding.
 _CODES = {"sleeping-loader": "host-bound", "small-kernels": "launch-bound"}
@@ -49,16 +51,18 @@ def read_study(name: str) -> Iterator[Told]:
 
 def bounds_table() -> str:
     """Return the Markdown of the page of causes: by code, how many truths lie inside, and how wide the bounds are."""
+    of_study = {study: list(read_study(study)) for study in STUDIES}
+    every = [told for own in of_study.values() for told in own]
     by_code: dict[str, list[Told]] = {}
-    for study in STUDIES:
-        for told in read_study(study):
-            by_code.setdefault(told.code, []).append(told)
-    every = [told for of_code in by_code.values() for told in of_code]
+    for told in every:
+        by_code.setdefault(told.code, []).append(told)
+    of_one = [told for study, own in of_study.items() if study != _OF_JOBS for told in own]
+    totals = [("all of one trace", of_one), ("all of a job's ranks", of_study[_OF_JOBS]), ("all", every)]
     lines = ["| code | findings | truth inside | median width, % of the saving |", "|---|--:|--:|--:|"]
-    for code, of_code in [*sorted(by_code.items()), ("all", every)]:
+    for code, of_code in [*sorted(by_code.items()), *totals]:
         widths = [100 * (told.high_ms - told.low_ms) / told.predicted_ms for told in of_code if told.predicted_ms]
         inside = sum(told.is_inside for told in of_code)
-        name = code if code == "all" else f"`{code}`"
+        name = code if code.startswith("all") else f"`{code}`"
         lines.append(f"| {name} | {len(of_code)} | {inside} | {statistics.median(widths):.0f} |")
     missed = [told for told in every if not told.is_inside]
     above = sum(told.true_ms > told.high_ms for told in missed)

@@ -200,27 +200,22 @@ def list_findings(
         None if stacks is None else Locator(stacks, tables, ledger.classes, situation, ranges),
         None if tables.layers is None else LayerFinder(tables.layers, tables, situation),
     )
-    return Findings(
+    found = Findings(
         items=items if places is not None else _with_rare(items, tables, steps),
         **facts,
         busy_ns=int(graph.busy_ns / situation.periods),
         together_ns=int(min(unchanged - together, _most(scale, kept, unchanged)) / situation.periods),
         has_stacks=stacks is not None,
-        # What a range for each operator costs is not known.
-        **_without_profiler(scale, measured, facts["step_ns"] if tables.operators is None else None),
     )
-
-
-def _without_profiler(
-    scale: _Scale, measured: tuple[int, int, int] | None, step_ns: int | None
-) -> dict[str, int | None]:
-    """Return what is known of a step without the profiler, as fields of Findings.
-
-    step_ns: how long a recorded step takes; None where a replay does not tell what recording costs.
-    """
     if measured is not None:
-        return dict(zip(("unrecorded_ns", "unrecorded_low_ns", "unrecorded_high_ns"), measured, strict=True))
-    return {"unrecorded_low_ns": None if step_ns is None else _least_unrecorded(scale, step_ns)}
+        bare, low, high = measured
+        return replace(found, unrecorded_ns=bare, unrecorded_low_ns=low, unrecorded_high_ns=high)
+    # What a range for each operator costs is not known.
+    return (
+        found
+        if tables.operators is not None
+        else replace(found, unrecorded_low_ns=_least_unrecorded(scale, found.step_ns))
+    )
 
 
 def _measured_step(unrecorded: UnrecordedSteps | None, steps: Steps) -> tuple[int, int, int] | None:

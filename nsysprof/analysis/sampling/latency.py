@@ -224,7 +224,7 @@ def noise_notes(results: pd.DataFrame) -> list[Note]:
 
 
 def stall_note(cases: str, effect: str) -> Note:
-    """Return the note on cases of which too many samples stalled.
+    """Return the note on cases that have too many stalled samples.
 
     effect: the sentence that says what they therefore lack.
     """

@@ -30,7 +30,7 @@ _PARTS, _LEAST_PARTS = 16, 5
 _REPLAYED, _JUDGED = 32, 16
 # The error of a cost is read from so many of the slowest waves of the parts. Fewer hold for deviations that last
 # longer, and have wider intervals.
-_WAVES = 4
+_WAVES = 3
 # A straggler costs more than the others in at least this share of the parts.
 _LEAST_PERSISTENT = 0.9
 # The most ranges that are named for a late rank. Each has at least this share of the largest excess.

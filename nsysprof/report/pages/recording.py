@@ -37,11 +37,29 @@ def recording_report(result: RecordResult) -> Report:
         f"recorded {format_ns(result.duration_ns)}{steps}; nsys took {format_ns(result.start_ns)} to start and "
         f"{format_ns(result.stop_ns)} to stop; the program {'runs on' if result.survived else 'has ended'}"
     )
-    parts = (Lines((summary,), is_verdict=True), *_latency_parts(result.latency), *_process_parts(result))
+    first = (summary, *_pace_lines(result.latency))
+    parts = (Lines(first, is_verdict=True), *_latency_parts(result.latency), *_process_parts(result))
     sections = [Section("", parts)]
     if result.notes:
         sections.append(Section("Notes", (Notes(result.notes),)))
     return Report(f"Recording {result.folder.name}", tuple(sections))
+
+
+def _pace_lines(latency: LatencyWindows) -> list[str]:
+    """Return that the steps before and after the recording differ, where they certainly do by over 10 %."""
+    during, after = latency.during_ratio, latency.after_ratio
+    if during is None or after is None or not after[0] or after[1] is None or after[2] is None:
+        return []
+    is_apart = after[1] > 1 + MOST_COST or after[2] < 1 - MOST_COST
+    least, most = sorted((during[0], during[0] / after[0]))
+    return (
+        [
+            f"steps after the recording take {after[0]:.2f} times as long as those before it, so what recording costs "
+            f"is unsure: the recorded ones take {least:.2f} to {most:.2f} times as long as those on either side"
+        ]
+        if is_apart
+        else []
+    )
 
 
 def _latency_parts(latency: LatencyWindows) -> list[Part]:

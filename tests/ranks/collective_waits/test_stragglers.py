@@ -138,7 +138,7 @@ def test_a_rank_that_is_slow_once_in_a_step_costs_each_part_the_same() -> None:
     (late,) = find_late(COLLECTIVES, arrived, [])[1]
     assert late.cost_ns is not None
     assert late.cost_low_ns is not None
-    assert 0.005 < (late.cost_ns - late.cost_low_ns) / late.cost_ns < 0.03
+    assert 0.005 < (late.cost_ns - late.cost_low_ns) / late.cost_ns < 0.04
 
 
 def test_what_computation_hides_costs_nothing() -> None:
