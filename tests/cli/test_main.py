@@ -75,6 +75,11 @@ def test_help_takes_at_most_twice_the_time_of_a_bare_typer_program(tmp_path):
     assert processor_time("-m", "nsysprof", "--help") <= 2 * processor_time(str(bare), "--help")
 
 
+def test_help_does_not_wait_for_pandas_or_numpy():
+    code = "import sys, nsysprof.cli; sys.exit(bool({'pandas', 'numpy'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
 def test_an_unknown_command_is_a_usage_error():
     done = run("fly")
     assert done.returncode == 2
