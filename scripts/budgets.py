@@ -115,10 +115,15 @@ def _own_imports(tree: ast.Module, modules: Mapping[str, Path]) -> Iterator[str]
 
 
 def _late_imports(tree: ast.Module) -> set[ast.AST]:
-    functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
-    return {
-        node for function in functions for node in ast.walk(function) if isinstance(node, ast.Import | ast.ImportFrom)
-    }
+    """Return the imports within functions: all that are not reached without one."""
+    early, ahead = set(), list(ast.iter_child_nodes(tree))
+    while ahead:
+        node = ahead.pop()
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            early.add(node)
+        elif isinstance(node, ast.stmt) and not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            ahead.extend(ast.iter_child_nodes(node))
+    return {node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)} - early
 
 
 if __name__ == "__main__":

@@ -49,7 +49,7 @@ ALLOWED: dict[str, set[str]] = {
     "api": {
         "nsysprof.app", "nsysprof.attention", "nsysprof.kernels", "nsysprof.nsight", "nsysprof.results",
         "nsysprof.trace",
-        "nsysprof.analysis", "nsysprof.report", "nsysprof.workload.recording.record_block",
+        "nsysprof.analysis", "nsysprof.report", "nsysprof.workload.recording.torch_trace",
         "nsysprof.workload.applied_policy.apply_policy",
     },
 }  # fmt: skip

@@ -176,7 +176,7 @@ def trace_block(name: str, device: str) -> Iterator[TracedBlock]:
 
 def _recorder() -> Any:
     try:
-        from nsysprof.workload.recording.record_block import has_gpu, is_under_nsys, mark_block, record_block
+        from nsysprof.workload.recording.torch_trace import has_gpu, is_under_nsys, mark_block, record_block
     except ImportError as error:
         raise UnknownNumberError(f"torch is not available ({error}): pip install 'nsysprof[torch]'") from error
     return SimpleNamespace(

@@ -15,9 +15,8 @@ from pathlib import Path
 import numpy as np
 from msgspec import Struct, json
 
-from nsysprof.analysis.attention_tuning.program_attention import ProgramFacts, read_program
+from nsysprof.analysis.attention_tuning.program_attention import ProgramFacts, list_suggestions, read_program
 from nsysprof.analysis.attention_tuning.program_gain import judge_optimization
-from nsysprof.analysis.attention_tuning.worth_trying import list_suggestions
 from nsysprof.analysis.sampling.significance import check_prediction, is_better, saves_memory
 from nsysprof.app.analyze import analyze_one
 from nsysprof.app.inputs.reading_requests import AnalyzeRequest

@@ -10,6 +10,7 @@ import json
 import re
 from enum import Enum
 from functools import cache
+from importlib.resources import files
 
 from nsysprof.bundle.public_names import is_gpu, is_nsys_text
 
@@ -26,63 +27,13 @@ class Kind(Enum):
     SAMPLE = "counters as JSON"  # counters of DRAM and SMs are copied, if they are numbers
 
 
-_OPERATION = "start end deviceId contextId greenContextId streamId correlationId globalPid "
-_POOL = "localMemoryPoolReleaseThreshold localMemoryPoolSize localMemoryPoolUtilizedSize "
+def _read_tables() -> dict[str, tuple[str, ...]]:
+    text = files("nsysprof.bundle").joinpath("shared_tables.txt").read_text(encoding="utf-8")
+    lines = "\n".join(line for line in text.splitlines() if not line.startswith("#")).replace("\n ", " ").splitlines()
+    return {table: tuple(columns) for table, *columns in map(str.split, lines)}
 
-# The columns, of every schema from 2.9 to 3.25, that say what happened on the GPU and when.
-TABLES: dict[str, tuple[str, ...]] = {
-    name: tuple(columns.split())
-    for name, columns in {
-        "CUPTI_ACTIVITY_KIND_KERNEL": _OPERATION
-        + "demangledName shortName mangledName launchType cacheConfig registersPerThread gridX gridY gridZ blockX "
-        "blockY blockZ staticSharedMemory dynamicSharedMemory localMemoryPerThread localMemoryTotal gridId "
-        "sharedMemoryExecuted graphNodeId sharedMemoryLimitConfig graphId graphExecId clusterX clusterY clusterZ "
-        "clusterSchedulingPolicy maxPotentialClusterSize maxActiveClusters sharedMemoryRequestedPercentage",
-        "CUPTI_ACTIVITY_KIND_RUNTIME": "start end eventClass globalTid correlationId nameId returnValue",
-        "CUPTI_ACTIVITY_KIND_MEMCPY": _OPERATION
-        + "bytes copyKind deprecatedSrcId srcKind dstKind srcDeviceId srcContextId dstDeviceId dstContextId "
-        "migrationCause graphNodeId virtualAddress copyCount graphId",
-        "CUPTI_ACTIVITY_KIND_MEMSET": _OPERATION + "value bytes graphNodeId memKind graphId",
-        "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION": _OPERATION + "deprecatedSyncType syncType eventId eventSyncId",
-        "CUPTI_ACTIVITY_KIND_CUDA_EVENT": _OPERATION + "eventId eventSyncId",
-        "CUPTI_ACTIVITY_KIND_GRAPH_TRACE": _OPERATION + "graphId graphExecId",
-        "CUPTI_ACTIVITY_KIND_OVERHEAD": "start end globalTid overheadKind overheadType correlationId nameId",
-        "CUDA_GRAPH_EVENTS": "start end eventClass globalTid nameId graphNodeId originalGraphNodeId graphId "
-        "originalGraphId graphExecId",
-        "CUDA_GRAPH_NODE_EVENTS": "start end eventClass globalTid nameId graphNodeId originalGraphNodeId",
-        "CUDA_GPU_MEMORY_USAGE_EVENTS": "start globalPid deviceId contextId address bytes memKind "
-        "memoryOperationType name correlationId streamId localMemoryPoolAddress "
-        + _POOL
-        + "importedMemoryPoolAddress importedMemoryPoolProcessId",
-        "CUDA_GPU_MEMORY_POOL_EVENTS": "start globalPid deviceId address operationType poolType correlationId "
-        "minBytesToKeep " + _POOL,
-        # Without colors, categories and payloads but NCCL's: the program chose them, and no number depends on them.
-        "NVTX_EVENTS": "start end eventType rangeId text globalTid endGlobalTid textId domainId binaryData",
-        "NVTX_PAYLOAD_SCHEMA_ENTRIES": "domainId schemaId idx type name offset",
-        # Without what the functions returned, and the stacks behind them.
-        "OSRT_API": "start end globalTid nameId nestingLevel",
-        "PROFILER_OVERHEAD": "start end globalTid nameId returnValue overheadType correlationId",
-        "GPU_METRICS": "rawTimestamp timestamp typeId metricId value",
-        # Older exports keep each sample of the GPU's counters here, among many other events.
-        "GENERIC_EVENTS": "rawTimestamp timestamp typeId data",
-        "TARGET_INFO_GPU_METRICS": "typeId sourceId typeName metricId metricName",
-        "TARGET_INFO_GPU": "vmId id deviceId name isDiscrete l2CacheSize totalMemory memoryBandwidth clockRate "
-        "smCount chipName cuDevice constantMemory maxIPC maxRegistersPerBlock maxShmemPerBlock "
-        "maxShmemPerBlockOptin maxShmemPerSm maxRegistersPerSm threadsPerWarp asyncEngines maxWarpsPerSm "
-        "maxBlocksPerSm maxThreadsPerBlock maxBlockDimX maxBlockDimY maxBlockDimZ maxGridDimX maxGridDimY "
-        "maxGridDimZ computeMajor computeMinor smMajor smMinor",
-        "TARGET_INFO_CUDA_GPU": "deviceId name clockRate computeMajor computeMinor smCount totalMemory",
-        "TARGET_INFO_CUDA_DEVICE": "gpuId cudaId pid",
-        "TARGET_INFO_CUDA_CONTEXT_INFO": "nullStreamId hwId vmId processId deviceId contextId parentContextId "
-        "isGreenContext",
-        "TARGET_INFO_CUDA_NULL_STREAM": "streamId hwId vmId processId deviceId contextId",
-        "TARGET_INFO_CUDA_STREAM": "streamId hwId vmId processId contextId priority flag",
-        # The UTC start aligns the traces of several ranks. Local time is left out: it would reveal the time zone.
-        "TARGET_INFO_SESSION_START_TIME": "utcEpochNs systemClockNs",
-        "ANALYSIS_DETAILS": "globalVid duration startTime stopTime",
-        "DIAGNOSTIC_EVENT": "timestamp timestampType source severity text globalPid",
-    }.items()
-}
+
+TABLES = _read_tables()
 # Names on which no number depends: of variables in the user's code, and a second copy of kernels' names.
 PRIVATE_COLUMNS = {
     "CUPTI_ACTIVITY_KIND_KERNEL": ("mangledName",),

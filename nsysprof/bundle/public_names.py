@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
@@ -375,18 +375,30 @@ def is_program_word(value: str) -> bool:
     return value in _words()
 
 
+@lru_cache(maxsize=4096)
 def is_program_token(token: bytes) -> bool:
-    """Return whether nsysprof itself writes this run of letters, digits and `_-.`, such as `kernel_total_ns`."""
-    return token in _tokens()
+    """Return whether nsysprof itself writes this run of letters, digits and `_-.`, such as `kernel_total_ns`.
+
+    Only the modules that contain it are parsed: all of them take seconds.
+    """
+    modules = (source for source in _modules() if token and token in source)
+    return token in _template_tokens() or any(token in _tokens(source) for source in modules)
 
 
 @cache
-def _tokens() -> frozenset[bytes]:
-    tokens = set(TOKEN.findall(b"\n".join(_sources(files("nsysprof"), _WRITTEN[1:]))))
-    for source in _sources(files("nsysprof"), (".py",)):
-        for text in _written_texts(ast.parse(source)):
-            tokens.update(TOKEN.findall(text.encode("utf-8", "replace")))
-    return frozenset(tokens)
+def _modules() -> tuple[bytes, ...]:
+    return tuple(_sources(files("nsysprof"), (".py",)))
+
+
+@cache
+def _template_tokens() -> frozenset[bytes]:
+    return frozenset(TOKEN.findall(b"\n".join(_sources(files("nsysprof"), _WRITTEN[1:]))))
+
+
+@cache
+def _tokens(source: bytes) -> frozenset[bytes]:
+    texts = _written_texts(ast.parse(source))
+    return frozenset(token for text in texts for token in TOKEN.findall(text.encode("utf-8", "replace")))
 
 
 def _written_texts(module: ast.Module) -> Iterator[str]:

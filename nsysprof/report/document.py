@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from nsysprof.notes import Note
 from nsysprof.plain_text import plain_line
 from nsysprof.results.checks import GateResult
-from nsysprof.results.roof import known
 from nsysprof.units import format_factor, format_interval_ns, format_ns
 
 if TYPE_CHECKING:
@@ -385,7 +384,7 @@ def make_table(title: str, columns: Iterable[Column], rows: Iterable[Iterable[Ce
 def table_of(
     title: str,
     items: Iterable[Any],
-    columns: Iterable[tuple[Column, str | Callable[[Any], Cell | Value]]],
+    columns: Iterable[tuple[Column, Any]],
     **fields: Any,
 ) -> Table:
     """Return a Table with a row for each item.
@@ -400,6 +399,8 @@ def table_of(
 
 
 def _getter(name: str) -> Callable[[Any], Any]:
+    from nsysprof.results.roof import known
+
     return lambda item: known(item[name]) if isinstance(item, Mapping) else getattr(item, name)
 
 

@@ -9,8 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import pandas as pd
-
 # What one GPU sends over NVLink in one direction (bytes/s), by parts of the name that the driver reports.
 _LINKS = {"H200": 450e9, "H100 80GB HBM3": 450e9, "A100-SXM4": 300e9, "B200": 900e9}
 # A call is launch-bound when its replay as a CUDA graph, which the CPU launches as one call, takes less than this share
@@ -131,8 +129,8 @@ def roof_of(environment: Mapping[str, Any]) -> Roof | None:
 
 
 def known(value: Any) -> Any:
-    """Return a cell as a Python number, or None for NA."""
-    return None if value is None or value is pd.NA or value != value else value  # noqa: PLR0124
+    """Return a cell as a Python number, or None for NA, which is told by its type: `--help` loads no pandas."""
+    return None if value is None or type(value).__name__ == "NAType" or value != value else value  # noqa: PLR0124
 
 
 def dram_of(row: Mapping[Any, Any]) -> tuple[int | None, int | None, str]:

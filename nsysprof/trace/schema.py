@@ -129,7 +129,7 @@ class Work(_Timed):
     def by_start(self) -> Rows:
         """Return the rows in order of start; those that start together in order of the rows."""
         start, kernels = self.start_ns, self.kernels
-        if not bool((start[1:kernels] >= start[: kernels - 1]).all()):
+        if not bool((start[1:kernels] >= start[:kernels][:-1]).all()):
             return np.argsort(start, kind="stable").astype(np.int32)
         # Kernels are mostly in order: the few copies and fills after them are inserted among them.
         late = kernels + np.argsort(start[kernels:], kind="stable").astype(np.int32)

@@ -25,9 +25,8 @@ from nsysprof.attention.shape import Case
 from nsysprof.workload.job import REPLACE_ME, TIMED, TRACED, Job, append_event
 from nsysprof.workload.loaded_libraries import collect_torch
 from nsysprof.workload.measuring.ceilings import measure_ceilings
-from nsysprof.workload.measuring.measure import measure_block, run_traced
+from nsysprof.workload.measuring.measure import check_case, measure_block, run_traced
 from nsysprof.workload.measuring.memory import release_memory
-from nsysprof.workload.measuring.prepared_call import check_case
 from nsysprof.workload.recording.nvtx_ranges import annotate
 from nsysprof.workload.recording.torch_trace import TorchTrace
 from nsysprof.workload.refusal import IneligibleError, UnusableBackendError, WrongResultError

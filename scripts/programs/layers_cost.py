@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from transformers import LlamaConfig, LlamaForCausalLM
 
-ROUNDS, TOKENS = 60, 8
+ROUNDS, TOKENS = 150, 8
 
 
 def main() -> None:

@@ -72,7 +72,7 @@ def test_every_table_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     used = []
     monkeypatch.setattr(load, "is_wanted", lambda unit: used.append(unit) or True)
     compiled, compiled_facts = analyze(path), compare_facts(path)
-    assert {"summarize", "count_calls", "order_work"} <= set(used)
+    assert {"summarize", "count_calls"} <= set(used)
     assert compiled_facts == plain_facts
     assert len(plain.ranges) > 3
     for each in dataclasses.fields(plain):

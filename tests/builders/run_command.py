@@ -31,6 +31,8 @@ def command(request):
     os.environ.clear()
     os.environ.update(request["env"])
     os.chdir(request["cwd"])
+    for name in request["hidden"]:
+        sys.modules[name] = None
     sys.argv = ["nsysprof", *request["arguments"]]
     code = 1
     try:
@@ -79,14 +81,16 @@ class _Server:
         changed = {name for name, _ in environment.items() ^ self.environment.items()}
         return self.process.poll() is None and not any(name.startswith(_READ_WHILE_LOADING) for name in changed)
 
-    def run(self, arguments: list[str], folder: Path, environment: dict[str, str], timeout_s: float) -> Any:
+    def run(
+        self, arguments: list[str], folder: Path, environment: dict[str, str], timeout_s: float, hidden: tuple[str, ...]
+    ) -> Any:
         out, err, loaded = (Path(self.folder.name, name) for name in ("out", "err", "loaded"))
         for path in (out, err):
             path.write_bytes(b"")
         loaded.unlink(missing_ok=True)
         request = {
             "arguments": arguments, "cwd": str(folder), "env": environment,
-            "out": str(out), "err": str(err), "loaded": str(loaded),
+            "out": str(out), "err": str(err), "loaded": str(loaded), "hidden": hidden,
         }  # fmt: skip
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps(request).encode() + b"\n")
@@ -113,9 +117,14 @@ _servers: list[_Server] = []
 
 
 def run(
-    *arguments: object, cwd: Path | None = None, env: dict[str, str] | None = None, timeout: float = 300
-) -> subprocess.CompletedProcess[str]:
-    """Run `nsysprof ARGUMENTS` and return how it ended and what it printed. timeout: in seconds."""
+    *arguments: object, cwd: Path | None = None, env: dict[str, str] | None = None, timeout: float = 300,
+    has_figures: bool = True,
+) -> subprocess.CompletedProcess[str]:  # fmt: skip
+    """Run `nsysprof ARGUMENTS` and return how it ended and what it printed.
+
+    timeout: in seconds.
+    has_figures: False hides matplotlib where that saves time, for a test that looks at no figure.
+    """
     words = [str(argument) for argument in arguments]
     environment = dict(os.environ if env is None else env)
     if not hasattr(os, "fork") or any(name.startswith(("COVERAGE", "COV_CORE")) for name in environment):
@@ -124,7 +133,8 @@ def run(
         _servers.append(_Server())
     if not _servers[0].fits(environment):
         return run_process(*words, cwd=cwd, env=environment, timeout=timeout)
-    result: subprocess.CompletedProcess[str] = _servers[0].run(words, cwd or Path.cwd(), environment, timeout)
+    hidden = () if has_figures else ("matplotlib",)
+    result: subprocess.CompletedProcess[str] = _servers[0].run(words, cwd or Path.cwd(), environment, timeout, hidden)
     return result
 
 

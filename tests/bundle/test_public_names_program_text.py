@@ -26,4 +26,7 @@ def test_words_of_our_own_source_are_known():
     assert is_program_word("median")
     assert not is_program_word("zyxwvut")
     assert is_program_token(b"kernel_total_ns")
+    assert is_program_token(b"tbody"), "of a template"
     assert not is_program_token(b"kernel_total_zyx")
+    assert not is_program_token(b"is_program_token"), "a name within the program is not written"
+    assert not is_program_token(b"")

@@ -111,11 +111,13 @@ def test_the_check_can_be_left_out(tmp_path):
     assert captured.progress.outcomes[0].block.errors == {}
 
 
+@pytest.mark.slow  # tests/cli/measuring/test_capture.py has a grid in which nothing works
 def test_a_capture_without_a_single_result_says_why(tmp_path):
     with pytest.raises(CaptureFailedError, match=r"None of 1 cases .* this kernel is wrong"):
         capture(tmp_path, [FAULTS + "error"])
 
 
+@pytest.mark.slow  # the main job of tests/cli/measuring/test_capture.py is one with the same profiler
 def test_the_embedded_profiler_writes_its_trace(tmp_path):
     folder, captured = capture(tmp_path, ["math", "flash"], "torch")
     assert captured.trace == folder / "torch.sqlite"
@@ -174,6 +176,7 @@ def test_real_nsys_records_both_ranges_of_every_case_across_replaced_workers(tmp
     assert rows[2:] == [(f"RUN::{b}::S32", kind) for b in ("math", "flash") for kind in (60, 59)]
 
 
+@pytest.mark.slow  # tests/cli/measuring/test_capture.py interrupts a capture, too
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 def test_ctrl_c_keeps_what_is_finished(tmp_path):
     def interrupt(pass_name, progress):

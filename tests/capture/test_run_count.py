@@ -104,19 +104,13 @@ def test_large_memory_is_replayed_by_running_again(capture, monkeypatch):
     assert by_case(kernels, Run.DETAIL) == {"math": 3, "naive": 3}
 
 
-@pytest.mark.parametrize(
-    ("said", "words"),
-    [
-        ("==ERROR== ERR_NVGPUCTRPERM - The user does not have permission", "does not permit"),
-        ("==ERROR== Profiling failed because a driver resource was unavailable.", "another profiler"),
-        ("==ERROR== Cuda driver is not compatible with Nsight Compute", "does not support the driver"),
-    ],
-)
-def test_counters_that_cannot_be_had_are_found_before_the_sweep_and_it_goes_on(capture, said, words):
+def test_counters_that_cannot_be_had_are_found_before_the_sweep_and_it_goes_on(capture):
+    """tests/nsight/test_ncu.py knows the other reasons."""
+    said = "==ERROR== Profiling failed because a driver resource was unavailable."
     captured, kernels, calls = capture(["math"], {"probe": said})
     (note,) = captured.manifest.notes
     assert note.code == "no-counters"
-    assert words in note.text
+    assert "another profiler" in note.text
     assert note.next_step
     assert (kernels, calls) == ([], [])
     assert captured.progress.outcomes[0].status == "ok", "the latencies are there all the same"

@@ -89,8 +89,7 @@ def column(page, table, number):
     return [cell.text for cell in cells]
 
 
-@pytest.mark.parametrize("dark", [False, True])
-@pytest.mark.parametrize("size", [1400, 390])
+@pytest.mark.parametrize(("size", "dark"), [(1400, False), (390, True)])
 def test_it_opens_without_a_complaint_and_loads_nothing(page, capture_page, size, dark):
     open_page(page, capture_page, width=size, dark=dark)
     assert width(page) > 10**9

@@ -138,7 +138,11 @@ def test_shading_is_explained_only_where_something_is_shaded(tmp_path):
     assert not any("shaded" in text for text in texts(draw_vram(samples.analysis(tmp_path, made), None)))
 
 
-@pytest.mark.parametrize("name", ["sdpa", "ddp_rank0", "graph_node", "mp", "gm10k", "sdpa22"])
+# figures/test_drawing_collisions.py draws those of more traces.
+@pytest.mark.parametrize(
+    "name",
+    ["graph_node", "sdpa22", *(pytest.param(name, marks=pytest.mark.slow) for name in ("sdpa", "ddp_rank0", "gm10k"))],
+)
 def test_figures_of_real_traces(trace_path, tmp_path, name):
     with open_trace(trace_path(name)) as trace:
         analysis = summarize(read_tables(trace))

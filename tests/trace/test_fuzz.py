@@ -108,7 +108,10 @@ def sound(tmp_path: Path) -> Path:
     return builder.write(tmp_path / "trace.sqlite")
 
 
-@pytest.mark.parametrize("kind", FAULTS)
+@pytest.mark.parametrize(
+    "kind", [kind if kind in ("read", "exception", "hang", "changed") else pytest.param(kind, marks=pytest.mark.slow)
+             for kind in FAULTS]
+)  # fmt: skip
 def test_the_fuzzer_sees_each_fault(tmp_path: Path, sound: Path, kind: str) -> None:
     package = faulty_package(tmp_path, FAULTS[kind])
     result = fuzz(sound, "--files", 2, "--jobs", 1, "--seconds", 1, "--package", package, "--keep", tmp_path / "kept")

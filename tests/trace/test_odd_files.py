@@ -23,9 +23,9 @@ from tests.builders.build_trace import TID, TraceBuilder
 from tests.trace.numbers import numbers
 
 
-@pytest.fixture(params=["sqlite", "pages"], autouse=True)
+@pytest.fixture(params=["pages", pytest.param("sqlite", marks=pytest.mark.slow)], autouse=True)
 def reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Read each file by SQLite and by compiled code."""
+    """Read each file by compiled code and, in the slow run, by SQLite, to which most files here are like any."""
     monkeypatch.setattr(load, "is_wanted", lambda _unit: request.param == "pages")
 
 
@@ -99,7 +99,7 @@ def rebuild(path: Path, table: str, edit: Callable[[str], str], columns: str = "
         database.execute("DROP TABLE old")
 
 
-@pytest.mark.parametrize("size", [512, 1024, 2048, 4096, 8192, 16384, 32768, 65536])
+@pytest.mark.parametrize("size", [512, 4096, 32768, 65536])
 def test_every_page_size(path: Path, expected: dict[str, Any], size: int) -> None:
     change(path, f"PRAGMA page_size = {size}", "VACUUM")
     head = path.read_bytes()[16:18]
@@ -208,7 +208,7 @@ def test_a_needed_column_that_came_by_alter_has_its_default(path: Path, expected
     assert numbers(analyze_trace(path)) == expected
 
 
-@pytest.mark.parametrize("spell", [str.upper, str.lower, str.title])
+@pytest.mark.parametrize("spell", [str.upper, str.title])
 def test_columns_in_another_case(path: Path, expected: dict[str, Any], spell: Callable[[str], str]) -> None:
     for table in (KERNEL, RUNTIME, COPY, MEMORY, "NVTX_EVENTS"):
         for name in columns_of(path, table).split(", "):
@@ -227,9 +227,9 @@ def test_tables_in_another_case_are_those_of_sqlite(path: Path, expected: dict[s
 
 
 @pytest.mark.parametrize("suffix", ["_V2", "_V3"])
-@pytest.mark.parametrize("table", [KERNEL, RUNTIME, COPY, "NVTX_EVENTS", MEMORY])
-def test_tables_with_a_version_suffix(path: Path, expected: dict[str, Any], table: str, suffix: str) -> None:
-    change(path, f"ALTER TABLE {table} RENAME TO {table}{suffix}")
+def test_tables_with_a_version_suffix(path: Path, expected: dict[str, Any], suffix: str) -> None:
+    tables = (KERNEL, RUNTIME, COPY, "NVTX_EVENTS", MEMORY)
+    change(path, *(f"ALTER TABLE {table} RENAME TO {table}{suffix}" for table in tables))
     assert numbers(analyze_trace(path)) == expected
 
 
@@ -357,9 +357,7 @@ def test_other_declared_types_change_no_number(path: Path, expected: dict[str, A
         assert analysis is None or numbers(analysis) == expected
 
 
-@pytest.mark.parametrize(
-    "number", [0, 1, -1, 127, -128, 128, 2**15, -(2**15), 2**23, -(2**23), 2**31, -(2**31), 2**47, -(2**47), 2**49]
-)
+@pytest.mark.parametrize("number", [0, 1, -128, 128, 2**15, -(2**23), 2**31, -(2**31), -(2**47), 2**49])
 def test_integers_of_every_stored_width(tmp_path: Path, number: int) -> None:
     """SQLite stores 0 and 1 in no bytes, others in 1, 2, 3, 4, 6 or 8."""
     builder = TraceBuilder("2025.3")

@@ -17,7 +17,6 @@ import pandas as pd
 
 from nsysprof.analysis.attribution.library_ranges import one_of_each_group, users_ranges
 from nsysprof.arrays import find_rows, rows_by_key
-from nsysprof.native.load import loop
 from nsysprof.trace.schema import PID_MASK, Bools, Calls, Int64s, Ints, Rows
 
 # Two threads take turns if each side makes this many calls between two changes of side, on average.
@@ -332,10 +331,7 @@ class ThreadCalls:
             return 0.0
         # Longer times and negative ones are counted as the longest and as 0, which changes no median between these.
         times = np.zeros(_LONG_NS + 1, dtype=np.int32)
-        run = loop("count_pauses")
-        if run is not None:
-            run(self.start_ns, self.lasted_ns, times, _LONG_NS)
-        for low in range(0, 0 if run else pauses, _BLOCK):
+        for low in range(0, pauses, _BLOCK):
             part = slice(low, min(low + _BLOCK, pauses))
             np.add.at(times, np.clip(self._pauses_ns(part), 0, _LONG_NS), np.int32(1))
         middle = [(pauses - 1) // 2, pauses // 2]
@@ -354,9 +350,6 @@ def order_calls(calls: Calls, of_variant: Bools) -> ThreadCalls:
 
     of_variant: whether the calls of each variant are wanted.
     """
-    found = _order_compiled(calls, of_variant)
-    if found is not None:
-        return found
     if of_variant.all():
         rows, start = None, calls.start_ns
     else:
@@ -377,18 +370,4 @@ def order_calls(calls: Calls, of_variant: Bools) -> ThreadCalls:
         if lasted.dtype == np.uint32 and int(ended.max()) >= 2**32:
             lasted = lasted.astype(np.int64)
         lasted[part] = ended
-    return ThreadCalls(start, lasted)
-
-
-def _order_compiled(calls: Calls, of_variant: Bools) -> ThreadCalls | None:
-    """Return what order_calls does by compiled code; None where that is not to be had, or the calls are in no order."""
-    run = loop("order_calls")
-    if run is None:
-        return None
-    start, lasted = np.empty(len(calls), dtype=np.int64), np.empty(len(calls), dtype=np.uint32)
-    count = run(of_variant, calls.start_ns, calls.duration_ns, calls.variant, start, lasted)
-    if count < 0:
-        return None
-    start.resize(count, refcheck=False)  # in place: the allocator frees the rest
-    lasted.resize(count, refcheck=False)
     return ThreadCalls(start, lasted)

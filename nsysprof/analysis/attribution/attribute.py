@@ -19,7 +19,6 @@ from nsysprof.analysis.attribution.range_names import strip_ranges
 from nsysprof.analysis.attribution.range_structure import RangeStructure, SteadyFrom, find_structure
 from nsysprof.arrays import find_places
 from nsysprof.errors import TraceForeignError
-from nsysprof.native.load import loop
 from nsysprof.trace.schema import NULL, PID_MASK, Bools, Calls, Int64s, Ints, Rows, Tables
 
 # The most pairs of a range and a piece of work: this many for each piece of work, plus a constant. Programs nest ranges
@@ -114,30 +113,9 @@ def order_work(
             # one thread per process, in the same order
             ordered[scope] = replace(by_thread, owners=owners, owner_mask=mask)
             continue
-        found = _order_compiled(launch, calls, mask)
-        if found is None:
-            by_call = by_call or _order_by_call(launch, calls)
-            found = _by_owner(*by_call, launch, calls, mask)
-        ordered[scope] = found
+        by_call = by_call or _order_by_call(launch, calls)
+        ordered[scope] = _by_owner(*by_call, launch, calls, mask)
     return ordered
-
-
-def _order_compiled(launch: Ints, calls: Calls, mask: int) -> Launched | None:
-    """Return the work ordered by compiled code; None where it is not to be had, or where the work is in no order."""
-    run = loop("order_work")
-    if run is None:
-        return None
-    owners, owner_of = np.unique(calls.tid_of & mask, return_inverse=True)
-    edges, in_order = np.zeros(len(owners) + 1, dtype=np.int64), np.zeros(1, dtype=np.int64)
-    rows, start = np.empty(len(launch), dtype=np.int32), np.empty(len(launch), dtype=np.int64)
-    duration, late = np.empty(len(launch), dtype=calls.duration_ns.dtype), np.empty((2, len(launch)), dtype=np.int64)
-    count = run(
-        launch, calls.start_ns, calls.duration_ns, calls.variant, owner_of.astype(np.int64), len(owner_of), len(owners),
-        edges, rows, start, duration, late[0], late[1], len(launch), in_order,
-    )  # fmt: skip
-    if count < 0:
-        return None
-    return Launched(rows[:count], start[:count], duration[:count], owners, edges, bool(in_order[0]), mask)
 
 
 def _order_by_call(launch: Ints, calls: Calls) -> tuple[Rows, Int64s]:

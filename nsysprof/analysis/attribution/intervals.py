@@ -156,9 +156,9 @@ def overlapping(start: Int64s, duration: Ints) -> Bools:
     return overlaps
 
 
-_BATCH = 1 << 20
+_BATCH = 1 << 18
 # Intervals are measured in so many parts at most, none smaller than this: each part reads all pieces.
-_PART, _MOST_PARTS = 1 << 17, 8
+_PART, _MOST_PARTS = 1 << 19, 8
 
 
 def union_of_groups(group: Int64s, start: Int64s, end: Int64s) -> tuple[Int64s, Int64s, Int64s]:

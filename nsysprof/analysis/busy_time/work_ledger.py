@@ -65,8 +65,8 @@ def own_time(tables: Tables, names: Names, in_optimizer: Bools | None = None) ->
         rows = work.rows_by_start((work.device_of == device) & (kind_of_variant >= 0))
         # What overlaps nothing has all of its time.
         rows = rows[overlapping(work.start_ns[rows], work.duration_ns[rows])]
-        behind = is_behind[work.variant[rows]]
-        rows, behind = rows[~behind], rows[behind]
+        is_late = is_behind[work.variant[rows]]
+        rows, behind = rows[~is_late], rows[is_late]
         start, end = _own(work, rows)
         busy[rows] = end - start
         if len(behind):

@@ -12,8 +12,7 @@ from nsysprof.analysis.attribution.intervals import union_ns
 from nsysprof.analysis.overview.diagnostics import COUNTERS, RECORDS, explain_messages
 from nsysprof.analysis.overview.graph_replays import find_short_replays, judge_short_replays
 from nsysprof.analysis.overview.health import judge_lost_launches
-from nsysprof.analysis.overview.recording import inspect_recording
-from nsysprof.notes import Loss, Remark, make_loss, make_note, split_losses
+from nsysprof.notes import Loss, Remark, Remarks, make_loss, make_note, split_losses
 from nsysprof.results.checks import CudaProcess, Lost, RecordedProcess, RecordingCheck, WatchedGpu
 from nsysprof.trace.schema import GRAPH, PID_MASK, Bools, RecordedKinds, Tables
 
@@ -156,3 +155,18 @@ def _sampled(tables: Tables, watched: WatchedGpu) -> Found:
 def _named(names: list[str]) -> str:
     more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
     return ", ".join(names[:_MOST_NAMED]) + more
+
+
+_UPDATE_NSYS = "nsys is probably older than the driver: use a newer nsys (nsys --version, nvidia-smi)."
+
+
+def inspect_recording(recorded: RecordedKinds) -> Remarks:
+    """Return what nsys reports as lost, and which kinds of events are missing although the program made them."""
+    remarks = explain_messages(
+        recorded.diagnostics, recorded.helper_diagnostics, has_kernels=recorded.kernels, is_strict=True
+    )
+    if recorded.launches and not recorded.kernels:
+        remarks.append(make_loss("no-kernels", "right-after-recording", update_nsys=_UPDATE_NSYS))
+    elif not (recorded.ranges or recorded.calls or recorded.gpu_work):
+        remarks.append(make_note("nothing-recorded"))
+    return split_losses(remarks)

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from nsysprof.analysis.overview.recording import inspect_recording
 from nsysprof.analysis.overview.recording_cost import compare_walls, cost_of
+from nsysprof.analysis.overview.self_check import inspect_recording
 from nsysprof.analysis.sampling.latency import compare_windows, summarize_window
 from nsysprof.app.inputs.options import given_options
 from nsysprof.app.measuring.capture_program import plan_program_capture, split_trace

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from nsysprof.attention.shape import varied_columns
@@ -32,29 +33,12 @@ _MOST_BELOW = 0.9
 
 def draw_latency(table: pd.DataFrame) -> mpl.Figure | None:
     """Draw medians with their 95 % intervals on logarithmic axes. Return None without a measured cell."""
-
-    def draw(axes: mpl.Axes, x: list[float], rows: pd.DataFrame, **style: Any) -> None:
-        middle = rows["median_ns"].astype(float) / 1e3
-        low = middle - rows["low_ns"].astype(float).fillna(rows["median_ns"].astype(float)) / 1e3
-        high = rows["high_ns"].astype(float).fillna(rows["median_ns"].astype(float)) / 1e3 - middle
-        errors = _errors(middle, low, high)
-        axes.errorbar(x, middle, yerr=errors, capsize=2.5, linewidth=1.4, markersize=4.5, **style)
-
-    return _draw(table, "median latency (us, log), 95 % interval", draw, log=True)
+    return _draw(table, "median latency (us, log), 95 % interval", lambda rows, ns: ns / 1e3, log=True)
 
 
 def draw_throughput(table: pd.DataFrame, ceilings: Mapping[str, Any]) -> mpl.Figure | None:
     """Draw FLOP/s by formula, with the rate of a large matrix product on this device. Return None without a cell."""
-
-    def draw(axes: mpl.Axes, x: list[float], rows: pd.DataFrame, **style: Any) -> None:
-        middle = rows["flops_per_s"].astype(float) / 1e12
-        scale = rows["median_ns"].astype(float)
-        low = middle - middle * scale / rows["high_ns"].astype(float).fillna(scale)
-        high = middle * scale / rows["low_ns"].astype(float).fillna(scale) - middle
-        errors = _errors(middle, low, high)
-        axes.errorbar(x, middle, yerr=errors, capsize=2.5, linewidth=1.4, markersize=4.5, **style)
-
-    figure = _draw(table, "TFLOP/s by formula", draw, log=False)
+    figure = _draw(table, "TFLOP/s by formula", lambda rows, ns: rows["flops"].astype(float) / ns / 1e3, log=False)
     dtypes = list(table["dtype"].unique())
     top = (ceilings.get("flops") or {}).get(dtypes[0]) if len(dtypes) == 1 else None
     if figure is None or top is None:
@@ -70,24 +54,22 @@ def draw_throughput(table: pd.DataFrame, ceilings: Mapping[str, Any]) -> mpl.Fig
 
 def draw_scaling(table: pd.DataFrame) -> mpl.Figure | None:
     """Draw the time of a billion operations along each varied size: flat where cost grows as the work does."""
-
-    def draw(axes: mpl.Axes, x: list[float], rows: pd.DataFrame, **style: Any) -> None:
-        work = rows["flops"].astype(float) / 1e6  # billions of operations, and ns in a us
-        middle = rows["median_ns"].astype(float) / work
-        low = middle - rows["low_ns"].astype(float).fillna(rows["median_ns"].astype(float)) / work
-        high = rows["high_ns"].astype(float).fillna(rows["median_ns"].astype(float)) / work - middle
-        errors = _errors(middle, low, high)
-        axes.errorbar(x, middle, yerr=errors, capsize=2.5, linewidth=1.4, markersize=4.5, **style)
-
-    return _draw(table, "us for 10⁹ operations (log)", draw, log=True)
+    # Time (ns) for a million operations is time (us) for a billion.
+    cost = lambda rows, ns: ns / (rows["flops"].astype(float) / 1e6)  # noqa: E731
+    return _draw(table, "us for 10⁹ operations (log)", cost, log=True)
 
 
-def _errors(middle: pd.Series[float], low: pd.Series[float], high: pd.Series[float]) -> list[pd.Series[float]]:
-    """Return how far intervals reach below and above. On a logarithmic axis, one that reaches zero is cut."""
-    return [low.clip(lower=0, upper=_MOST_BELOW * middle), high.clip(lower=0)]
+def _draw(
+    table: pd.DataFrame,
+    label: str,
+    value_of: Callable[[pd.DataFrame, pd.Series[float]], pd.Series[float]],
+    *,
+    log: bool,
+) -> mpl.Figure | None:
+    """Draw a line for each backend, with the interval of every median.
 
-
-def _draw(table: pd.DataFrame, label: str, draw: Any, *, log: bool) -> mpl.Figure | None:
+    value_of: what is drawn for cells that take these times (ns).
+    """
     timed = table[table["median_ns"].notna()]
     if len(timed) == 0:
         return None
@@ -112,7 +94,10 @@ def _draw(table: pd.DataFrame, label: str, draw: Any, *, log: bool) -> mpl.Figur
             shift = step ** (index - (len(backends) - 1) / 2)
             x = [float(size) * shift for size in mine[along]]
             name = escape_mathtext(clean(backend, 30))
-            draw(axes, x, mine, color=color, marker=_MARKERS[index % len(_MARKERS)], label=name)
+            axes.errorbar(
+                x, *_interval(mine, value_of), capsize=2.5, linewidth=1.4, markersize=4.5, color=color,
+                marker=_MARKERS[index % len(_MARKERS)], label=name,
+            )  # fmt: skip
         _dress(axes, sizes, log)
         if rest:
             values = key if isinstance(key, tuple) else (key,)
@@ -127,6 +112,17 @@ def _draw(table: pd.DataFrame, label: str, draw: Any, *, log: bool) -> mpl.Figur
     figure.supxlabel(f"{_AXES[along]} (log){more}", fontsize=10, color=INK)
     figure.supylabel(label, fontsize=10, color=INK)
     return figure
+
+
+def _interval(rows: pd.DataFrame, value_of: Any) -> tuple[pd.Series[float], list[pd.Series[float]]]:
+    """Return the medians, and how far their intervals reach below and above.
+
+    On a logarithmic axis, one that reaches zero is cut.
+    """
+    ns = rows["median_ns"].astype(float)
+    middle, *ends = (value_of(rows, rows[end].astype(float).fillna(ns)) for end in ("median_ns", "low_ns", "high_ns"))
+    low, high = np.minimum(*ends), np.maximum(*ends)
+    return middle, [(middle - low).clip(lower=0, upper=_MOST_BELOW * middle), (high - middle).clip(lower=0)]
 
 
 def _dress(axes: mpl.Axes, sizes: list[Any], log: bool) -> None:

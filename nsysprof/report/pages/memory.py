@@ -19,7 +19,7 @@ from nsysprof.report.document import (
     Section,
     Table,
     Unit,
-    make_table,
+    table_of,
 )
 from nsysprof.report.figure_files import figure_paths, write_figures, write_report
 from nsysprof.report.figures.memory import describe_memory, draw_memory
@@ -81,21 +81,19 @@ def memory_comparison_parts(comparison: MemoryComparison) -> tuple[Part, ...]:
         f"{'+' if change > 0 else ''}{format_bytes(change)}."
     )
     least = min(_LEAST_CHANGE_BYTES, abs(change))
-    rows = [
-        (
-            Cell(owner.owner, remark=f"(now {owner.now})" if owner.now else ""),
-            owner.baseline_bytes,
-            owner.candidate_bytes,
-            Cell(owner.difference_bytes, is_signed=True),
-        )
-        for owner in comparison.changes
-        if owner.difference_bytes and abs(owner.difference_bytes) >= least
+    changes = [
+        change for change in comparison.changes if change.difference_bytes and abs(change.difference_bytes) >= least
     ]
     columns = (
-        Column("owner", Unit.NAME), Column("baseline", Unit.BYTES, drop=1), Column("candidate", Unit.BYTES, drop=1),
-        Column("difference", Unit.BYTES),
-    )  # fmt: skip
-    table = make_table("Lines behind the difference", columns, rows, is_kept_empty=True)
+        (
+            Column("owner", Unit.NAME),
+            lambda change: Cell(change.owner, remark=f"(now {change.now})" if change.now else ""),
+        ),
+        (Column("baseline", Unit.BYTES, drop=1), "baseline_bytes"),
+        (Column("candidate", Unit.BYTES, drop=1), "candidate_bytes"),
+        (Column("difference", Unit.BYTES), lambda change: Cell(change.difference_bytes, is_signed=True)),
+    )
+    table = table_of("Lines behind the difference", changes, columns, is_kept_empty=True)
     return Lines((verdict,), is_verdict=True), table
 
 
@@ -129,29 +127,28 @@ def _failure_lines(failure: OutOfMemory) -> Iterator[str]:
 
 def failure_table(failure: OutOfMemory) -> Table:
     """Return who held the memory when an allocation failed, by kind, layer and line."""
-    columns = [
-        Column("kind", Unit.NAME), Column("layer", Unit.NAME), Column("line", Unit.NAME), Column("held", Unit.BYTES),
-        Column("tensors", Unit.COUNT, drop=1),
-    ]  # fmt: skip
-    rows = [
-        (row.kind, row.layer or "", row.owner, row.bytes, row.block_count) for row in failure.holdings[:_MOST_HOLDINGS]
-    ]
-    of_rank = "" if failure.rank is None else f", rank {failure.rank}"
-    return make_table(
-        f"Held when memory ran out on device {failure.device_id}{of_rank}", columns, rows, terminal_rows=12
+    columns = (
+        (Column("kind", Unit.NAME), "kind"),
+        (Column("layer", Unit.NAME), lambda row: row.layer or ""),
+        (Column("line", Unit.NAME), "owner"),
+        (Column("held", Unit.BYTES), "bytes"),
+        (Column("tensors", Unit.COUNT, drop=1), "block_count"),
     )
+    of_rank = "" if failure.rank is None else f", rank {failure.rank}"
+    title = f"Held when memory ran out on device {failure.device_id}{of_rank}"
+    return table_of(title, failure.holdings[:_MOST_HOLDINGS], columns, terminal_rows=12)
 
 
 def owner_table(memory: AllocatorMemory) -> Table:
     """Return the owners of the peak, the largest first."""
     has_ranges = bool(memory.owners["range"].notna().any())
-    columns = [Column("owner", Unit.NAME), Column("at the peak", Unit.BYTES), Column("share", Unit.SHARE)]
-    columns += [Column("range", Unit.NAME, drop=1)] if has_ranges else []
-    rows = [
-        (str(row["owner"]), int(row["peak_bytes"]), float(row["share_pct"]), *([row["range"]] if has_ranges else []))
-        for row in memory.owners.to_dict("records")
+    columns = [
+        (Column("owner", Unit.NAME), "owner"),
+        (Column("at the peak", Unit.BYTES), "peak_bytes"),
+        (Column("share", Unit.SHARE), "share_pct"),
+        *([(Column("range", Unit.NAME, drop=1), "range")] if has_ranges else []),
     ]
-    return make_table("Owners of the peak", columns, rows, source="memory.csv")
+    return table_of("Owners of the peak", memory.owners.to_dict("records"), columns, source="memory.csv")
 
 
 def _peak_text(use: DeviceUse) -> str:
@@ -173,15 +170,12 @@ def _item(finding: MemoryFinding, has_devices: bool) -> Item:
 
 def _device_table(memory: AllocatorMemory) -> Table:
     columns = (
-        Column("device"), Column("peak", Unit.BYTES), Column("from before", Unit.BYTES),
-        Column("at the end", Unit.BYTES), Column("reserved, at most", Unit.BYTES), Column("used of that", Unit.BYTES),
-        Column("events", Unit.COUNT, drop=1),
-    )  # fmt: skip
-    rows = [
-        (
-            str(use.device_id), use.peak_bytes, use.before_bytes, use.end_bytes, use.reserved_peak_bytes,
-            use.used_of_reserved_bytes, use.event_count,
-        )
-        for use in memory.devices
-    ]  # fmt: skip
-    return make_table("Devices", columns, rows, terminal_rows=8)
+        (Column("device"), lambda use: str(use.device_id)),
+        (Column("peak", Unit.BYTES), "peak_bytes"),
+        (Column("from before", Unit.BYTES), "before_bytes"),
+        (Column("at the end", Unit.BYTES), "end_bytes"),
+        (Column("reserved, at most", Unit.BYTES), "reserved_peak_bytes"),
+        (Column("used of that", Unit.BYTES), "used_of_reserved_bytes"),
+        (Column("events", Unit.COUNT, drop=1), "event_count"),
+    )
+    return table_of("Devices", memory.devices, columns, terminal_rows=8)

@@ -42,7 +42,7 @@ from nsysprof.report.figures.ranks import (
 from nsysprof.report.pages.analysis import figure_sections, finding_item
 from nsysprof.report.pages.cases import facts_table
 from nsysprof.report.pages.range_rows import qualified_name
-from nsysprof.report.pages.trace_tables import MOST_ROWS, rows_of
+from nsysprof.report.pages.trace_tables import MOST_ROWS, energy_cell, rows_of
 from nsysprof.results.column_registry import rank_columns
 from nsysprof.results.column_registry.column import TableFile
 from nsysprof.results.column_registry.csv_table import empty_table, render_csv, to_records
@@ -447,10 +447,7 @@ def energy_table(job: RanksAnalysis) -> Table | None:
         (Column("range", Unit.NAME), lambda row: qualified_name(known(row["range"]), known(row["domain"]))),
         (Column("boards", Unit.COUNT, drop=3), "boards"),
         (Column("n", Unit.COUNT, drop=4), "instances"),
-        (
-            Column("energy", Unit.JOULES),
-            lambda row: Cell(known(row["energy_j"]), error=known(row["error_j"]), reason=row["reason"]),
-        ),
+        (Column("energy", Unit.JOULES), energy_cell),
         (Column("mean power, least", Unit.WATTS, drop=1), "board_least_w"),
         (Column("most", Unit.WATTS), "board_most_w"),
         (Column("most on rank", Unit.COUNT, drop=2), "most_rank"),

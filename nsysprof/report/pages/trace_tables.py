@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import pandas as pd
 
 from nsysprof.arrays import Floats
 from nsysprof.attention.range_name import range_label
-from nsysprof.report.document import CAUSED_WORDS, OPERATORS, Cell, Column, Table, Unit, make_table, words_for
+from nsysprof.report.document import CAUSED_WORDS, OPERATORS, Cell, Column, Table, Unit, make_table, table_of, words_for
 from nsysprof.report.pages.range_rows import RangeRow, qualified_name, range_rows
 from nsysprof.results.analysis import Analysis
 from nsysprof.results.column_registry.analysis_columns import LEDGER, PHASES
@@ -33,37 +33,37 @@ def range_table(analysis: Analysis) -> Table:
     caused = [kind for kind in ("adopted", "captured") if len(rows) and (numbers[f"{kind}_kernel_count"] > 0).any()]
     sampled = bool(analysis.ranges["dram_read_bytes"].notna().any())
     settled = bool(analysis.ranges["warmup_instances"].sum())
+    ways = (("read", "read"), ("written", "write"))
+    columns: list[tuple[Column, Callable[[RangeRow], Any]]]
     columns = [
-        Column("range", Unit.NAME),
-        Column("n", Unit.COUNT, drop=8),
-        Column(words.launches, Unit.COUNT, drop=2),
-        Column(words.works, Unit.COUNT, drop=1),
-        *(Column(CAUSED_WORDS[kind], Unit.COUNT, drop=7) for kind in caused),
-        Column(f"{words.device} total", Unit.NS),
-        Column(f"{words.device} busy", Unit.NS, drop=10),
-        Column("of wall", Unit.SHARE, drop=9),
-        Column("wall", Unit.NS, drop=5),
-        *([Column("steady median", Unit.NS, drop=6)] if settled else []),
-        Column("copied", Unit.BYTES, drop=4),
-        Column("set", Unit.BYTES, drop=11),
-        Column(f"peak {words.memory}", Unit.BYTES, drop=3),
-        *(Column(f"DRAM {way}, sampled", Unit.BYTES, drop=9) for way in ("read", "written") if sampled),
+        (Column("range", Unit.NAME), _range_cell),
+        (Column("n", Unit.COUNT, drop=8), _number("instances")),
+        (Column(words.launches, Unit.COUNT, drop=2), _number("launch_count")),
+        (Column(words.works, Unit.COUNT, drop=1), lambda row: row.sum_of("kernel_count")),
+        *((Column(CAUSED_WORDS[kind], Unit.COUNT, drop=7), _number(f"{kind}_kernel_count")) for kind in caused),
+        (Column(f"{words.device} total", Unit.NS), lambda row: row.sum_of("kernel_total_ns")),
+        (Column(f"{words.device} busy", Unit.NS, drop=10), lambda row: row.busy_ns),
+        (Column("of wall", Unit.SHARE, drop=9), _share_of_wall),
+        (Column("wall", Unit.NS, drop=5), _number("wall_ns")),
+        *([(Column("steady median", Unit.NS, drop=6), _number("steady_wall_med_ns"))] if settled else []),
+        (Column("copied", Unit.BYTES, drop=4), lambda row: row.bytes_of("memcpy_bytes")),
+        (Column("set", Unit.BYTES, drop=11), lambda row: row.bytes_of("memset_bytes")),
+        (Column(f"peak {words.memory}", Unit.BYTES, drop=3), _number("peak_vram_bytes")),
+        *((Column(f"DRAM {way}, sampled", Unit.BYTES, drop=9), _dram(of)) for way, of in ways if sampled),
     ]
-    cells = [_range_cells(row, caused, settled=settled, sampled=sampled) for row in rows[:MOST_ROWS]]
+    shown = rows[:MOST_ROWS]
     if analysis.is_of_cpu:  # nothing of a GPU is known, and nobody expects it
-        known = [at for at in range(len(columns)) if any(_is_known(row[at]) for row in cells)]
-        columns = [columns[at] for at in known]
-        cells = [tuple(row[at] for at in known) for row in cells]
-    return make_table(
+        columns = [(column, show) for column, show in columns if any(_is_known(show(row)) for row in shown)]
+    return table_of(
         "Ranges",
+        shown,
         columns,
-        cells,
         total_rows=len(analysis.range_tree),
         source="range_tree.csv",
         is_kept_empty=stream_table(analysis) is None
         and not analysis.is_of_cpu,  # in a program without ranges, streams are the main table
         terminal_rows=40,
-        depths=tuple(row.depth for row in rows[:MOST_ROWS]),
+        depths=tuple(row.depth for row in shown),
     )
 
 
@@ -71,25 +71,16 @@ def _is_known(cell: Any) -> bool:
     return (cell.value if isinstance(cell, Cell) else cell) is not None
 
 
-def _range_cells(row: RangeRow, caused: Sequence[str], *, settled: bool, sampled: bool) -> tuple[Any, ...]:
-    numbers = row.numbers
-    dram = [Cell(numbers[f"dram_{way}_bytes"], error=numbers[f"dram_{way}_error_bytes"]) for way in ("read", "write")]
-    return (
-        Cell(row.name, full=row.full if range_label(row.full) != row.full else ""),
-        numbers["instances"],
-        numbers["launch_count"],
-        row.sum_of("kernel_count"),
-        *(numbers[f"{kind}_kernel_count"] for kind in caused),
-        row.sum_of("kernel_total_ns"),
-        row.busy_ns,
-        _share_of_wall(row),
-        numbers["wall_ns"],
-        *([numbers["steady_wall_med_ns"]] if settled else []),
-        row.bytes_of("memcpy_bytes"),
-        row.bytes_of("memset_bytes"),
-        numbers["peak_vram_bytes"],
-        *(dram if sampled else ()),
-    )
+def _range_cell(row: RangeRow) -> Cell:
+    return Cell(row.name, full=row.full if range_label(row.full) != row.full else "")
+
+
+def _number(name: str) -> Callable[[RangeRow], Any]:
+    return lambda row: row.numbers[name]
+
+
+def _dram(way: str) -> Callable[[RangeRow], Cell]:
+    return lambda row: Cell(row.numbers[f"dram_{way}_bytes"], error=row.numbers[f"dram_{way}_error_bytes"])
 
 
 def _share_of_wall(row: RangeRow) -> float | None:
@@ -128,23 +119,19 @@ def kernel_table(analysis: Analysis) -> Table:
 def phase_table(phases: pd.DataFrame) -> Table:
     """Return the phases of inference, with their steps and times."""
     columns = (
-        Column("phase"),
-        Column("steps", Unit.COUNT),
-        Column("sequences", Unit.COUNT),
-        Column("tokens", Unit.COUNT),
-        Column("to the next step", Unit.NS),
-        Column("on the host", Unit.NS, drop=2),
-        Column("kernels", Unit.COUNT, drop=3),
-        Column("of all kernels", Unit.PERCENT),
-        Column("GPU works", Unit.PERCENT, drop=1),
-        Column("most of its time", drop=4),
+        (Column("phase"), "phase"),
+        (Column("steps", Unit.COUNT), "steps"),
+        (Column("sequences", Unit.COUNT), "sequences"),
+        (Column("tokens", Unit.COUNT), "tokens"),
+        (Column("to the next step", Unit.NS), "interval_med_ns"),
+        (Column("on the host", Unit.NS, drop=2), "host_med_ns"),
+        (Column("kernels", Unit.COUNT, drop=3), "kernel_count"),
+        (Column("of all kernels", Unit.PERCENT), "share_pct"),
+        (Column("GPU works", Unit.PERCENT, drop=1), lambda row: _most_of_a_phase(row)[0]),
+        (Column("most of its time", drop=4), lambda row: _most_of_a_phase(row)[1]),
     )
-    names = ("phase", "steps", "sequences", "tokens", "interval_med_ns", "host_med_ns", "kernel_count", "share_pct")
-    rows = [
-        (*(known(row[name]) for name in names), *_most_of_a_phase(row))
-        for row in phases.reindex(columns=list(PHASES.names)).to_dict("records")
-    ]
-    return make_table("Phases of inference, medians of a step", columns, rows, source="phases.csv")
+    rows = phases.reindex(columns=list(PHASES.names)).to_dict("records")
+    return table_of("Phases of inference, medians of a step", rows, columns, source="phases.csv")
 
 
 # So many kinds of work and causes of idle time of a phase are named.
@@ -278,34 +265,23 @@ def collective_table(analysis: Analysis) -> Table | None:
     collectives = analysis.collectives
     several = collectives["device_id"].nunique() > 1
     columns = [
-        Column("operation", Unit.NAME),
-        *([Column("device")] if several else []),
-        Column("ranks", Unit.COUNT, drop=5),
-        Column("message", Unit.BYTES),
-        Column("n", Unit.COUNT, drop=3),
-        Column("total", Unit.NS),
-        Column("median", Unit.NS, drop=2),
-        Column("bus bandwidth", Unit.BYTES_PER_S),
-        Column("its best", Unit.BYTES_PER_S, drop=1),
+        (Column("operation", Unit.NAME), "operation"),
+        *([(Column("device"), "device_id")] if several else []),
+        (Column("ranks", Unit.COUNT, drop=5), "ranks"),
+        (Column("message", Unit.BYTES), lambda row: _or_reason(row["message_bytes"], "unknown")),
+        (Column("n", Unit.COUNT, drop=3), "kernel_count"),
+        (Column("total", Unit.NS), "kernel_total_ns"),
+        (Column("median", Unit.NS, drop=2), "kernel_med_ns"),
+        (Column("bus bandwidth", Unit.BYTES_PER_S), lambda row: _or_reason(row["bus_bytes_per_s"], row["reason"])),
+        (Column("its best", Unit.BYTES_PER_S, drop=1), "most_bus_bytes_per_s"),
     ]
-    rows = []
-    for row in collectives.head(MOST_ROWS).to_dict("records"):
-        size, rate = known(row["message_bytes"]), known(row["bus_bytes_per_s"])
-        rows.append((
-            row["operation"],
-            *([row["device_id"]] if several else []),
-            known(row["ranks"]),
-            Cell(size, reason="unknown" if size is None else ""),
-            row["kernel_count"],
-            row["kernel_total_ns"],
-            row["kernel_med_ns"],
-            Cell(rate, reason=row["reason"] if rate is None else ""),
-            known(row["most_bus_bytes_per_s"]),
-        ))  # fmt: skip
-    title = "Collectives of NCCL (times include waiting for other ranks)"
-    return make_table(
-        title, columns, rows, total_rows=len(collectives), source="collectives.csv", terminal_rows=10, document_rows=20
-    )
+    title, rows = "Collectives of NCCL (times include waiting for other ranks)", collectives.head(MOST_ROWS)
+    shown = {"source": "collectives.csv", "terminal_rows": 10, "document_rows": 20}
+    return table_of(title, rows.to_dict("records"), columns, total_rows=len(collectives), **shown)
+
+
+def _or_reason(number: Any, reason: str) -> Cell:
+    return Cell(known(number), reason=reason if known(number) is None else "")
 
 
 def energy_table(analysis: Analysis) -> Table | None:
@@ -316,23 +292,21 @@ def energy_table(analysis: Analysis) -> Table | None:
     order = np.lexsort((-table["energy_j"].fillna(-1.0).to_numpy(dtype=float), table["range"].notna()))
     table = table.iloc[order]
     several = table["device_id"].nunique() > 1
-    columns = [Column("range", Unit.NAME), *([Column("device", drop=3)] if several else [])]
-    columns += [
-        Column("n", Unit.COUNT, drop=2),
-        Column("energy", Unit.JOULES),
-        Column("mean power", Unit.WATTS),
-        Column("of the time", Unit.NS, drop=1),
+    columns = [
+        (Column("range", Unit.NAME), lambda row: qualified_name(row["range"], row["domain"])),
+        *([(Column("device", drop=3), "device_id")] if several else []),
+        (Column("n", Unit.COUNT, drop=2), "instances"),
+        (Column("energy", Unit.JOULES), energy_cell),
+        (Column("mean power", Unit.WATTS), "mean_w"),
+        (Column("of the time", Unit.NS, drop=1), "covered_ns"),
     ]
-    rows = []
-    for row in table.to_dict("records"):
-        label = qualified_name(row["range"], row["domain"])
-        energy = Cell(known(row["energy_j"]), error=known(row["error_j"]), reason=row["reason"])
-        device = [row["device_id"]] if several else []
-        rows.append((label, *device, row["instances"], energy, known(row["mean_w"]), row["covered_ns"]))
-    shown = rows[:MOST_ROWS]
-    return make_table(
-        "Energy of the board while work ran", columns, shown, total_rows=len(rows), source="energy.csv", terminal_rows=8
-    )
+    title, rows = "Energy of the board while work ran", table.head(MOST_ROWS).to_dict("records")
+    return table_of(title, rows, columns, total_rows=len(table), source="energy.csv", terminal_rows=8)
+
+
+def energy_cell(row: Mapping[Any, Any]) -> Cell:
+    """Return the energy of a row with the bound on its error, or why it is unknown."""
+    return Cell(known(row["energy_j"]), error=known(row["error_j"]), reason=row["reason"])
 
 
 def memop_table(analysis: Analysis) -> Table:

@@ -29,15 +29,14 @@ FOLDER, DEPTH, PATTERN = "NSYSPROF_LAYERS_FOLDER", "NSYSPROF_LAYERS_DEPTH", "NSY
 _UNSAFE = re.compile(r"[\s()\x00-\x1f\x7f\ud800-\udfff]+")
 _LONGEST = 200
 # In a model with more modules than the first number, at most the second share get ranges, unless a depth is given:
-# those that are not too deep, and of the deepest of these only those that have modules within. On an H200, the decode
-# of a Llama with 319 modules took 4 % longer with 127 ranges, 48 of them for its norms, which have none since, and 6 to
-# 10 % with ranges of all (scripts/programs/layers_cost.py).
+# those that are not too deep. On an H200, the decode of a Llama with 319 modules took 4 % longer with 79 ranges and
+# with 127, and 6 to 10 % with ranges of all (scripts/programs/layers_cost.py).
 _FEW_MODULES, _AFFORDABLE = 100, 0.5
 # So many tensors of a module's inputs and outputs lead to nodes of autograd.
 _MOST_TENSORS = 16
 _MARK = "nsysprof"
-# The time of the recorder itself is measured in the calls of one of so many modules.
-_SAMPLED = 16
+# The time of the recorder itself is measured in the calls of one of so many modules, the first time in the ninth.
+_SAMPLED, _FIRST_SAMPLED = 64, 8
 
 
 class ModuleRanges:
@@ -63,9 +62,8 @@ class Layers:
         # Whether the recorder has to see the calls of each class: a module of it has a range, or others within.
         self.is_needed: dict[type, bool] = {}
         self._roots = self.count = self.timed = 0
-        # How many parts a path may have, 0 for any number; and whether modules with as many need others within.
+        # How many parts a path may have; 0 for any number.
         self._deepest = depth or 0
-        self._spares_leaves = False
 
     def add(self, module: Any, parent: ModuleRanges | None) -> ModuleRanges | None:
         """Name a new module and return its layer; None where it gets no range. parent: the layer that called it."""
@@ -91,27 +89,27 @@ class Layers:
             kinds[path] = type(module).__name__
         before = f"{kinds['']}." if self._roots else ""
         self._roots += 1
-        if self._depth is None:
-            self._deepest = _affordable_depth(list(outer))
-            self._spares_leaves = any(path.count(".") >= self._deepest > 0 for path in outer)
+        self._deepest = _affordable_depth(list(outer)) if self._depth is None else self._depth
         for path, module in outer.items():
             self._add(module, f"{before}{path}" if path else kinds[""], kinds[path])
 
     def _add(self, module: Any, path: str, kind: str) -> None:
-        depth = path.count(".") + 1
-        is_too_deep = depth > self._deepest > 0
-        is_too_deep |= self._spares_leaves and depth == self._deepest and not _has_modules(module)
+        is_too_deep = self._deepest and path.count(".") >= self._deepest
         is_other = self._pattern is not None and not self._pattern.search(path)
         if is_too_deep or is_other:
             self._keep(module, None)
             return
-        is_timed = self.count % _SAMPLED == _SAMPLED // 2
+        is_timed = self.count % _SAMPLED == _FIRST_SAMPLED
         self.count, self.timed = self.count + 1, self.timed + is_timed
         self._keep(module, ModuleRanges(path, kind, is_timed=is_timed))
 
     def _keep(self, module: Any, layer: ModuleRanges | None) -> None:
         number, kind = id(module), type(module)
-        self.is_needed[kind] = self.is_needed.get(kind, False) or layer is not None or _has_modules(module)
+        try:
+            has_others = next(iter(module.children()), None) is not None
+        except Exception:  # noqa: BLE001 - a module of the program's own kind
+            has_others = True
+        self.is_needed[kind] = self.is_needed.get(kind, False) or layer is not None or has_others
         self.by_module[number] = layer
         with contextlib.suppress(TypeError):
             self._kept[number] = weakref.ref(module, lambda _: self._forget(number))
@@ -119,14 +117,6 @@ class Layers:
     def _forget(self, number: int) -> None:
         self.by_module.pop(number, None)
         self._kept.pop(number, None)
-
-
-def _has_modules(module: Any) -> bool:
-    """Return whether there are modules within a module, or it does not tell."""
-    try:
-        return next(iter(module.children()), None) is not None
-    except Exception:  # noqa: BLE001 - a module of the program's own kind
-        return True
 
 
 def _affordable_depth(paths: list[str]) -> int:
@@ -241,23 +231,28 @@ class LayerRecorder:
 
     def _watch_modules(self) -> None:
         torch, kind, push, pop, watched = self._torch, self._torch.nn.Module, self._push, self._pop, self._watched
-        find, known, unknown = self._find, self._layers.by_module.get, object()
+        find, known = self._find, self._layers.by_module
         is_compiling = torch.compiler.is_dynamo_compiling
         has_gradients = torch.is_grad_enabled if self._backward is not None else lambda: False
         original, left_open = kind.__dict__["__call__"], {} if self._backward is None else self._backward.open
         is_torchs = original is kind.__dict__.get("_wrapped_call_impl")
 
+        # Most calls are of modules without a range: each look at an attribute of a module takes as long as a range.
         def call(module: Any, *arguments: Any, **named: Any) -> Any:
             if is_compiling():  # torch.compile reads this function, and only the call of the original is left of it
                 return original(module, *arguments, **named)
-            layer: Any = known(id(module), unknown)
-            if layer is unknown:
+            try:
+                layer: Any = known[id(module)]
+            except KeyError:
                 layer = find(module)
-            # The same as torch's own, which would take another frame.
             if not is_torchs:
                 run = functools.partial(original, module)
+            elif module._compiled_call_impl is not None:
+                run = module._compiled_call_impl
+            elif layer is None:  # the same as torch's own, which would take another frame
+                return module._call_impl(*arguments, **named)
             else:
-                run = module._call_impl if module._compiled_call_impl is None else module._compiled_call_impl
+                run = module._call_impl
             if layer is None:
                 return run(*arguments, **named)
             if layer.is_timed or left_open or has_gradients():

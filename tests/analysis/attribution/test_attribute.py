@@ -1,5 +1,3 @@
-from dataclasses import replace
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -8,7 +6,6 @@ from hypothesis import strategies as st
 
 from nsysprof.analysis.attribution import attribute
 from nsysprof.analysis.attribution.attribute import Segments, attribute_work, covered, expand, merge, order_work
-from nsysprof.native import load
 from nsysprof.trace.schema import PID_MASK, Calls
 from tests.builders.build_trace import OTHER_PID, OTHER_TID, TID
 
@@ -64,25 +61,6 @@ def test_work_is_ordered_by_its_calls_whatever_the_order_of_the_file(kernels, fi
     calls = calls_of([(start, 1, TID) for start in starts])
     order = order_work(np.arange(len(starts), dtype=np.int32), calls)["thread"].order
     assert order.tolist() == sorted(range(len(starts)), key=lambda row: starts[row])
-
-
-@given(CALLS, st.lists(st.integers(-1, 60), max_size=60), st.booleans())
-def test_compiled_code_orders_work_in_the_same_way(calls, launch, lasts_long):
-    calls, launch = calls_of(calls or [(0, 1, TID)]), np.array(launch, dtype=np.int32)
-    launch[launch >= len(calls)] = -1  # as work without a call
-    if lasts_long:
-        calls = replace(calls, duration_ns=calls.duration_ns.astype(np.int64))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(load, "is_wanted", lambda _unit: False)
-        plain = order_work(launch, calls)
-        patch.setattr(load, "is_wanted", lambda _unit: True)
-        compiled = order_work(launch, calls)
-    for scope in ("thread", "process"):
-        one, other = plain[scope], compiled[scope]
-        for name in ("order", "start_ns", "duration_ns", "owners", "edges"):
-            assert getattr(one, name).tolist() == getattr(other, name).tolist()
-        assert other.in_order >= one.in_order
-        assert one.owner_mask == other.owner_mask
 
 
 STRETCHES = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 30), st.integers(0, 12)), max_size=20)

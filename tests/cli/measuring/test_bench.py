@@ -139,6 +139,7 @@ def test_windows_and_masks(tmp_path):
     assert len(named) == 6
 
 
+@pytest.mark.slow
 def test_batches_of_serving(tmp_path):
     backends = ["--backends", "math,flash", "--batch-spec", "2q8_4q1s32,q8s32"]
     done = run(*QUICK[2:], *backends, "--out", tmp_path / "o")

@@ -51,14 +51,6 @@ def test_the_main_job(tmp_path):
     assert {"timeline.png", "kernels.png", "vram.png"} <= {path.name for path in (tmp_path / "a").iterdir()}
 
 
-def test_json(tmp_path):
-    done = run("capture", "--backends", "math", *SMALL, "--out", tmp_path / "c", "--json")
-    cases = as_published("capture", done.stdout)["cases"]
-    assert [case["status"] for case in cases] == ["ok", "ok"]
-    assert cases[0]["kernel_count"] > 0
-    assert done.stderr == ""
-
-
 def test_the_plan_alone(tmp_path):
     arguments = ("capture", "--backends", "math", *SMALL, "--batch", "1,2", "--dry-run", "--out", tmp_path / "c")
     done = run(*arguments)
@@ -136,14 +128,17 @@ def test_without_torch_it_says_which_line_installs_it(tmp_path):
     fails(done, 5, "torch", "pip install 'nsysprof[torch]'")
 
 
-def test_a_taken_folder_is_refused_and_force_replaces_a_capture(tmp_path):
+def test_a_taken_folder_is_refused_and_force_replaces_a_capture_and_json_tells_its_cases(tmp_path):
     (tmp_path / "c").mkdir()
     (tmp_path / "c" / "mine.txt").write_text("mine")
     fails(run("capture", "--backends", "math", *SMALL, "--out", tmp_path / "c"), 4, "did not write it as a capture")
     assert run("capture", "--backends", "math", *SMALL, "--profiler", "none", "--out", tmp_path / "d").returncode == 0
     fails(run("capture", "--backends", "math", *SMALL, "--out", tmp_path / "d"), 4, "--force")
-    done = run("capture", "--backends", "flash", *SMALL, "--profiler", "none", "--out", tmp_path / "d", "--force")
-    assert done.returncode == 0
+    done = run("capture", "--backends", "flash", *SMALL, "--out", tmp_path / "d", "--force", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    cases = as_published("capture", done.stdout)["cases"]
+    assert [case["status"] for case in cases] == ["ok", "ok"]
+    assert cases[0]["kernel_count"] > 0
     assert "RUN::flash" in (tmp_path / "d" / "results.csv").read_text()
 
 
@@ -154,7 +149,7 @@ def test_a_grid_in_which_nothing_works_fails_with_the_reason(tmp_path):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
-@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("sent", [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGTERM])
 def test_an_interruption_keeps_the_finished_cases(tmp_path, sent):
     backends = "math,tests.capture.faults:hang"
     arguments = ["capture", "--backends", backends, "--seq", "32", "--device", "cpu", "--out", str(tmp_path / "c")]
@@ -198,7 +193,11 @@ esac
 """
 
 
-@pytest.mark.parametrize(("name", "word"), [("sdpa23", "hold no launch"), ("sdpa22", "not one kernel")])
+# The check of a capture reads the second in test_capture_program_process_traces_check_trace.py, too.
+@pytest.mark.parametrize(
+    ("name", "word"),
+    [("sdpa23", "hold no launch"), pytest.param("sdpa22", "not one kernel", marks=pytest.mark.slow)],
+)
 def test_a_profiler_that_loses_data_and_exits_0_is_an_error(tmp_path, trace_path, name, word):
     nsys = tmp_path / "nsys"
     nsys.write_text(LOSSY_NSYS.replace("TRACE", str(trace_path(name))))

@@ -19,6 +19,8 @@ from tests.trace.parquet_writer import write_parquet_folder
 TRACES = sorted(
     path.name.removesuffix(".sqlite.xz") for path in (Path(__file__).parents[3] / "traces").glob("*.sqlite.xz")
 )
+# Calls and memory, two processes, nodes of a graph, two GPUs; the others have the same tables and are slow.
+QUICK = ("mem", "mp", "graph_node", "two_gpus", "managed")
 KERNELS = "CUPTI_ACTIVITY_KIND_KERNEL.parquet"
 
 
@@ -42,7 +44,9 @@ def comparable(analysis):
     return {name: frame.to_csv(index=False) for name, frame in frames.items()}, analysis.totals, analysis.coverage
 
 
-@pytest.mark.parametrize("name", TRACES)
+@pytest.mark.parametrize(
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in TRACES]
+)
 def test_a_folder_gives_what_the_sqlite_of_the_same_report_gives(tmp_path, trace_path, work, name):
     trace = trace_path(name)
     made = resolve_input(write_parquet_folder(trace, tmp_path / "pq"), None, work)

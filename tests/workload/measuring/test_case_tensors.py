@@ -16,7 +16,7 @@ from nsysprof.workload import other_libraries  # noqa: E402
 from nsysprof.workload.backends import attention_for, load_attention  # noqa: E402
 from nsysprof.workload.correctness_check import check_attention  # noqa: E402
 from nsysprof.workload.measuring.case_tensors import draw_inputs, make_mask, page_table, plain_keys  # noqa: E402
-from nsysprof.workload.measuring.prepared_call import check_case, prepared  # noqa: E402
+from nsysprof.workload.measuring.measure import check_case, prepared  # noqa: E402
 from nsysprof.workload.program_start.attention_facts import facts_of  # noqa: E402
 from nsysprof.workload.refusal import IneligibleError, WrongResultError  # noqa: E402
 

@@ -7,8 +7,12 @@ torch = pytest.importorskip("torch", reason="needs the extra [torch]")
 
 from nsysprof.attention.shape import Case  # noqa: E402
 from nsysprof.workload.job import Job  # noqa: E402
-from nsysprof.workload.measuring.measure import _time_graph, measure_block, sample_count  # noqa: E402
-from nsysprof.workload.measuring.prepared_call import prepared  # noqa: E402
+from nsysprof.workload.measuring.measure import (  # noqa: E402
+    _time_graph,
+    measure_block,
+    prepared,
+    sample_count,
+)
 from nsysprof.workload.refusal import IneligibleError  # noqa: E402
 
 

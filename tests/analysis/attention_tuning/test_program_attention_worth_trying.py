@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from nsysprof.analysis.attention_tuning.program_attention import ProgramFacts
-from nsysprof.analysis.attention_tuning.worth_trying import list_suggestions, wants_sdpa
+from nsysprof.analysis.attention_tuning.program_attention import ProgramFacts, list_suggestions, wants_sdpa
 from nsysprof.attention.shape import Shape
 from nsysprof.results.program_runs import AttentionUse, PredictedGain
 

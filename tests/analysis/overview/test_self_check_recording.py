@@ -1,4 +1,4 @@
-from nsysprof.analysis.overview.recording import inspect_recording
+from nsysprof.analysis.overview.self_check import inspect_recording
 from nsysprof.notes import Severity
 from nsysprof.trace.schema import RecordedKinds
 
