@@ -15,7 +15,7 @@ from nsysprof.analysis.attribution.intervals import measure, overlapping
 from nsysprof.analysis.attribution.work_stretches import add_up, running_sum
 from nsysprof.analysis.busy_time.kernel_needs import KernelNeeds
 from nsysprof.analysis.kernel_names.variant_names import Names
-from nsysprof.arrays import different, find_places
+from nsysprof.arrays import count_codes, different, find_places
 from nsysprof.kernels.names import CATEGORIES, UNITS, kind_of
 from nsysprof.results.column_registry.analysis_columns import WORK
 from nsysprof.trace.schema import COPY, FILL, GRAPH, KERNEL, MIGRATION, Bools, Int64s, Ints, Rows, Tables, Work
@@ -170,13 +170,16 @@ class _Cells:
     def of(cls, tables: Tables, owned: Owned, needs: KernelNeeds | None = None) -> _Cells:
         """Return the numbers of the devices, categories and units that the trace has."""
         work = tables.work
-        kind_of_variant = np.full(len(work.variants), -1, dtype=np.int64)
-        kind_of_variant[work.variant] = owned.kind
-        pairs, number = np.unique(np.stack((work.device_of, kind_of_variant)), axis=1, return_inverse=True)
-        counted = pairs[1] >= 0
-        number_of_pair = np.where(counted, np.cumsum(counted) - 1, -1).astype(np.int16)
-        keys = tuple((int(device), *owned.kinds[kind]) for device, kind in pairs[:, counted].T.tolist())
-        cell = number_of_pair[number.reshape(-1)][work.variant]
+        devices, device = np.unique(work.device_of, return_inverse=True)
+        # A kernel of one name may run within an optimizer and elsewhere.
+        pair = (device * len(owned.kinds)).astype(np.int16)[work.variant]
+        pair += owned.kind.astype(np.int16)
+        pair[owned.kind < 0] = len(devices) * len(owned.kinds)
+        present = np.flatnonzero(count_codes(pair, len(devices) * len(owned.kinds) + 1)[:-1])
+        number_of_pair = np.full(len(devices) * len(owned.kinds) + 1, -1, dtype=np.int16)
+        number_of_pair[present] = np.arange(len(present))
+        keys = tuple((int(devices[at // len(owned.kinds)]), *owned.kinds[at % len(owned.kinds)]) for at in present)
+        cell = number_of_pair[pair]
         return cls(cell, owned.busy_ns, work.duration_ns, work.kernels, keys, needs)
 
     def sum_stretches(self, order: Rows | None, group: Int64s, low: Int64s, high: Int64s) -> pd.DataFrame:

@@ -112,3 +112,17 @@ def test_each_sum_is_added_up_once_for_each_kind_of_work(trace_path, monkeypatch
     kinds = analysis.work[["device_id", "category", "unit"]].drop_duplicates()
     sources = 3  # the whole trace, what ranges of one style launched, and what they adopted
     assert len(summed) <= sources * len(kinds) * 3  # busy time, kernels, and their time
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_kernels_of_one_name_within_an_optimizer_and_elsewhere_are_told_apart(seed):
+    tables = random_tables(np.random.default_rng(seed), 60)
+    in_optimizer = np.zeros(len(tables.work), dtype=np.bool_)
+    in_optimizer[: tables.work.kernels : 2] = True
+    owned = own_time(tables, NAMES, in_optimizer)
+    cells = work_ledger._Cells.of(tables, owned)
+    devices = tables.work.device_of[tables.work.variant]
+    for device, cell, kind in zip(devices.tolist(), cells.cell.tolist(), owned.kind.tolist(), strict=True):
+        assert (cell < 0) == (kind < 0)
+        assert kind < 0 or cells.keys[cell] == (device, *owned.kinds[kind])
+    assert {"optimizer", "gemm"} <= {category for _, category, _ in cells.keys}
