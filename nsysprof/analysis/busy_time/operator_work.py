@@ -18,6 +18,11 @@ from nsysprof.torchprof.operator_facts import OperatorFacts, Tensor, tensor_at, 
 
 # What reads as much of its first tensor as it writes.
 _GATHERS = re.compile(r"embedding|gather|index|take|scatter")
+_ADDS = re.compile(r"add|reduce")
+# Factorizations, solvers and Fourier transforms need other FLOP than one for each element.
+_UNCOUNTED = re.compile(
+    r"cholesky|triangular|aten::linalg_(?!vector_norm|matrix_norm|cross)|aten::_?lu_|_fft_|geqrf|ormqr|svd|eigh"
+)
 _WRITES_ONLY = re.compile(r"aten::(fill_|zero_|zeros|ones|full|empty|arange|normal_|uniform_|random_|_foreach_zero_)")
 _NORMALIZATION = re.compile(r"norm|softmax", re.IGNORECASE)
 _MOVES = re.compile(
@@ -45,6 +50,8 @@ def work_of(operator: OperatorFacts) -> OperatorWork:
     """Return what a call of an operator needs, from the shapes of its tensors."""
     product = _product_of(operator)
     inputs, outputs = list(tensors_of(operator.inputs)), list(tensors_of(operator.outputs))
+    if _UNCOUNTED.search(operator.name):
+        return OperatorWork(None, None, is_product=False, dtype=next((tensor.dtype for tensor in inputs), ""))
     first = next((tensor for tensor in (*inputs, *outputs) if tensor.dtype[:2] in ("fp", "bf")), None)
     flops = _other_flops(operator.name, inputs, outputs) if product is None else product(operator)
     of_dtype = first or next(iter((*inputs, *outputs)), None)
@@ -95,6 +102,13 @@ def _least_bytes(operator: OperatorFacts) -> int | None:
         # Parameters and both moments are read and written, gradients are read.
         inputs = list(tensors_of(operator.inputs[:4]))
         written = list(tensors_of((*operator.inputs[:1], *operator.inputs[2:4])))
+    elif _GATHERS.search(name) and name.endswith("_") and inputs:
+        # It writes the places that are named, and no more than it is given; where it adds, it reads them as well.
+        if None in _sizes(inputs):
+            return None
+        given = _bytes(inputs[1:])
+        touched = min(_bytes(inputs[:1])[0], max(given, default=0))
+        return sum(given) + touched * (2 if _ADDS.search(name) else 1)
     elif _GATHERS.search(name) and inputs:
         least = min(sum(_bytes(written)), sum(_bytes(inputs[:1])))
         return None if None in _sizes(inputs[1:], written) else least + sum(_bytes([*inputs[1:], *written]))
@@ -207,11 +221,13 @@ _PRODUCTS: dict[str, Callable[[OperatorFacts], int | None]] = {
     "mm": _matrices(0), "bmm": _matrices(0), "matmul": _matrices(0), "addmm": _matrices(1), "baddbmm": _matrices(1),
     "addbmm": _matrices(1), "_addmm_activation": _matrices(1), "_scaled_mm": _matrices(0), "linear": _linear,
     "_int_mm": _matrices(0), "mv": _matrices(0), "addmv": _matrices(1), "addmm_": _matrices(1),
+    "_grouped_mm": _matrices(0), "_scaled_grouped_mm": _matrices(0),
     "_cudnn_rnn": _recurrent, "_cudnn_rnn_backward": _recurrent,
 }  # fmt: skip
 
 _CONVOLUTIONS = ("convolution", "_convolution", "convolution_backward", "cudnn_convolution", "conv1d", "conv2d",
-                 "conv3d", "cudnn_convolution_transpose", "_slow_conv2d_forward", "_slow_conv2d_backward")  # fmt: skip
+                 "conv3d", "cudnn_convolution_transpose", "_slow_conv2d_forward", "_slow_conv2d_backward",
+                 "_conv_depthwise2d", "conv_depthwise3d")  # fmt: skip
 # Where a call says that it is causal, and whether its tensors have the length before the heads.
 _ATTENTION = {
     "scaled_dot_product_attention": (5, False), "_scaled_dot_product_flash_attention": (4, False),

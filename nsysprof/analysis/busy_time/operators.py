@@ -374,6 +374,9 @@ class _OfProcess:
         if any(group.flops is None for group in products):
             return StepWork(unknown_because="the shapes of some products are not known")
         flops = sum(group.flops or 0 for group in products)
+        in_fp64 = sum(group.flops or 0 for key, group in groups.items() if group.is_product and key[2] == "fp64")
+        if 2 * in_fp64 > flops:
+            return StepWork(flops, unknown_because="most of its products are in fp64, which has a rate of its own")
         start = self.tables.work.start_ns[self.launched.row[timed]] if len(timed) else np.zeros(0, np.int64)
         follows = np.diff(timed) < 2 * length
         walls = np.diff(start)[follows] if len(timed) > 1 else np.zeros(0, np.int64)

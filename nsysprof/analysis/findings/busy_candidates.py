@@ -40,7 +40,7 @@ from nsysprof.units import format_bytes, format_ns
 
 # Products of floats on the other cores. Those in double precision and of complex numbers have no TF32.
 _FP32 = re.compile(r"sgemm|scudnn|f32f32_f32f32|<float|float_", re.IGNORECASE)
-_NOT_FP32 = re.compile(r"f64|dgemm|cf32|cgemm|zgemm|complex|double", re.IGNORECASE)
+_NOT_FP32 = re.compile(r"bfloat16|half|f64|dgemm|cf32|cgemm|zgemm|complex|double", re.IGNORECASE)
 # What cuDNN's convolutions by Fourier transforms in fp32 consist of beside kernels named as convolutions.
 _CONVOLUTION_PIECES = re.compile(r"^(void )?fft2d_|cf32|cgemm|flip_filter")
 # A kernel with TF32 takes this share more of its time than the ratio of the two peak rates says: a product and a
@@ -459,11 +459,12 @@ def _layouts(situation: Situation) -> Candidate | None:
     parts = [(conversions, "conversion", " between the layouts NCHW and NHWC")]
     parts += [(of(_NORMS), _NORMS, " in NCHW"), (depthwise, "kernel", " of depthwise convolutions in NCHW")]
     parts += [(of(_RESIZING), "kernel", " of pooling and interpolation in NCHW")]
-    texts = [
-        f"{counted(in_work(situation, work), what)}{where} take {format_ns(_spent(situation, work))}"
-        for work, what, where in parts
-        if work.any()
-    ]
+    texts = []
+    for work, what, where in parts:
+        if work.any():
+            number = counted(in_work(situation, work), what)
+            verb = "takes" if number.startswith("1 ") else "take"
+            texts.append(f"{number}{where} {verb} {format_ns(_spent(situation, work))}")
     text = f"{'; '.join(texts)}. NHWC needs no conversions, and has faster kernels."
     step = "model.to(memory_format=torch.channels_last) and the same for its inputs; in cuDNN CUDNN_TENSOR_NHWC."
     before, floor = situation.graph.duration_ns, situation.operators.floor_ns

@@ -275,6 +275,9 @@ def _synchronisations(situation: Situation) -> Candidate | None:
     reads = _reads(situation, calls)
     that_read, step = "", _NO_SYNCHRONIZE
     if 2 * sum(int(waits.sum()) for waits in reads.values()) >= int(calls.sum()):
+        rest = calls & ~np.any(list(reads.values()), axis=0)
+        if rest.any():
+            reads[_NOTHING] = rest
         frequent = sorted((-in_calls(situation, waits), read) for read, waits in reads.items())
         parts = [f"{number_text(-count)} {read.what}" for count, read in frequent if count]
         that_read = f" that read {frequent[0][1].alone}" if len(parts) < 2 else f" that read values: {', '.join(parts)}"
@@ -308,6 +311,7 @@ _VALUE = _Read(
     "Keep values on the GPU, and read them every 100th step: replace loss.item() by loss.detach(); in CUDA C++ leave "
     "out the copy to the host and the synchronisation.",
 )  # fmt: skip
+_NOTHING = _Read("for none", "none", _NO_SYNCHRONIZE)
 _CONDITION = _Read(
     "for a condition", "conditions, as an if on a tensor does",
     "An if on a tensor, and .all() in one, wait for it: decide on the GPU by torch.where. torch.distributions checks "

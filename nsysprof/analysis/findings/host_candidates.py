@@ -42,8 +42,8 @@ _LEAST_WAITS = 2
 _CELLS = re.compile(r"(lstm|gru)_cell_(forward|backward)")
 _LEAST_CELLS = 8
 _NO_CELLS = (
-    "Give the whole sequence to torch.nn.LSTM or GRU, which cuDNN computes in few kernels, in place of a loop over "
-    'cells; or replay the step as a CUDA graph: model = torch.compile(model, mode="reduce-overhead").'
+    'Replay the step as a CUDA graph: model = torch.compile(model, mode="reduce-overhead"). Better, where cells run '
+    "over a sequence: give all of it to torch.nn.LSTM or GRU, which cuDNN computes in few kernels."
 )
 _FIRST_NO_WAITS = (
     "Take the waits out first: torch.where with three arguments in place of a mask as index or nonzero(), sizes that "

@@ -251,7 +251,7 @@ def with_tier(table: Table, tier: str) -> Table:
     return replace(table, title=f"{table.title} (known less well: {tier})") if tier else table
 
 
-_NO_STACKS = "No lines of code are known, because no stacks were recorded: nsysprof capture --stacks -- PROGRAM"
+_NO_STACKS = "No {other}lines of code are known, because no stacks were recorded: nsysprof capture --stacks -- PROGRAM"
 
 
 def findings_sections(analysis: Analysis) -> list[Section]:
@@ -349,7 +349,8 @@ def _findings(findings: Findings, more: str, part: ReadPart | None) -> Section:
         )
     title = "saved" if findings.per == TRACE else "saved per step"
     ranking = Ranking(tuple(map(finding_item, findings.items)), title, Unit.NS, "findings.csv")
-    after = () if findings.has_stacks else (Lines((_NO_STACKS,)),)
+    other = "other " if any(item.location for item in findings.items) else ""
+    after = () if findings.has_stacks else (Lines((_NO_STACKS.format(other=other),)),)
     return Section("Findings", (Lines((text,), is_verdict=True), ranking, *after))
 
 

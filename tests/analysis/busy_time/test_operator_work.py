@@ -11,6 +11,7 @@ from nsysprof.analysis.busy_time.operator_work import floor_ns, work_of
 from nsysprof.results.roof import find_peak
 from nsysprof.torchprof.operator_facts import OperatorFacts
 from nsysprof.workload.program_start import operator_recorder
+from tests.builders.operator_steps import tensor
 
 PARTS = {
     "linear": lambda: F.linear(torch.randn(4, 32, 64), torch.randn(48, 64), torch.randn(48)),
@@ -107,3 +108,36 @@ def test_the_floor_is_that_of_the_slower_rate():
     fp32 = OperatorFacts(1, "aten::mm", tuple({**value, "type": "float"} for value in big.inputs), big.outputs)
     assert floor_ns(work_of(fp32), peak)[0] == pytest.approx(1e9 * 2 * 8192**3 / 494.7e12)
     assert floor_ns(work_of(OperatorFacts(1, "aten::mm")), peak) is None
+
+
+def operator(name, inputs, outputs=()):
+    return convert({"op_id": 1, "name": f"aten::{name}", "inputs": inputs, "outputs": list(outputs)}, OperatorFacts)
+
+
+TABLE, ROW, NUMBER = tensor((1_000_000, 64), 1), tensor((1, 64), 3), tensor((1,), 2, "long int")
+
+
+@pytest.mark.parametrize(
+    ("name", "inputs", "least"),
+    [
+        # A row of 64 floats with its number; where it adds, the row of the table is read as well.
+        ("index_copy_", [TABLE, 0, NUMBER, ROW], 8 + 2 * 256),
+        ("_index_put_impl_", [TABLE, [NUMBER], ROW, False, True], 8 + 2 * 256),
+        ("index_add_", [TABLE, 0, NUMBER, ROW], 8 + 3 * 256),
+        ("index_add_", [TABLE, 0, tensor((0,), 2, "long int"), tensor((0, 64), 3)], 0),
+        ("linalg_cholesky_ex", [TABLE], None),
+        ("linalg_vector_norm", [TABLE], 256_000_000),
+    ],
+)
+def test_partial_writes_move_what_they_are_given_and_factorizations_are_unknown(name, inputs, least):
+    work = work_of(operator(name, inputs))
+    assert work.least_bytes == least
+    assert (work.flops is None) == (least is None)
+
+
+def test_grouped_and_depthwise_products_count():
+    inputs = [tensor((4096, 1024), 1), tensor((16, 1024, 2048), 2)]
+    assert work_of(operator("_grouped_mm", inputs, [tensor((4096, 2048), 3)])).flops == 2 * 4096 * 1024 * 2048
+    images, weight = tensor((2, 8, 16, 16), 1), tensor((8, 1, 3, 3), 2)
+    depthwise = operator("_conv_depthwise2d", [images, weight, [3, 3], None, [1, 1], [1, 1], [1, 1]], [images])
+    assert work_of(depthwise).flops == 2 * 2 * 8 * 16 * 16 * 9

@@ -53,3 +53,19 @@ def test_several_kinds_are_counted_and_each_has_its_advice(findings):
     item = sync_of(findings, (4, (REDUCE,)), (4, (SCALER,)), (4, (REDUCE,)))
     assert "3 cudaMemcpyAsync that read values: 2 as .item() does, 1 for the check of GradScaler;" in item.text
     assert item.next_step.index("loss.detach()") < item.next_step.index("fused=True")
+
+
+def test_a_wait_that_reads_nothing_is_told_apart(findings):
+    program = Program()
+    for _ in range(8):
+        begin = program.now
+        program.launch(1 * MS, OF_TORCH)
+        program.launch(20 * US, SCALER)
+        program.copy(4, 2 * US, kind=2)
+        program.launch(1 * MS, OF_TORCH)
+        program.wait()
+        program.host(500 * US)
+        program.step(begin)
+    item = next(item for item in findings(program.builder).items if item.code == "sync")
+    assert all(part in item.text for part in ("1 for none", "1 for the check of GradScaler"))
+    assert "torch.cuda.synchronize()" in item.next_step and "fused=True" in item.next_step

@@ -62,7 +62,7 @@ def _cast_weights(situation: Situation, uses: TensorUses) -> Candidate | None:
     sizes = {tensor.sizes for number in casts if (tensor := _side(calls[number], 1)) is not None}
     back = {number for number, call in enumerate(calls) if _is_cast_back(call, sizes)}
     there, chosen = _launched_by(situation, casts), _launched_by(situation, casts | back)
-    trains = any(_is_of_optimizer(call) for call in calls)
+    trains = bool(back) or any(_is_of_optimizer(call) for call in calls)
     spent, moved = _spent(situation, chosen), _moved(situation, chosen)
     gradients = counted(in_work(situation, chosen & ~there), "casts", "cast")
     gradients = f", and {gradients} their gradients back" if back else ""
@@ -268,8 +268,8 @@ def _gradients_of_parts(situation: Situation, _uses: TensorUses) -> Candidate | 
         + (most.text if most else "")
     )
     step = (
-        "Take all parts at once, before the loop: parts = w.unbind(0), then parts[i] in place of w[i] (x.split or "
-        "x.chunk in place of slices)."
+        "Take all parts at once, before the loop: parts = w.unbind(0), then parts[i] in place of w[i] "
+        "(unbind(1) for w[:, i]; split or chunk in place of slices)."
     )
     return _candidate(situation, chosen, (0.0, 0.0, 0.0), text, step, spent, most.location if most else "")
 
