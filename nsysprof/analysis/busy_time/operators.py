@@ -7,6 +7,7 @@ launched them. A kernel that a CUDA graph replays has the operator in which its 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -37,6 +38,8 @@ from nsysprof.trace.schema import PID_MASK, Bools, Floats, Int64s, Tables
 # By process and number.
 Facts = Mapping[int, Mapping[int, OperatorFacts]]
 _OF_OPTIMIZER = ("Optimizer.step#", "Optimizer.zero_grad#")
+# Numbers in templates follow the sizes, as of attention to a cache that grows.
+_SIZES = re.compile(r"\(int\)\d+")
 # Kernels below this time (ns) that take more than twice their floor are bound by latency.
 _SHORT_NS = 5_000
 # More starts of a pattern than these are not compared with it.
@@ -90,7 +93,8 @@ class OperatorCall:
 class _Launched:
     """The kernels that a process launched, in the order of their launches.
 
-    row, name, launch_ns: of each kernel. time_ns, thread: when and where it was launched, or its node was captured.
+    row, name, launch_ns: of each kernel; kernels of one template for other sizes have the same name. time_ns, thread:
+    when and where it was launched, or its node was captured.
     replay: the call that replayed the graph of each; -1 where no graph did.
     """
 
@@ -160,9 +164,10 @@ def _launched(tables: Tables, names: Names, process: int, created: tuple[Int64s,
     call = tables.launch[rows]
     captured_ns, captured_on = (value[rows] for value in created)
     is_captured = captured_ns >= 0
+    alike, _ = pd.factorize(np.array([_SIZES.sub("", str(text)) for text in names.texts], dtype=object))
     return _Launched(
         rows,
-        names.of_variant[work.variant[rows]].astype(np.int64),
+        alike[names.of_variant[work.variant[rows]]].astype(np.int64),
         calls.start_ns[call],
         np.where(is_captured, captured_ns, calls.start_ns[call]),
         np.where(is_captured, captured_on, calls.tid_of[calls.variant[call]]),

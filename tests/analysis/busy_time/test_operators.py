@@ -292,3 +292,13 @@ def test_a_recorded_step_that_is_unlike_the_others_is_not_taken_for_a_usual_one(
     (tmp_path / "other").mkdir()
     usually = built(tmp_path / "other", [usual, usual, usual, usual], marked=1)
     assert usually.step_work.covered_pct == 100
+
+
+def test_steps_whose_kernels_follow_the_size_have_their_operators(tmp_path):
+    """As in a decode whose cache grows: the template of the softmax has a number for its length."""
+    softmax = "softmax_warp_forward<float, float, float, (int){}, (bool)0>"
+    orders = [["a", softmax.format(5 + step // 3), "c"] for step in range(9)]
+    assert built(tmp_path, orders, marked=1).step_work.covered_pct == 100
+    (tmp_path / "other").mkdir()
+    orders = [["a", "b" if step < 3 else "d", "c"] for step in range(9)]
+    assert built(tmp_path / "other", orders, marked=1).step_work.covered_pct < 50
