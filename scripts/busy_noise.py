@@ -373,7 +373,7 @@ def busy_bench(seed: int, runs: int) -> Iterator[Row]:
             outside += ((table["median_ns"] < table["low_ns"]) | (table["median_ns"] > table["high_ns"])).sum()
         text = "bench, 10 shapes of 4 equal backends"
         yield Row(noise.name, f"{text}: a shape is told apart", shapes_apart, 10 * count, ALARMS)
-        yield Row(noise.name, f"{text}: anything is told apart in a report", said, count)
+        yield Row(noise.name, f"{text}: anything is told apart in a report", said, count, ALARMS)
         yield Row(noise.name, f"{text}: a time outside its own interval", outside, 40 * count, ALARMS)
         if noise.stalls:
             yield Row(noise.name, f"{text}: a shape is refused, as the machine stalls", refused, 10 * count)
@@ -402,7 +402,7 @@ def bench_intervals(rng: np.random.Generator, noise: Busy, runs: int) -> Iterato
     if noise.slow:
         yield Row(noise.name, f"{text}, the time of a process that is not slow", held, runs, HOLDS)
         yield Row(noise.name, f"{text}, the mean of processes that are slow or not", mean_held, runs)
-        yield Row(noise.name, "bench: none of the 3 processes was slow, refused: nothing is said of those", none, runs)
+        yield Row(noise.name, "bench: none of the 3 processes was slow, so that nothing is known of slow ones", none, runs)
     else:
         yield Row(noise.name, text, held, runs, COVERS)
 
