@@ -402,7 +402,7 @@ def bench_intervals(rng: np.random.Generator, noise: Busy, runs: int) -> Iterato
     if noise.slow:
         yield Row(noise.name, f"{text}, the time of a process that is not slow", held, runs, HOLDS)
         yield Row(noise.name, f"{text}, the mean of processes that are slow or not", mean_held, runs)
-        yield Row(noise.name, "bench: none of the 3 processes was slow, so that nothing is known of slow ones", none, runs)
+        yield Row(noise.name, "bench: none of the 3 processes was slow: nothing is known of slow ones", none, runs)
     else:
         yield Row(noise.name, text, held, runs, COVERS)
 

@@ -681,7 +681,7 @@ def _measured_line(findings: Findings, recorded: str) -> tuple[list[str], bool]:
     text = (
         "Without the profiler, a step takes "
         f"{latency_text(findings.unrecorded_ns, findings.unrecorded_low_ns, findings.unrecorded_high_ns)} "
-        "(median and 95 % of one run; where the host sets the pace, another run may take up to twice as long, or half)"
+        "(median and 95 % of one run; where the host sets the pace, another run may take twice as long, or half)"
     )
     longer = findings.step_ns / findings.unrecorded_ns - 1
     if longer < -MOST_COST:

@@ -165,7 +165,7 @@ def test_a_step_without_the_profiler_is_said_as_measured_else_as_replayed(tmp_pa
         .texts
         for ns in (800, 880, 1280, 950)
     )
-    run = "(median and 95 % of one run; where the host sets the pace, another run may take up to twice as long, or half)"
+    run = "(median and 95 % of one run; where the host sets the pace, another run may take twice as long, or half)"
     assert first.startswith(f"Without the profiler, a step takes 0.800 [0.600, 1.40] us {run}.")
     assert "Recording slows the host, which makes it 1.00 us, 25.0 % more" in first
     assert "Recording, or another run, makes it 1.00 us, 13.6 % more" in near
