@@ -75,6 +75,8 @@ _LAUNCH_OPTIONS = (
 )
 _START_OPTIONS = ("--sample=none", "--cpuctxsw=none", "--force-overwrite=true", "--stop-on-exit=true")
 _ANSWER_S = 60.0
+_REPORT_S = 120.0  # how long nsys may write a report after its program has ended (s)
+_LOOK_S = 0.5
 
 
 def profile_argv(nsys: Path, report: Path, program: list[str], more: Sequence[str] = ()) -> list[str]:
@@ -293,6 +295,20 @@ def stop_recording(nsys: Path, session: str, environment: Mapping[str, str]) -> 
     """Stop the recording of a session, and return once nsys has written its report. Raises ToolFailedError."""
     argv = [str(nsys), "stop", f"--session={session}"]
     _run(argv, "stop the recording", environment, None, is_shielded=True)
+
+
+def await_report(report: Path) -> bool:
+    """Wait until the report of a program that has ended, or was killed, stops growing. Return whether it did in time.
+
+    nsys runs longer than the program.
+    """
+    deadline, size = time.monotonic() + _REPORT_S, -1
+    while time.monotonic() < deadline:
+        before, size = size, report.stat().st_size if report.exists() else -1
+        if size == before and size > 0:
+            return True
+        time.sleep(_LOOK_S)
+    return False
 
 
 def _run(

@@ -23,7 +23,7 @@ from nsysprof.capture.self_check.gpu_watch import MarkedProcesses
 from nsysprof.capture.self_check.size_watch import SizeWatch, StopReason
 from nsysprof.errors import NsysprofError, ToolFailedError
 from nsysprof.notes import Loss, Remarks, make_note
-from nsysprof.nsight.nsys import is_recording, run_export, start_recording, stop_recording
+from nsysprof.nsight.nsys import await_report, is_recording, run_export, start_recording, stop_recording
 from nsysprof.nsight.run_tool import Step
 from nsysprof.units import format_bytes
 
@@ -31,7 +31,6 @@ _POLL_S = 0.02
 _LONGEST_S = 600.0  # how long to wait for steps that may never come
 _LONGEST_BY_SIZE_S = 24 * 3600.0  # how long to wait for a size that may never be reached
 _LOOK_S = 0.5  # how often the holder is looked at
-_REPORT_S = 120.0  # how long nsys may write a report after its program has ended
 
 Say = Callable[[str], None]
 Inspect = Callable[[Path], Remarks]
@@ -224,13 +223,8 @@ def _stop(held: HeldProgram, report: Path) -> None:
     try:
         stop_recording(Path(held.nsys), held.session, held.environment)
     except ToolFailedError:
-        deadline, size = time.monotonic() + _REPORT_S, -1
-        while time.monotonic() < deadline:
-            before, size = size, report.stat().st_size if report.exists() else -1
-            if size == before and size > 0:
-                return
-            time.sleep(_LOOK_S)
-        raise
+        if not await_report(report):
+            raise
 
 
 @contextlib.contextmanager

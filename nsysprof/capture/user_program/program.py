@@ -6,7 +6,6 @@ import contextlib
 import os
 import shutil
 import tempfile
-import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -57,7 +56,7 @@ from nsysprof.capture.user_program.streamed import Ended, Streams, run_streamed
 from nsysprof.errors import NsysprofError, ToolFailedError
 from nsysprof.files.result_folder import remove_path
 from nsysprof.notes import Loss, Note, Remarks, make_loss, make_note, split_losses
-from nsysprof.nsight.nsys import gpu_metrics_options, knows_software_trace, merge_options
+from nsysprof.nsight.nsys import await_report, gpu_metrics_options, knows_software_trace, merge_options
 from nsysprof.nsight.run_tool import Step
 from nsysprof.results.checks import NOT_WATCHED, CudaProcess, Lost, MissingSource, RecordingCheck, WatchedGpu
 from nsysprof.results.power_samples import POWER_FILE
@@ -226,8 +225,6 @@ def _remove_own_work(run: ProgramRun) -> None:
         work.rmdir()
 
 
-_FINISH_S = 120.0  # how long nsys may take to write the report of a worker that the launcher killed (s)
-_POLL_S = 0.5
 _MOST_NAMED = 4
 
 
@@ -292,7 +289,7 @@ def run_launcher(run: ProgramRun) -> CapturedProgram:
         run.manifest.notes.append(make_note("no-power"))
     for record in mine:
         if not record.recorded:
-            _await_report(report_of(run.folder, record.trace.rank))
+            await_report(report_of(run.folder, record.trace.rank))
     done = _finish_records(run, mine, ended)
     is_whole = plan.is_whole and not plan.ranks and ended.interrupted is None
     check = _check_together(done, watch.seen(is_whole=is_whole))
@@ -403,13 +400,3 @@ def _sum(counts: Iterable[int | None]) -> int | None:
 
 def _of_rank(note: Note, rank: int) -> Note:
     return replace(note, text=f"Rank {rank}: {note.text}")
-
-
-def _await_report(report: Path) -> None:
-    """Wait until the report of a killed rank stops growing. nsys runs longer than the rank."""
-    deadline, size = time.monotonic() + _FINISH_S, -1
-    while time.monotonic() < deadline:
-        before, size = size, report.stat().st_size if report.exists() else -1
-        if size == before and size > 0:
-            return
-        time.sleep(_POLL_S)
