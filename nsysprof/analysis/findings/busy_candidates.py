@@ -136,13 +136,6 @@ def list_busy_candidates(situation: Situation) -> Iterator[Candidate]:
             yield candidate
 
 
-def _matching(situation: Situation, decide: Callable[[str], bool]) -> Bools:
-    """Return which work is a kernel whose name is decided for."""
-    decided = [decide(str(name)) for name in situation.names.texts]
-    matches: Bools = np.array([*decided, False], dtype=np.bool_)[situation.kernel_number]
-    return matches
-
-
 def _scaled(situation: Situation, chosen: Bools, factor: float) -> ReplayChange:
     """Return the change in which some work takes a share of its time."""
     duration = situation.graph.duration_ns
@@ -160,7 +153,7 @@ def _with_conversions(situation: Situation, chosen: Bools) -> Bools:
     convolutions = situation.category == "convolution"
     if 2 * _spent(situation, chosen & convolutions) <= _spent(situation, convolutions):
         return chosen
-    pieces = _matching(situation, lambda name: _CONVOLUTION_PIECES.search(name) is not None)
+    pieces = situation.kernels_named(lambda name: _CONVOLUTION_PIECES.search(name) is not None)
     both: Bools = chosen | (situation.category == "layout") | pieces
     return both
 
@@ -180,7 +173,7 @@ def _no_tensor_cores(situation: Situation) -> Candidate | None:
             and _NOT_FP32.search(name) is None
         )
 
-    chosen = _matching(situation, is_plain)
+    chosen = situation.kernels_named(is_plain)
     if not chosen.any():
         return None
     chosen = _with_conversions(situation, chosen)
@@ -233,7 +226,7 @@ def _misaligned(situation: Situation) -> Candidate | None:
         size = next((size for mark, size in _ELEMENT_BYTES if mark in name), None)
         return size is not None and int(match[1]) * size < 8
 
-    chosen = _matching(situation, is_unaligned)
+    chosen = situation.kernels_named(is_unaligned)
     if not chosen.any():
         return None
     spent = _spent(situation, chosen)
@@ -298,10 +291,10 @@ def _elementwise_runs(situation: Situation, least: int = _LEAST_RUN, *, with_con
     A loop over parameters has longer runs, over other tensors each time. A kernel that is much shorter than the longest
     has another, smaller tensor.
     """
-    multi = _matching(situation, lambda name: _FUSED_ALREADY.search(name) is not None)
-    casts = _matching(situation, lambda name: _CAST.search(name) is not None)
+    multi = situation.kernels_named(lambda name: _FUSED_ALREADY.search(name) is not None)
+    casts = situation.kernels_named(lambda name: _CAST.search(name) is not None)
     # By names alone, what fusing concatenations saves was overrated by 10 % of a step.
-    concatenations = _matching(situation, lambda name: _CONCATENATION.search(name) is not None)
+    concatenations = situation.kernels_named(lambda name: _CONCATENATION.search(name) is not None)
     casts |= concatenations & (situation.operators.has_facts | with_concatenations)
     member = (np.isin(situation.category, _ELEMENTWISE) | ((situation.category == "copy") & casts)) & ~multi
     duration, stream = situation.graph.duration_ns, situation.graph.stream
@@ -436,24 +429,26 @@ def _pieces(situation: Situation) -> Candidate | None:
 def _layouts(situation: Situation) -> Candidate | None:
     """Return what NCHW costs: conversions of layout, and torch's and cuDNN's slow kernels for tensors in NCHW."""
     convolutions, conversions = situation.category == "convolution", situation.category == "layout"
-    works = [_matching(situation, kind.holds) & are_images(situation) for kind in _IN_NCHW]
+    images = are_images(situation)
+    works = [situation.kernels_named(kind.holds) & images for kind in _IN_NCHW]
 
     def of(what: str) -> Bools:
         rows: Bools = np.any([work for kind, work in zip(_IN_NCHW, works, strict=True) if kind.what == what], axis=0)
         return rows
 
-    depthwise = of(_DEPTHWISE)
-    plain = _matching(situation, lambda name: kind_of(name).unit == PLAIN) & convolutions & ~depthwise
-    native = of(_NORMS) & _matching(situation, lambda name: "cudnn" not in name)
+    native = of(_NORMS) & situation.kernels_named(lambda name: "cudnn" not in name)
     if 2 * int(convolutions.sum()) < int(native.sum()):  # what is normalized are no images
-        native[:] = False
+        works = [work & ~native for work in works]
+        native = np.zeros_like(native)
+    depthwise = of(_DEPTHWISE)
+    plain = situation.kernels_named(lambda name: kind_of(name).unit == PLAIN) & convolutions & ~depthwise
     # In NCHW each convolution has its conversions; those of plain ones go with them. torch's group_norm copies
     # channels_last tensors back and forth, which costs more than the conversions.
     if (
         (2 * int(conversions.sum()) < int((convolutions & ~plain).sum()) and not (native | depthwise).any())
         or not (conversions | native | depthwise).any()
         or 2 * _spent(situation, plain) > _spent(situation, convolutions)
-        or _matching(situation, lambda name: _GROUP_NORM.search(name) is not None).any()
+        or situation.kernels_named(lambda name: _GROUP_NORM.search(name) is not None).any()
     ):
         return None
     parts = [(conversions, "conversion", " between the layouts NCHW and NHWC")]
@@ -488,8 +483,8 @@ def _layouts(situation: Situation) -> Candidate | None:
 
 def _copies(situation: Situation) -> Candidate | None:
     """Return the copies that torch's group_norm makes of channels_last tensors, before and after it."""
-    strided = _matching(situation, lambda name: _STRIDED_COPY.search(name) is not None)
-    normalizing = _matching(situation, lambda name: _GROUP_NORM.search(name) is not None)
+    strided = situation.kernels_named(lambda name: _STRIDED_COPY.search(name) is not None)
+    normalizing = situation.kernels_named(lambda name: _GROUP_NORM.search(name) is not None)
     before = np.zeros_like(strided)
     for number in np.unique(situation.graph.stream[normalizing]).tolist():
         mine = np.flatnonzero(situation.graph.stream == number)
@@ -514,10 +509,10 @@ def _copies(situation: Situation) -> Candidate | None:
 
 
 def _logits(situation: Situation) -> Candidate | None:
-    loss = _matching(situation, lambda name: _LOGITS_KERNEL.search(name) is not None)
+    loss = situation.kernels_named(lambda name: _LOGITS_KERNEL.search(name) is not None)
     if not loss.any():
         return None
-    casts = _matching(situation, lambda name: _CAST.search(name) is not None) & (situation.category == "copy")
+    casts = situation.kernels_named(lambda name: _CAST.search(name) is not None) & (situation.category == "copy")
     beside = np.zeros_like(loss)
     for number in np.unique(situation.graph.stream[loss]).tolist():
         mine = np.flatnonzero(situation.graph.stream == number)

@@ -353,8 +353,7 @@ def _reads(situation: Situation, waits: Bools) -> dict[_Read, Bools]:
 
 def _after_kernels(situation: Situation, copies: Bools, writer: re.Pattern[str]) -> Bools:
     """Return which copies have a kernel of this name among the last two before them on their stream."""
-    texts = [*(writer.search(str(name)) is not None for name in situation.names.texts), False]
-    is_writer: Bools = np.array(texts, dtype=np.bool_)[situation.kernel_number]
+    is_writer = situation.kernels_named(lambda name: writer.search(name) is not None)
     after, stream = np.zeros_like(copies), situation.graph.stream
     for number in np.unique(stream[copies]).tolist():
         kernels = np.flatnonzero((stream == number) & (situation.kernel_number >= 0))

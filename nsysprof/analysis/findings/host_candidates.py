@@ -301,10 +301,8 @@ def _fewer_launches(situation: Situation, issuing: Bools, *, has_collectives: bo
             "Issue less: torch.compile(model) fuses kernels, and a larger batch for each rank makes them longer. A "
             "CUDA graph of the step must hold its collectives too (NCCL 2.9.6 and later)."
         )
-    is_cell = np.array(
-        [*(_CELLS.search(str(name)) is not None for name in situation.names.texts), False], dtype=np.bool_
-    )
-    if in_work(situation, is_cell[situation.kernel_number] & situation.work_of(issuing)) >= _LEAST_CELLS:
+    cells = situation.kernels_named(lambda name: _CELLS.search(name) is not None)
+    if in_work(situation, cells & situation.work_of(issuing)) >= _LEAST_CELLS:
         return _NO_CELLS
     return 'Replay the step as a CUDA graph: model = torch.compile(model, mode="reduce-overhead"), or torch.cuda.graph.'
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -205,6 +206,12 @@ class Situation:
         for name, spent in zip(self.range_of[self.call[work]].tolist(), duration, strict=True):
             time_by_range[str(name)] += spent
         return time_by_range
+
+    def kernels_named(self, decide: Callable[[str], bool]) -> Bools:
+        """Return which work is a kernel whose name is decided for."""
+        decided = [decide(str(name)) for name in self.names.texts]
+        named: Bools = np.array([*decided, False], dtype=np.bool_)[self.kernel_number]
+        return named
 
     def work_of(self, calls: Bools) -> Bools:
         """Return which work these calls issued."""

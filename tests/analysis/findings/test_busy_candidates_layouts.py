@@ -92,6 +92,13 @@ def test_what_is_normalized_must_be_images(tmp_path):
     (tmp_path / "beside").mkdir()
     operators = [norm, Launched("aten::cudnn_convolution", CONVOLUTION, 90_000)]
     assert finding(analyze_steps(tmp_path / "beside", operators)) is None
+    # A net with conversions and few convolutions beside what is normalized: only the conversions count.
+    (tmp_path / "converted").mkdir()
+    images = [tensor((64, 8, 16, 16), 1)]
+    norms = [Launched("aten::native_batch_norm", NORM.format("collect_statistics"), 900_000, images, images)] * 3
+    converted = [*norms, operators[1], Launched("aten::cudnn_convolution", TO_NHWC, 300_000)]
+    item = finding(analyze_steps(tmp_path / "converted", converted))
+    assert "normalization" not in item.text and item.saving_ns < 400_000
 
 
 def test_tf32_is_not_promised_to_depthwise_convolutions(tmp_path):
