@@ -172,11 +172,13 @@ class _Cells:
         work = tables.work
         devices, device = np.unique(work.device_of, return_inverse=True)
         # A kernel of one name may run within an optimizer and elsewhere.
-        pair = (device * len(owned.kinds)).astype(np.int16)[work.variant]
-        pair += owned.kind.astype(np.int16)
-        pair[owned.kind < 0] = len(devices) * len(owned.kinds)
-        present = np.flatnonzero(count_codes(pair, len(devices) * len(owned.kinds) + 1)[:-1])
-        number_of_pair = np.full(len(devices) * len(owned.kinds) + 1, -1, dtype=np.int16)
+        most = len(devices) * len(owned.kinds)
+        narrow = np.dtype(np.int16 if most < 1 << 15 else np.int32)
+        pair = (device * len(owned.kinds)).astype(narrow)[work.variant]
+        pair += owned.kind.astype(narrow)
+        pair[owned.kind < 0] = most
+        present = np.flatnonzero(count_codes(pair, most + 1)[:-1])
+        number_of_pair = np.full(most + 1, -1, dtype=narrow)
         number_of_pair[present] = np.arange(len(present))
         keys = tuple((int(devices[at // len(owned.kinds)]), *owned.kinds[at % len(owned.kinds)]) for at in present)
         cell = number_of_pair[pair]

@@ -126,3 +126,13 @@ def test_kernels_of_one_name_within_an_optimizer_and_elsewhere_are_told_apart(se
         assert (cell < 0) == (kind < 0)
         assert kind < 0 or cells.keys[cell] == (device, *owned.kinds[kind])
     assert {"optimizer", "gemm"} <= {category for _, category, _ in cells.keys}
+
+
+def test_a_trace_may_name_many_devices():
+    count, kinds = 40_000, (("gemm", "plain"), ("copy", "memory"))
+    rows = np.arange(count)
+    work = SimpleNamespace(device_of=rows, variant=rows, duration_ns=np.ones(count, dtype=np.int64), kernels=count)
+    cells = work_ledger._Cells.of(SimpleNamespace(work=work), work_ledger.Owned(work.duration_ns, rows % 2, kinds))
+    assert [cells.keys[cell] for cell in cells.cell[[0, 1, count - 1]].tolist()] == [
+        (0, *kinds[0]), (1, *kinds[1]), (count - 1, *kinds[1]),
+    ]  # fmt: skip
