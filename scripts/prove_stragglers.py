@@ -62,7 +62,7 @@ TAIL = """
 
 The tables and figures in this folder are of the first job.
 
-![Both ranks on one clock](timeline.png)
+![One step of both ranks on one clock](step.png)
 
 ![Own time of each range against the usual rank](heatmap.png)
 """

@@ -19,7 +19,6 @@ from nsysprof.report.figures.compare import draw_parts, draw_ratios
 from nsysprof.report.figures.memory import draw_memory, draw_vram
 from nsysprof.report.figures.ranks import draw_heatmap
 from nsysprof.report.figures.ranks import draw_step as draw_step_of_ranks
-from nsysprof.report.figures.ranks import draw_timeline as draw_timeline_of_ranks
 from nsysprof.report.figures.roofline import draw_roofline, draw_traffic
 from nsysprof.report.figures.step import draw_step
 from nsysprof.report.figures.timeline import draw_kernels, draw_timeline
@@ -156,8 +155,7 @@ def test_figures_of_comparisons() -> None:
 
 def test_figures_of_ranks(tmp_path: Path) -> None:
     job = fixed_results.ranks_analysis()
-    check(draw_heatmap(job), draw_timeline_of_ranks(job))
     several = {rank: replace(job.lanes[rank % 2]) for rank in range(64)}
     rows = tuple(replace(job.rows[rank % 2], rank=rank) for rank in range(64))
     many = replace(job, lanes=several, rows=rows)
-    check(draw_heatmap(many), draw_timeline_of_ranks(many), draw_step_of_ranks(many))
+    check(draw_heatmap(many), draw_step_of_ranks(many))
