@@ -11,6 +11,7 @@
 #include <dlfcn.h>
 #include <stdint.h>
 #include <string.h>
+#include <structmember.h>
 #include <time.h>
 
 #include "nvtx_client.h"
@@ -111,13 +112,7 @@ static PyObject *pop(PyObject *module, PyObject *unused) {
     Py_RETURN_NONE;
 }
 
-static PyObject *open_nothing(PyObject *module, PyObject *name) {
-    (void)module;
-    (void)name;
-    Py_RETURN_NONE;
-}
-
-static PyObject *close_nothing(PyObject *module, PyObject *unused) {
+static PyObject *do_nothing(PyObject *module, PyObject *unused) {
     (void)module;
     (void)unused;
     Py_RETURN_NONE;
@@ -128,7 +123,7 @@ static int marker_of(PyObject *function) {
     if (!PyCFunction_CheckExact(function))
         return OF_PYTHON;
     PyCFunction found = PyCFunction_GetFunction(function);
-    return found == push ? OF_NVTX : found == open_nothing ? NONE : OF_PYTHON;
+    return found == push ? OF_NVTX : found == do_nothing ? NONE : OF_PYTHON;
 }
 
 static int64_t now(void) {
@@ -494,11 +489,6 @@ static PyObject *clear(PyObject *self, PyObject *unused) {
     Py_RETURN_NONE;
 }
 
-static PyObject *get_count(PyObject *self, void *unused) {
-    (void)unused;
-    return PyLong_FromUnsignedLongLong(((Calls *)self)->count);
-}
-
 static int start(PyObject *self, PyObject *arguments, PyObject *by_name) {
     Calls *calls = (Calls *)self;
     PyObject *exchange;
@@ -575,11 +565,6 @@ static PyObject *make_hooks(PyObject *self, PyObject *unused) {
     return Py_BuildValue("NN", PyCFunction_NewEx(&BEFORE, self, NULL), PyCFunction_NewEx(&AFTER, self, NULL));
 }
 
-static PyObject *get_hook_count(PyObject *self, void *unused) {
-    (void)unused;
-    return PyLong_FromUnsignedLongLong(((Hooks *)self)->count);
-}
-
 static int start_hooks(PyObject *self, PyObject *arguments, PyObject *by_name) {
     Hooks *hooks = (Hooks *)self;
     if (by_name != NULL || !PyArg_ParseTuple(arguments, "OOU", &hooks->push, &hooks->pop, &hooks->name))
@@ -596,13 +581,15 @@ static PyMethodDef METHODS_OF_HOOKS[] = {
     {"make_functions", make_hooks, METH_NOARGS, "Return what to call before and after a node."},
     {NULL, NULL, 0, NULL},
 };
-static PyGetSetDef COUNTS_OF_HOOKS[] = {{"count", get_hook_count, NULL, "How often a range was opened.", NULL},
-                                        {NULL, NULL, NULL, NULL, NULL}};
+static PyMemberDef COUNTS_OF_HOOKS[] = {
+    {"count", T_ULONGLONG, offsetof(Hooks, count), READONLY, "How often a range was opened."},
+    {NULL, 0, 0, 0, NULL},
+};
 static PyType_Slot SLOTS_OF_HOOKS[] = {
     {Py_tp_doc, "A range around the nodes of a call in the backward pass."},
     {Py_tp_init, start_hooks},
     {Py_tp_methods, METHODS_OF_HOOKS},
-    {Py_tp_getset, COUNTS_OF_HOOKS},
+    {Py_tp_members, COUNTS_OF_HOOKS},
     {0, NULL},
 };
 static PyType_Spec HOOKS = {"fast_calls.Hooks", sizeof(Hooks), 0, Py_TPFLAGS_DEFAULT, SLOTS_OF_HOOKS};
@@ -641,12 +628,15 @@ static PyMethodDef METHODS[] = {
     {"clear", clear, METH_NOARGS, "Forget all forms and counts."},
     {NULL, NULL, 0, NULL},
 };
-static PyGetSetDef COUNTS[] = {{"count", get_count, NULL, "The number of calls.", NULL}, {NULL, NULL, NULL, NULL, NULL}};
+static PyMemberDef COUNTS[] = {
+    {"count", T_ULONGLONG, offsetof(Calls, count), READONLY, "The number of calls."},
+    {NULL, 0, 0, 0, NULL},
+};
 static PyType_Slot SLOTS_OF_CALLS[] = {
     {Py_tp_doc, "The calls of scaled_dot_product_attention in this process. It is kept to the end of the process."},
     {Py_tp_init, start},
     {Py_tp_methods, METHODS},
-    {Py_tp_getset, COUNTS},
+    {Py_tp_members, COUNTS},
     {0, NULL},
 };
 static PyType_Spec CALLS = {"fast_calls.FastCalls", sizeof(Calls), 0, Py_TPFLAGS_DEFAULT, SLOTS_OF_CALLS};
@@ -654,8 +644,8 @@ static PyType_Spec CALLS = {"fast_calls.FastCalls", sizeof(Calls), 0, Py_TPFLAGS
 static PyMethodDef FUNCTIONS[] = {
     {"push", push, METH_O, "Open a range of NVTX."},
     {"pop", pop, METH_NOARGS, "Close the last range of NVTX."},
-    {"open_nothing", open_nothing, METH_O, "Do nothing."},
-    {"close_nothing", close_nothing, METH_NOARGS, "Do nothing."},
+    {"open_nothing", do_nothing, METH_O, "Do nothing."},
+    {"close_nothing", do_nothing, METH_NOARGS, "Do nothing."},
     {"make_register", make_register, METH_O, "Return what registers hooks of here without a handle."},
     {NULL, NULL, 0, NULL},
 };
