@@ -11,9 +11,7 @@ typedef long long i64;
 typedef unsigned long long u64;
 
 /* load.py looks for this name; see _VERSION there. */
-i64 version_5(void) {
-    return 4;
-}
+const i64 version_6 = 6;
 
 #define NONE ((i64)0x8000000000000000ull) /* NULL */
 #define MOST ((i64)0x7fffffffffffffffull)
@@ -326,9 +324,7 @@ i64 read_events(const u8 *buffer, i64 pages, i64 page_size, i64 usable, const i6
                 if (type < 64)
                     values[role] = (i64)eight(from) >> type;
                 else
-                    values[role] = type == OF_NULL   ? NONE
-                                   : type == OF_REAL ? number(from, 7)
-                                                     : type - OF_ZERO;
+                    values[role] = type == OF_NULL ? NONE : type == OF_REAL ? number(from, 7) : type - OF_ZERO;
             }
             i64 start = values[0], finish = values[1], id = values[2], duration = finish - start;
             if (duration < 0 || duration >= LONG_NS || start <= -FAR_NS || start >= FAR_NS || finish >= FAR_NS ||
@@ -384,6 +380,10 @@ i64 read_events(const u8 *buffer, i64 pages, i64 page_size, i64 usable, const i6
     return pages;
 }
 
+static inline i64 later(i64 one, i64 other) {
+    return one > other ? one : other;
+}
+
 /* Do what _run in nsysprof/analysis/replay/replay.py does. */
 i64 replay(i64 calls, const i64 *follows, const i64 *also_after, const i64 *gap, const i64 *cost, const i64 *waits_for,
            const i64 *returns, const i64 *first_work, const i64 *stream, const i64 *issue, const i64 *after_stream,
@@ -400,28 +400,16 @@ i64 replay(i64 calls, const i64 *follows, const i64 *also_after, const i64 *gap,
             begin = ended[before];
         i64 end = begin + cost[call];
         for (i64 work = first_work[call]; work < first_work[call + 1]; work++) {
-            i64 start = begin + issue[work];
-            i64 ready = free[stream[work]] + after_stream[work];
-            if (ready > start)
-                start = ready;
-            if (other[work] >= 0) {
-                ready = finished[other[work]] + after_other[work];
-                if (ready > start)
-                    start = ready;
-            }
-            i64 done = start + duration[work];
-            finished[work] = free[stream[work]] = done;
-            if (done > last)
-                last = done;
+            i64 start = later(begin + issue[work], free[stream[work]] + after_stream[work]);
+            if (other[work] >= 0)
+                start = later(start, finished[other[work]] + after_other[work]);
+            finished[work] = free[stream[work]] = start + duration[work];
+            last = later(last, start + duration[work]);
         }
-        if (waits_for[call] >= 0) {
-            i64 ready = finished[waits_for[call]] + returns[call];
-            if (ready > end)
-                end = ready;
-        }
+        if (waits_for[call] >= 0)
+            end = later(end, finished[waits_for[call]] + returns[call]);
         ended[call] = end;
-        if (end > last)
-            last = end;
+        last = later(last, end);
     }
     return last - since;
 }
@@ -762,6 +750,7 @@ i64 find_sets(const i32 *order, i64 places, const i64 *instance, const i64 *low,
               i32 *items, i32 *group_edges, i32 *group_items, i32 *own, i64 most_sets, i64 most_items) {
     i64 sets = 0, next = 0, opened = 0, least = MOST, used = 0, group_used = 0;
     int is_changed = 0;
+    edges[0] = group_edges[0] = 0;
     for (i64 place = 0; place < places; place++) {
         if (opened && least <= place) {
             i64 kept = 0;
@@ -781,8 +770,6 @@ i64 find_sets(const i32 *order, i64 places, const i64 *instance, const i64 *low,
         if (is_changed) {
             if (sets >= most_sets || used + opened > most_items)
                 return -1;
-            edges[sets] = (i32)used;
-            group_edges[sets] = (i32)group_used;
             least = MOST;
             i64 top = open[0];
             for (i64 i = 0; i < opened; i++) {
@@ -827,8 +814,7 @@ static inline void add_busy(i64 *busy, i64 *reached, const pending_work *its) {
         *busy += its->busy;
     else if (its->last > *reached)
         *busy += its->last - *reached;
-    if (its->last > *reached)
-        *reached = its->last;
+    *reached = later(*reached, its->last);
 }
 
 /* Sum up the work of one device by range instance and by group, in order of start; return 0, or -1 where more than
@@ -949,29 +935,10 @@ i64 measure_work(const i64 *start, const numbers *duration_, const numbers *vari
 
 /* --- Idle time, for nsysprof/analysis/idle_time ---------------------------------------------------------------------- */
 
-/* Write when the first and the last call of each block of `block` calls ended. order: the calls of the blocks; none: all
-   in the order of the file. */
-i64 bound_ends(const i64 *start, const numbers *duration, const i32 *order, i64 ordered, i64 block, i64 *first,
-               i64 *last, i64 blocks) {
-    numbers takes = *duration;
-    i64 count = ordered ? ordered : takes.length;
-    for (i64 each = 0; each < blocks; each++) {
-        i64 low = MOST, high = NONE;
-        for (i64 at = each * block; at < (each + 1) * block && at < count; at++) {
-            i64 row = ordered ? order[at] : at;
-            i64 end = start[row] + item(takes, row);
-            low = end < low ? end : low;
-            high = end > high ? end : high;
-        }
-        first[each] = low;
-        last[each] = high;
-    }
-    return 0;
-}
-
 /* Write end and number of the thread of each call of some blocks that ended in (since, until]; return how many.
 
-   number_of: the number of the thread of each variant of call, -1 for those that do not count. */
+   order: the calls of the blocks; none: all in the order of the file. number_of: the number of the thread of each variant
+   of call, -1 for those that do not count. */
 i64 list_ends(const i64 *start, const numbers *duration, const numbers *variant, const i32 *order, i64 ordered,
               i64 block, const i64 *blocks, i64 count, const i64 *number_of, i64 variants, i64 since, i64 until,
               i64 *ended, i32 *thread, i64 capacity) {
@@ -996,18 +963,12 @@ static i64 place_after(const i64 *values, i64 low, i64 high, i64 guess, i64 most
     i64 step = 1;
     guess = guess < low ? low : guess > high ? high : guess;
     if (guess < high && values[guess] <= most) {
-        low = guess + 1;
-        while (low + step < high && values[low + step - 1] <= most) {
+        for (low = guess + 1; low + step < high && values[low + step - 1] <= most; step *= 2)
             low += step;
-            step *= 2;
-        }
         high = low + step < high ? low + step : high;
     } else {
-        high = guess;
-        while (high - step > low && values[high - step] > most) {
+        for (high = guess; high - step > low && values[high - step] > most; step *= 2)
             high -= step;
-            step *= 2;
-        }
         low = high - step > low ? high - step : low;
     }
     while (low < high) {
@@ -1018,16 +979,6 @@ static i64 place_after(const i64 *values, i64 low, i64 high, i64 guess, i64 most
             high = middle;
     }
     return low;
-}
-
-/* Return when the last of the calls began that launched the work at the end of some gaps; `least` where none did. */
-i64 last_begun(const i32 *launch, const i32 *ender, i64 first, i64 stop, const i64 *call_start, i64 calls, i64 least) {
-    for (i64 gap = first; gap < stop; gap++) {
-        i64 call = launch[ender[gap]];
-        if ((u64)call < (u64)calls && call_start[call] > least)
-            least = call_start[call];
-    }
-    return least;
 }
 
 /* In the order of CAUSES in nsysprof/results/column_registry/analysis_columns.py. */
@@ -1148,8 +1099,8 @@ i64 blame(const i64 *start, const numbers *duration, const numbers *variant, con
     const holds held = {held_first, held_start, held_end, held_cause, held_call, cursor};
     i64 calls = call_takes.length, lost_near = 0;
     for (i64 gap = first; gap < stop; gap++) {
-        i64 row = ender[gap], earlier = before[gap], filled = state[0], call = launch[row], its = -1;
-        i64 with_calls = state[CALLED];
+        i64 row = ender[gap], earlier = before[gap], call = launch[row], its = -1;
+        i64 filled = state[0], with_calls = state[CALLED];
         i64 begin = start[earlier] + item(takes, earlier), end = start[row];
         int known = (u64)call < (u64)calls;
         if (known) {

@@ -189,17 +189,19 @@ static int is_true(PyObject *object, PyObject *attribute) {
     return value == Py_True;
 }
 
+/* Return whether Python said anything but False, and drop what it said. */
+static int is_maybe(PyObject *found) {
+    if (found == NULL)
+        forgive();
+    Py_XDECREF(found);
+    return found != Py_False;
+}
+
 /* Return whether autocast would change the type of a tensor of full precision. */
 static int may_be_cast(Calls *calls, const Facts *query) {
     if (query->type.code != 2 || query->type.bits != 32)
         return 0;
-    PyObject *found = call(calls->has_autocast, NULL, 0, NULL);
-    if (found == NULL) {
-        forgive();
-        return 1;
-    }
-    Py_DECREF(found);
-    return found != Py_False;
+    return is_maybe(call(calls->has_autocast, NULL, 0, NULL));
 }
 
 /* Return whether a mode of the program sees the call, which is to be told of it by the function that it knows. */
@@ -211,12 +213,7 @@ static int may_be_answered(Calls *calls, PyObject *const *taken) {
         PyObject *tensors[] = {taken[QUERY], taken[KEY], taken[VALUE], mask};
         found = call(calls->is_answered, tensors, 4, NULL);
     }
-    if (found == NULL) {
-        forgive();
-        return 1;
-    }
-    Py_DECREF(found);
-    return found != Py_False;
+    return is_maybe(found);
 }
 
 /* Make the key of a call, but for the place that it comes from. Return 0 for a call that Python must look at. */
@@ -231,12 +228,11 @@ static int read_call(Calls *calls, PyObject *const *taken, Key *key) {
     if (mask != NULL && mask != Py_None) {
         if (!read_facts(calls, mask, &key->mask))
             return 0;
-        int needs_gradient = is_true(mask, calls->requires_grad);
-        if (needs_gradient < 0) {
+        key->mask.needs_gradient = is_true(mask, calls->requires_grad);
+        if (key->mask.needs_gradient < 0) {
             forgive();
             return 0;
         }
-        key->mask.needs_gradient = needs_gradient;
     }
     for (int i = 0; i < OTHERS; i++) {
         PyObject *value = taken[DROPOUT + i];
@@ -497,11 +493,9 @@ static int start(PyObject *self, PyObject *arguments, PyObject *by_name) {
                           &calls->add_time, &calls->push, &calls->pop, &calls->has_autocast, &calls->has_mode,
                           &calls->is_answered, &calls->tensor, &exchange))
         return -1;
-    PyObject *kept[] = {calls->original, calls->slow, calls->learn,        calls->watch,    calls->add_time,
-                        calls->push,     calls->pop,  calls->has_autocast, calls->has_mode, calls->is_answered,
-                        calls->tensor,   exchange};
-    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
-        Py_INCREF(kept[i]);
+    Py_INCREF(exchange);
+    for (PyObject **kept = &calls->original; kept <= &calls->tensor; kept++)
+        Py_INCREF(*kept);
     calls->exchange = PyCapsule_GetPointer(exchange, "dlpack_exchange_api");
     if (calls->exchange == NULL)
         return -1;
