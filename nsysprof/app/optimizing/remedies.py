@@ -36,6 +36,7 @@ class Remedy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     needs: tuple[str, ...]
     usual_pct: float
     start_s: float = 0.0
+    after: tuple[str, ...] = ()
     code: str
     edit: str
     changes: str
