@@ -140,3 +140,12 @@ def test_a_compiled_module_shows_its_graphs(run):
     effects = told(run(INFERENCE, "compile"))
     assert effects["compile"].took_effect, effects["compile"].evidence
     assert effects["compile"].evidence.endswith("graphs of Sequential")
+
+
+@pytest.mark.slow
+def test_a_module_that_torch_cannot_compile_is_not_said_to_be_undone_by_the_program(run):
+    net = "torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.ReLU(), torch.nn.Linear(32, 4))"
+    effects = told(run(INFERENCE.replace(net, "torch.nn.LSTM(16, 4)"), "compile"))
+    assert not effects["compile"].took_effect
+    assert effects["compile"].evidence.startswith("torch.compile makes no graph of LSTM")
+    assert "undoes" not in effects["compile"].evidence
