@@ -42,6 +42,8 @@ LEAST_REPEATS = 8
 _SMALL_COPY_BYTES, _MANY_SMALL_COPIES, _LEAST_SMALL_COPIES = 64 << 10, 64, 8
 # The time that it takes to issue an asynchronous copy (ns).
 _ISSUE_NS = 5_000
+# Where issuing takes so many times what the kernels save, the finding says so.
+_MOSTLY_ISSUING = 2
 # The factors of the least and the most rate of pinned copies where the trace has some.
 _LEAST_RATE, _MOST_RATE = 0.6, 1.1
 
@@ -160,6 +162,21 @@ def without_work(
         waits=base.waits & ~calls,
         duration_ns=np.where(gone, 0, duration),
     )
+
+
+def issuing_text(situation: Situation, change: ReplayChange, gone: Bools, saved_ns: int) -> str:
+    """Return what issuing takes that a change leaves out, where it is most of what the host and the GPU save; else "".
+
+    gone: the work that is left out.
+    saved_ns: what the GPU saves in a step (ns).
+    """
+    graph = situation.graph
+    issuing_ns = graph.gap_ns - change.gap_ns + graph.cost_ns - change.cost_ns
+    host = int(in_calls(situation, issuing_ns > 0, issuing_ns))
+    if host <= _MOSTLY_ISSUING * saved_ns:
+        return ""
+    fewer = counted(in_work(situation, gone), "launch that is", "launches that are")
+    return f" Issuing the {fewer} left out takes the host {format_ns(host)}."
 
 
 def _following_waits(situation: Situation, copies: Bools) -> Bools:
