@@ -231,6 +231,11 @@ class LatencyComparison:
     # The level of the tests; the intervals hold the truth with one less this.
     alpha: float = 0.05
 
+    @property
+    def uses_floor(self) -> bool:
+        """Return whether a case was judged by the noise floor: neither where the host determines all, nor by runs."""
+        return any(change.floor_pct for change in self.changes)
+
 
 @dataclass(frozen=True)
 class MetricChange:

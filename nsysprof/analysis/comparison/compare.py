@@ -247,9 +247,9 @@ def _notes(
                 candidate=" and ".join(difference.candidate),
             )
         )
-    if latency.floor_from == "assumed":
+    if latency.floor_from == "assumed" and latency.uses_floor:
         notes.append(make_note("floor-assumed", floor_pct=latency.floor_pct))
-    elif latency.changes and latency.unit == "process":
+    elif latency.changes and latency.unit == "process" and latency.floor_from != "assumed":
         on_cpu = any(environment.get("device") == "cpu" for environment in (*old, *new))
         notes.append(make_note("one-run", severity=Severity.WARNING if on_cpu else Severity.INFO))
     if left_out:

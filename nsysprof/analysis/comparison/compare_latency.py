@@ -100,6 +100,9 @@ METHOD = (
     f"their blocks' medians gives p < {ALPHA:g}, Cliff's delta is at least {LEAST_DELTA:g}, the medians differ by more "
     "than the noise floor, and the interval of the ratio does not hold 1; SAME needs the whole interval within the "
     "margin; everything else is INCONCLUSIVE",
+    "several runs of a side need no noise floor, as their own spread has all that differs between runs; fewer than "
+    f"{LEAST_BLOCKS} of what the GPU determines are taken to differ by {ASSUMED_FLOOR_PCT:g} %, or by what they show, "
+    "whichever is wider",
     f"the interval of the ratio is the wider of a two-stage bootstrap (processes or runs, then their blocks, "
     f"{_RESAMPLES:,} resamples) and of the t test's interval; 95 %, for each case by itself",
     "where each side was measured in one process, a time that the host determines has no verdict and no interval, "
@@ -255,9 +258,7 @@ def _test(pair: MeasuredPair, prior: Prior, floor: float, settings: Settings, un
             "", LatencyVerdict.INCONCLUSIVE, *sides, ratio=ratio, margin_pct=settings.margin_pct, unit=unit
         )
     blocks_test = compare_medians(np.exp(old.flat), np.exp(new.flat))
-    own = _floor_of(floor, pair)
-    if pair.is_assumed:
-        own = ASSUMED_FLOOR_PCT if settings.floor_pct is None else settings.floor_pct
+    own = _floor_of(floor, pair, settings)
     error = _error(pair, prior, own)
     low, high = _interval(pair, error)
     return LatencyChange(
@@ -279,9 +280,14 @@ def _test(pair: MeasuredPair, prior: Prior, floor: float, settings: Settings, un
     )
 
 
-def _floor_of(floor_pct: float, pair: MeasuredPair) -> float:
-    """Return the noise floor (percent) for medians over several units, which vary less than single units do."""
+def _floor_of(floor_pct: float, pair: MeasuredPair, settings: Settings) -> float:
+    """Return the noise floor (percent) for medians over several units, which vary less than single units do.
+
+    Several runs of a side need none: their own spread, which the test uses, has all that differs between runs.
+    """
     count = min(len(pair.baseline.blocks), len(pair.candidate.blocks))
+    if pair.of_runs and settings.floor_pct is None:
+        return ASSUMED_FLOOR_PCT if pair.is_assumed else 0.0
     return float(100 * np.expm1(np.log1p(floor_pct / 100) * min(1.0, MEDIAN_COST / np.sqrt(count))))
 
 
