@@ -254,8 +254,9 @@ def process(steps: int) -> None:
 
 PROGRAMS: dict[str, tuple[Callable[[int], None], int]] = {
     "bert": (bert, 20), "resnet50": (resnet50, 20), "lstm": (lstm, 30), "vit": (vit, 20), "gpt2": (gpt2, 100),
-    "gpt2-static": (gpt2_static, 100), "gpt2-train": (gpt2_train, 20), "resnet-infer": (resnet_infer, 30), "unet": (unet, 30), "dit": (dit, 20),
-    "recommender": (recommender, 30), "graph": (graph, 30), "process": (process, 20),
+    "gpt2-static": (gpt2_static, 100), "gpt2-train": (gpt2_train, 20), "resnet-infer": (resnet_infer, 30),
+    "unet": (unet, 30), "dit": (dit, 20), "recommender": (recommender, 30), "graph": (graph, 30),
+    "process": (process, 20),
 }  # fmt: skip
 
 if __name__ == "__main__":
