@@ -181,6 +181,7 @@ def test_gradients_are_reduced_once_a_step_and_are_the_same(run, capfd):
     assert once.samples.losses == pytest.approx(plain.samples.losses)
 
 
+@pytest.mark.slow
 def test_one_pass_a_step_leaves_nothing_to_reduce_once(run):
     (effect,) = run(ACCUMULATING.replace("4 if step < 8 else 2", "1"), "ddp_no_sync").effects
     assert not effect.took_effect
