@@ -25,6 +25,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -58,7 +59,10 @@ from nsysprof.attention.shape import Case
 from nsysprof.capture.sampling.bench import LOOKS, MOST_TURNS
 from nsysprof.ranks.collective_waits.collectives import Arrivals
 from nsysprof.ranks.collective_waits.stragglers import COLLECTIVES, find_late, judged_collectives
+from nsysprof.ranks.job_facts import JobFacts
+from nsysprof.ranks.job_findings import find_in_job
 from nsysprof.results.analysis import STEPS
+from nsysprof.results.column_registry.rank_columns import STRAGGLERS
 from nsysprof.results.comparison import (
     LatencyChange,
     LatencyComparison,
@@ -598,8 +602,13 @@ def stragglers(seed: int, runs: int) -> Iterator[Row]:
     """Count jobs in which a straggler is named: where there is none, and where there is one."""
     for name, job in (JITTERED | IN_TURN | LONG).items():
         count = runs // 3 if name in LONG else runs
-        named = sum(bool(find_late(COLLECTIVES, job.run([seed, run])[0], [])[1]) for run in range(count))
-        yield Row(name, "jobs without a straggler: one is named", named, count, ALARMS)
+        arrivals = (job.run([seed, run])[0] for run in range(count))
+        found = [
+            (bool(find_late(COLLECTIVES, each, [])[1]), name in JITTERED and is_uneven(job, each)) for each in arrivals
+        ]
+        yield Row(name, "jobs without a straggler: one is named", sum(late for late, _ in found), count, ALARMS)
+        if name in JITTERED:
+            yield Row(name, "jobs of even work: uneven-work is named", sum(each for _, each in found), count, ALARMS)
     for slow in SLOW_NS:
         job = SimulatedJob(4, slow_gpu_ns=[0, 0, slow])
         late = [find_late(COLLECTIVES, job.run([seed, run])[0], [])[1] for run in range(runs // 4)]
@@ -607,6 +616,19 @@ def stragglers(seed: int, runs: int) -> Iterator[Row]:
         yield Row(
             "4 ranks, GPU-bound", f"one is {slow / 1e6:g} ms slower in each step: it alone is named", named, runs // 4
         )
+
+
+def is_uneven(job: SimulatedJob, arrived: Arrivals) -> bool:
+    """Return whether the findings of a job say that its work is uneven, by what ranks did between collectives."""
+    count = job.steps
+    last = ends(arrived).reshape(count, -1)[:, -1]
+    walls = np.diff(last)
+    facts = {}
+    for rank, waited, matched in zip(arrived.ranks, arrived.duration_ns, arrived.matched, strict=True):
+        own = walls - waited.reshape(count, -1).sum(axis=1)[1:]
+        computed = np.diff(matched.collectives.computed_ns.reshape(count, -1)[:, -1])
+        facts[rank] = JobFacts("step", *(tuple(times.tolist()) for times in (walls, own, computed)))
+    return any(item.code == "uneven-work" for item in find_in_job(facts, pd.DataFrame(columns=list(STRAGGLERS.names))))
 
 
 def costs(seed: int, runs: int) -> Iterator[Row]:
