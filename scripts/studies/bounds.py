@@ -62,7 +62,7 @@ def bounds_table() -> str:
     of_one = [told for study, own in of_study.items() if study != _OF_JOBS for told in own]
     totals = [("all of one trace", of_one), ("all of a job's ranks", of_study[_OF_JOBS]), ("all", every)]
     lines = [
-        "| code | findings | truth inside | inside, without rules made after the study | median width, % of the saving |",
+        "| code | findings | truth inside | without rules made after the study | median width, % of the saving |",
         "|---|--:|--:|--:|--:|",
     ]
     for code, of_code in [*sorted(by_code.items()), *totals]:
