@@ -11,6 +11,7 @@
 #include <dlfcn.h>
 #include <stdint.h>
 #include <string.h>
+#include <structmember.h>
 #include <time.h>
 
 #include "nvtx_client.h"
@@ -111,13 +112,7 @@ static PyObject *pop(PyObject *module, PyObject *unused) {
     Py_RETURN_NONE;
 }
 
-static PyObject *open_nothing(PyObject *module, PyObject *name) {
-    (void)module;
-    (void)name;
-    Py_RETURN_NONE;
-}
-
-static PyObject *close_nothing(PyObject *module, PyObject *unused) {
+static PyObject *do_nothing(PyObject *module, PyObject *unused) {
     (void)module;
     (void)unused;
     Py_RETURN_NONE;
@@ -128,7 +123,7 @@ static int marker_of(PyObject *function) {
     if (!PyCFunction_CheckExact(function))
         return OF_PYTHON;
     PyCFunction found = PyCFunction_GetFunction(function);
-    return found == push ? OF_NVTX : found == open_nothing ? NONE : OF_PYTHON;
+    return found == push ? OF_NVTX : found == do_nothing ? NONE : OF_PYTHON;
 }
 
 static int64_t now(void) {
@@ -194,17 +189,19 @@ static int is_true(PyObject *object, PyObject *attribute) {
     return value == Py_True;
 }
 
+/* Return whether Python said anything but False, and drop what it said. */
+static int is_maybe(PyObject *found) {
+    if (found == NULL)
+        forgive();
+    Py_XDECREF(found);
+    return found != Py_False;
+}
+
 /* Return whether autocast would change the type of a tensor of full precision. */
 static int may_be_cast(Calls *calls, const Facts *query) {
     if (query->type.code != 2 || query->type.bits != 32)
         return 0;
-    PyObject *found = call(calls->has_autocast, NULL, 0, NULL);
-    if (found == NULL) {
-        forgive();
-        return 1;
-    }
-    Py_DECREF(found);
-    return found != Py_False;
+    return is_maybe(call(calls->has_autocast, NULL, 0, NULL));
 }
 
 /* Return whether a mode of the program sees the call, which is to be told of it by the function that it knows. */
@@ -216,12 +213,7 @@ static int may_be_answered(Calls *calls, PyObject *const *taken) {
         PyObject *tensors[] = {taken[QUERY], taken[KEY], taken[VALUE], mask};
         found = call(calls->is_answered, tensors, 4, NULL);
     }
-    if (found == NULL) {
-        forgive();
-        return 1;
-    }
-    Py_DECREF(found);
-    return found != Py_False;
+    return is_maybe(found);
 }
 
 /* Make the key of a call, but for the place that it comes from. Return 0 for a call that Python must look at. */
@@ -236,12 +228,11 @@ static int read_call(Calls *calls, PyObject *const *taken, Key *key) {
     if (mask != NULL && mask != Py_None) {
         if (!read_facts(calls, mask, &key->mask))
             return 0;
-        int needs_gradient = is_true(mask, calls->requires_grad);
-        if (needs_gradient < 0) {
+        key->mask.needs_gradient = is_true(mask, calls->requires_grad);
+        if (key->mask.needs_gradient < 0) {
             forgive();
             return 0;
         }
-        key->mask.needs_gradient = needs_gradient;
     }
     for (int i = 0; i < OTHERS; i++) {
         PyObject *value = taken[DROPOUT + i];
@@ -494,11 +485,6 @@ static PyObject *clear(PyObject *self, PyObject *unused) {
     Py_RETURN_NONE;
 }
 
-static PyObject *get_count(PyObject *self, void *unused) {
-    (void)unused;
-    return PyLong_FromUnsignedLongLong(((Calls *)self)->count);
-}
-
 static int start(PyObject *self, PyObject *arguments, PyObject *by_name) {
     Calls *calls = (Calls *)self;
     PyObject *exchange;
@@ -507,11 +493,9 @@ static int start(PyObject *self, PyObject *arguments, PyObject *by_name) {
                           &calls->add_time, &calls->push, &calls->pop, &calls->has_autocast, &calls->has_mode,
                           &calls->is_answered, &calls->tensor, &exchange))
         return -1;
-    PyObject *kept[] = {calls->original, calls->slow, calls->learn,        calls->watch,    calls->add_time,
-                        calls->push,     calls->pop,  calls->has_autocast, calls->has_mode, calls->is_answered,
-                        calls->tensor,   exchange};
-    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
-        Py_INCREF(kept[i]);
+    Py_INCREF(exchange);
+    for (PyObject **kept = &calls->original; kept <= &calls->tensor; kept++)
+        Py_INCREF(*kept);
     calls->exchange = PyCapsule_GetPointer(exchange, "dlpack_exchange_api");
     if (calls->exchange == NULL)
         return -1;
@@ -575,11 +559,6 @@ static PyObject *make_hooks(PyObject *self, PyObject *unused) {
     return Py_BuildValue("NN", PyCFunction_NewEx(&BEFORE, self, NULL), PyCFunction_NewEx(&AFTER, self, NULL));
 }
 
-static PyObject *get_hook_count(PyObject *self, void *unused) {
-    (void)unused;
-    return PyLong_FromUnsignedLongLong(((Hooks *)self)->count);
-}
-
 static int start_hooks(PyObject *self, PyObject *arguments, PyObject *by_name) {
     Hooks *hooks = (Hooks *)self;
     if (by_name != NULL || !PyArg_ParseTuple(arguments, "OOU", &hooks->push, &hooks->pop, &hooks->name))
@@ -596,13 +575,15 @@ static PyMethodDef METHODS_OF_HOOKS[] = {
     {"make_functions", make_hooks, METH_NOARGS, "Return what to call before and after a node."},
     {NULL, NULL, 0, NULL},
 };
-static PyGetSetDef COUNTS_OF_HOOKS[] = {{"count", get_hook_count, NULL, "How often a range was opened.", NULL},
-                                        {NULL, NULL, NULL, NULL, NULL}};
+static PyMemberDef COUNTS_OF_HOOKS[] = {
+    {"count", T_ULONGLONG, offsetof(Hooks, count), READONLY, "How often a range was opened."},
+    {NULL, 0, 0, 0, NULL},
+};
 static PyType_Slot SLOTS_OF_HOOKS[] = {
     {Py_tp_doc, "A range around the nodes of a call in the backward pass."},
     {Py_tp_init, start_hooks},
     {Py_tp_methods, METHODS_OF_HOOKS},
-    {Py_tp_getset, COUNTS_OF_HOOKS},
+    {Py_tp_members, COUNTS_OF_HOOKS},
     {0, NULL},
 };
 static PyType_Spec HOOKS = {"fast_calls.Hooks", sizeof(Hooks), 0, Py_TPFLAGS_DEFAULT, SLOTS_OF_HOOKS};
@@ -641,12 +622,15 @@ static PyMethodDef METHODS[] = {
     {"clear", clear, METH_NOARGS, "Forget all forms and counts."},
     {NULL, NULL, 0, NULL},
 };
-static PyGetSetDef COUNTS[] = {{"count", get_count, NULL, "The number of calls.", NULL}, {NULL, NULL, NULL, NULL, NULL}};
+static PyMemberDef COUNTS[] = {
+    {"count", T_ULONGLONG, offsetof(Calls, count), READONLY, "The number of calls."},
+    {NULL, 0, 0, 0, NULL},
+};
 static PyType_Slot SLOTS_OF_CALLS[] = {
     {Py_tp_doc, "The calls of scaled_dot_product_attention in this process. It is kept to the end of the process."},
     {Py_tp_init, start},
     {Py_tp_methods, METHODS},
-    {Py_tp_getset, COUNTS},
+    {Py_tp_members, COUNTS},
     {0, NULL},
 };
 static PyType_Spec CALLS = {"fast_calls.FastCalls", sizeof(Calls), 0, Py_TPFLAGS_DEFAULT, SLOTS_OF_CALLS};
@@ -654,8 +638,8 @@ static PyType_Spec CALLS = {"fast_calls.FastCalls", sizeof(Calls), 0, Py_TPFLAGS
 static PyMethodDef FUNCTIONS[] = {
     {"push", push, METH_O, "Open a range of NVTX."},
     {"pop", pop, METH_NOARGS, "Close the last range of NVTX."},
-    {"open_nothing", open_nothing, METH_O, "Do nothing."},
-    {"close_nothing", close_nothing, METH_NOARGS, "Do nothing."},
+    {"open_nothing", do_nothing, METH_O, "Do nothing."},
+    {"close_nothing", do_nothing, METH_NOARGS, "Do nothing."},
     {"make_register", make_register, METH_O, "Return what registers hooks of here without a handle."},
     {NULL, NULL, 0, NULL},
 };
