@@ -67,6 +67,8 @@ MEDIAN_COST = np.sqrt(np.pi / 2)  # the standard deviation of a median relative 
 # The noise floor of medians of n units, in standard errors of a difference of means. It is a second condition beside
 # the test.
 _FLOOR_ERRORS = NORMAL_95 * float(MEDIAN_COST)
+# The level of the test where a side has fewer runs than LEAST_BLOCKS: of so few, the spread is a guess.
+_FEW_RUNS_ALPHA = 0.025
 # With this many degrees of freedom, the t distribution is a normal distribution.
 MOST_FREEDOM = 1e6
 # A measurement of more units than this is not proposed.
@@ -101,8 +103,8 @@ METHOD = (
     "than the noise floor, and the interval of the ratio does not hold 1; SAME needs the whole interval within the "
     "margin; everything else is INCONCLUSIVE",
     "several runs of a side need no noise floor, as their own spread has all that differs between runs; fewer than "
-    f"{LEAST_BLOCKS} of what the GPU determines are taken to differ by {ASSUMED_FLOOR_PCT:g} %, or by what they show, "
-    "whichever is wider",
+    f"{LEAST_BLOCKS} are tested at p < {_FEW_RUNS_ALPHA:g}, and of what the GPU determines are taken to differ by "
+    f"{ASSUMED_FLOOR_PCT:g} %, or by what they show, whichever is wider",
     f"the interval of the ratio is the wider of a two-stage bootstrap (processes or runs, then their blocks, "
     f"{_RESAMPLES:,} resamples) and of the t test's interval; 95 %, for each case by itself",
     "where each side was measured in one process, a time that the host determines has no verdict and no interval, "
@@ -378,7 +380,8 @@ def _decide(pair: MeasuredPair, change: LatencyChange, prior: Prior, settings: S
         return _too_few(pair, change)
     floor, margin = np.log1p((change.floor_pct or 0) / 100), np.log1p((change.margin_pct or 0) / 100)
     distance = abs(np.log(change.ratio))
-    is_certain = change.p < ALPHA and (change.p_blocks or 0.0) < ALPHA
+    level = _FEW_RUNS_ALPHA if pair.has_few_runs else ALPHA
+    is_certain = change.p < level and (change.p_blocks or 0.0) < ALPHA
     holds_one = change.low <= 1 <= change.high
     is_clear = change.delta is None or abs(change.delta) >= LEAST_DELTA
     if is_certain and is_clear and distance > floor and not holds_one:
@@ -626,8 +629,11 @@ class MeasuredPair:
     @property
     def is_assumed(self) -> bool:
         """Return whether there are too few runs of what the GPU determines to go by their own spread alone."""
-        fewest = min(len(self.baseline.blocks), len(self.candidate.blocks))
-        return self.of_runs and not self.host_bound and fewest < LEAST_BLOCKS
+        return self.has_few_runs and not self.host_bound
+
+    @property
+    def has_few_runs(self) -> bool:
+        return self.of_runs and min(len(self.baseline.blocks), len(self.candidate.blocks)) < LEAST_BLOCKS
 
     @property
     def difference(self) -> float:
