@@ -34,7 +34,8 @@ class FolderKind:
     article: str
     # The file by which a folder of this kind is recognised that has no folder.json.
     proof: str
-    # Patterns of files that older versions wrote. Whatever else is in a folder belongs to the user and stays.
+    # Patterns of what a run writes that was killed before it listed its files. Whatever else is in a folder belongs to
+    # the user and stays.
     files: tuple[str, ...]
     # A file that the folder must not have.
     unless: str = ""
@@ -77,7 +78,7 @@ def check_folder(folder: Path, kind: FolderKind, *, force: bool) -> None:
 
 
 def read_state(folder: Path) -> dict[str, object] | None:
-    """Return what folder.json says, or None where there is none that can be read, as in folders of older versions."""
+    """Return what folder.json says, or None where there is none that can be read."""
     try:
         data = json.loads(read_plain_text(folder / STATE))
     except (OSError, ValueError, RecursionError):

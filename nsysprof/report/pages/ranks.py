@@ -60,8 +60,8 @@ from nsysprof.results.roof import known
 from nsysprof.units import format_ns, format_percent
 
 JSON = "ranks.json"
-# At most so many ranks are named that wait for their neighbours.
-_MOST_BUBBLES = 8
+# At most so many ranks are named that wait for their neighbours, and that hold up others.
+_MOST_BUBBLES, _MOST_STRAGGLERS = 8, 5
 # The picture that stands first.
 _STEP = "step.png"
 
@@ -315,11 +315,11 @@ _NO_STRAGGLER = {
 }
 
 
-def straggler_lines(job: RanksAnalysis, limit: int = 5) -> list[str]:
+def straggler_lines(job: RanksAnalysis) -> list[str]:
     """Return a line for each straggler, with the range in which it is late most."""
     lines = []
     of_few = f"; of fewer than {OUTLIER_RANKS} ranks, nothing tells whether by chance" * (len(job.rows) < OUTLIER_RANKS)
-    for _, line in job.stragglers.drop_duplicates("rank").head(limit).iterrows():
+    for _, line in job.stragglers.drop_duplicates("rank").head(_MOST_STRAGGLERS).iterrows():
         late, percent = format_ns(line["late_ns"]), format_percent(line["late_pct"])
         text = f"Rank {line['rank']} computes {late} ({percent}) longer than is usual{of_few}"
         if line["evidence"] == "collectives":
