@@ -12,6 +12,7 @@
 #include <dlfcn.h>
 #include <stdint.h>
 #include <string.h>
+#include <structmember.h>
 #include <time.h>
 
 #include "nvtx_client.h"
@@ -112,13 +113,7 @@ static PyObject *pop(PyObject *module, PyObject *unused) {
     Py_RETURN_NONE;
 }
 
-static PyObject *open_nothing(PyObject *module, PyObject *name) {
-    (void)module;
-    (void)name;
-    Py_RETURN_NONE;
-}
-
-static PyObject *close_nothing(PyObject *module, PyObject *unused) {
+static PyObject *do_nothing(PyObject *module, PyObject *unused) {
     (void)module;
     (void)unused;
     Py_RETURN_NONE;
@@ -129,7 +124,7 @@ static int marker_of(PyObject *function) {
     if (!PyCFunction_CheckExact(function))
         return OF_PYTHON;
     PyCFunction found = PyCFunction_GetFunction(function);
-    return found == push ? OF_NVTX : found == open_nothing ? NONE : OF_PYTHON;
+    return found == push ? OF_NVTX : found == do_nothing ? NONE : OF_PYTHON;
 }
 
 static int64_t now(void) {
@@ -195,17 +190,19 @@ static int is_true(PyObject *object, PyObject *attribute) {
     return value == Py_True;
 }
 
+/* Return whether Python said anything but False, and drop what it said. */
+static int is_maybe(PyObject *found) {
+    if (found == NULL)
+        forgive();
+    Py_XDECREF(found);
+    return found != Py_False;
+}
+
 /* Return whether autocast would change the type of a tensor of full precision. */
 static int may_be_cast(Calls *calls, const Facts *query) {
     if (query->type.code != 2 || query->type.bits != 32)
         return 0;
-    PyObject *found = call(calls->has_autocast, NULL, 0, NULL);
-    if (found == NULL) {
-        forgive();
-        return 1;
-    }
-    Py_DECREF(found);
-    return found != Py_False;
+    return is_maybe(call(calls->has_autocast, NULL, 0, NULL));
 }
 
 /* Return whether a mode of the program sees the call, which is to be told of it by the function that it knows. */
@@ -217,12 +214,7 @@ static int may_be_answered(Calls *calls, PyObject *const *taken) {
         PyObject *tensors[] = {taken[QUERY], taken[KEY], taken[VALUE], mask};
         found = call(calls->is_answered, tensors, 4, NULL);
     }
-    if (found == NULL) {
-        forgive();
-        return 1;
-    }
-    Py_DECREF(found);
-    return found != Py_False;
+    return is_maybe(found);
 }
 
 /* Make the key of a call, but for the place that it comes from. Return 0 for a call that Python must look at. */
@@ -237,12 +229,11 @@ static int read_call(Calls *calls, PyObject *const *taken, Key *key) {
     if (mask != NULL && mask != Py_None) {
         if (!read_facts(calls, mask, &key->mask))
             return 0;
-        int needs_gradient = is_true(mask, calls->requires_grad);
-        if (needs_gradient < 0) {
+        key->mask.needs_gradient = is_true(mask, calls->requires_grad);
+        if (key->mask.needs_gradient < 0) {
             forgive();
             return 0;
         }
-        key->mask.needs_gradient = needs_gradient;
     }
     for (int i = 0; i < OTHERS; i++) {
         PyObject *value = taken[DROPOUT + i];
@@ -496,11 +487,6 @@ static PyObject *clear(PyObject *self, PyObject *unused) {
     Py_RETURN_NONE;
 }
 
-static PyObject *get_count(PyObject *self, void *unused) {
-    (void)unused;
-    return PyLong_FromUnsignedLongLong(((Calls *)self)->count);
-}
-
 static int start(PyObject *self, PyObject *arguments, PyObject *by_name) {
     Calls *calls = (Calls *)self;
     PyObject *exchange;
@@ -509,11 +495,9 @@ static int start(PyObject *self, PyObject *arguments, PyObject *by_name) {
                           &calls->add_time, &calls->push, &calls->pop, &calls->has_autocast, &calls->has_mode,
                           &calls->is_answered, &calls->tensor, &exchange))
         return -1;
-    PyObject *kept[] = {calls->original, calls->slow, calls->learn,        calls->watch,    calls->add_time,
-                        calls->push,     calls->pop,  calls->has_autocast, calls->has_mode, calls->is_answered,
-                        calls->tensor,   exchange};
-    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
-        Py_INCREF(kept[i]);
+    Py_INCREF(exchange);
+    for (PyObject **kept = &calls->original; kept <= &calls->tensor; kept++)
+        Py_INCREF(*kept);
     calls->exchange = PyCapsule_GetPointer(exchange, "dlpack_exchange_api");
     if (calls->exchange == NULL)
         return -1;
@@ -577,11 +561,6 @@ static PyObject *make_hooks(PyObject *self, PyObject *unused) {
     return Py_BuildValue("NN", PyCFunction_NewEx(&BEFORE, self, NULL), PyCFunction_NewEx(&AFTER, self, NULL));
 }
 
-static PyObject *get_hook_count(PyObject *self, void *unused) {
-    (void)unused;
-    return PyLong_FromUnsignedLongLong(((Hooks *)self)->count);
-}
-
 static int start_hooks(PyObject *self, PyObject *arguments, PyObject *by_name) {
     Hooks *hooks = (Hooks *)self;
     if (by_name != NULL || !PyArg_ParseTuple(arguments, "OOU", &hooks->push, &hooks->pop, &hooks->name))
@@ -598,13 +577,15 @@ static PyMethodDef METHODS_OF_HOOKS[] = {
     {"make_functions", make_hooks, METH_NOARGS, "Return what to call before and after a node."},
     {NULL, NULL, 0, NULL},
 };
-static PyGetSetDef COUNTS_OF_HOOKS[] = {{"count", get_hook_count, NULL, "How often a range was opened.", NULL},
-                                        {NULL, NULL, NULL, NULL, NULL}};
+static PyMemberDef COUNTS_OF_HOOKS[] = {
+    {"count", T_ULONGLONG, offsetof(Hooks, count), READONLY, "How often a range was opened."},
+    {NULL, 0, 0, 0, NULL},
+};
 static PyType_Slot SLOTS_OF_HOOKS[] = {
     {Py_tp_doc, "A range around the nodes of a call in the backward pass."},
     {Py_tp_init, start_hooks},
     {Py_tp_methods, METHODS_OF_HOOKS},
-    {Py_tp_getset, COUNTS_OF_HOOKS},
+    {Py_tp_members, COUNTS_OF_HOOKS},
     {0, NULL},
 };
 static PyType_Spec HOOKS = {"fast_calls.Hooks", sizeof(Hooks), 0, Py_TPFLAGS_DEFAULT, SLOTS_OF_HOOKS};
@@ -643,12 +624,15 @@ static PyMethodDef METHODS[] = {
     {"clear", clear, METH_NOARGS, "Forget all forms and counts."},
     {NULL, NULL, 0, NULL},
 };
-static PyGetSetDef COUNTS[] = {{"count", get_count, NULL, "The number of calls.", NULL}, {NULL, NULL, NULL, NULL, NULL}};
+static PyMemberDef COUNTS[] = {
+    {"count", T_ULONGLONG, offsetof(Calls, count), READONLY, "The number of calls."},
+    {NULL, 0, 0, 0, NULL},
+};
 static PyType_Slot SLOTS_OF_CALLS[] = {
     {Py_tp_doc, "The calls of scaled_dot_product_attention in this process. It is kept to the end of the process."},
     {Py_tp_init, start},
     {Py_tp_methods, METHODS},
-    {Py_tp_getset, COUNTS},
+    {Py_tp_members, COUNTS},
     {0, NULL},
 };
 static PyType_Spec CALLS = {"fast_calls.FastCalls", sizeof(Calls), 0, Py_TPFLAGS_DEFAULT, SLOTS_OF_CALLS};
@@ -661,41 +645,38 @@ static PyType_Spec CALLS = {"fast_calls.FastCalls", sizeof(Calls), 0, Py_TPFLAGS
    than all of this. texts: by the number of a module, the name of its range; None for one without. Those that are not
    there are for `slow`, and so is every module with a range while `open` has something in it, or gradients are recorded.
    near: some of `texts`, found with one look at memory, since the caches are cold here as well. */
+typedef struct {
+    uint64_t number;
+    PyObject *text;
+} Near;
 static struct {
     PyObject *slow, *original, *texts, *open, *has_gradients, *push, *pop, *compiled_name, *torchs_name;
     Vectorcall plain;
     int marker;
-    struct {
-        uint64_t number;
-        PyObject *text;
-    } near[NEAR];
+    Near near[NEAR];
 } modules;
 
-static size_t near_place(uint64_t number) {
-    return (number * UINT64_C(0x9e3779b97f4a7c15)) >> 52; /* of NEAR */
-}
-
-static void set_near(uint64_t number, PyObject *text) {
-    PyObject *older = modules.near[near_place(number)].text;
-    Py_XINCREF(text);
-    modules.near[near_place(number)].text = text;
-    modules.near[near_place(number)].number = text == NULL ? 0 : number;
-    Py_XDECREF(older);
+static Near *near_of(uint64_t number) {
+    return &modules.near[(number * UINT64_C(0x9e3779b97f4a7c15)) >> 52]; /* of NEAR */
 }
 
 /* Return a new reference to what `texts` has of a module; NULL where it has nothing. */
 static PyObject *find_text(PyObject *module) {
     uint64_t number = (uint64_t)(uintptr_t)module;
-    PyObject *text = modules.near[near_place(number)].text;
-    if (modules.near[near_place(number)].number != number) {
-        PyObject *key = PyLong_FromVoidPtr(module);
-        text = key == NULL ? NULL : PyDict_GetItemWithError(modules.texts, key);
+    Near *near = near_of(number);
+    if (near->number != number) {
+        PyObject *key = PyLong_FromVoidPtr(module), *older = near->text;
+        PyObject *text = key == NULL ? NULL : PyDict_GetItemWithError(modules.texts, key);
         Py_XDECREF(key);
-        if (text != NULL)
-            set_near(number, text);
+        if (text == NULL)
+            return NULL;
+        Py_INCREF(text);
+        near->number = number;
+        near->text = text;
+        Py_XDECREF(older);
     }
-    Py_XINCREF(text);
-    return text;
+    Py_INCREF(near->text);
+    return near->text;
 }
 
 static PyObject *run_original(PyObject *const *args, size_t count, PyObject *by_name) {
@@ -740,11 +721,11 @@ static PyObject *run_module(PyObject *self, PyObject *const *args, size_t count,
    tells no more of itself before Python 3.12. Return False where it is not. */
 static PyObject *watch_modules(PyObject *module, PyObject *arguments) {
     (void)module;
-    Vectorcall (*get)(PyObject *) = NULL, plain;
-    PyObject *slow, *others[6];
+    Vectorcall (*get)(PyObject *) = NULL, plain, run = run_module;
+    PyObject *slow;
     *(void **)&get = dlsym(RTLD_DEFAULT, "PyVectorcall_Function");
-    if (!PyArg_ParseTuple(arguments, "OOO!O!OOO", &slow, &others[0], &PyDict_Type, &others[1], &PyDict_Type, &others[2],
-                          &others[3], &others[4], &others[5]))
+    if (!PyArg_ParseTuple(arguments, "OOOOOOO", &slow, &modules.original, &modules.texts, &modules.open,
+                          &modules.has_gradients, &modules.push, &modules.pop))
         return NULL;
     PyObject *size = PyObject_GetAttrString((PyObject *)Py_TYPE(slow), "__basicsize__");
     size_t places = size == NULL ? 0 : PyLong_AsSize_t(size) / sizeof plain, place = 0;
@@ -754,25 +735,14 @@ static PyObject *watch_modules(PyObject *module, PyObject *arguments) {
         place++;
     if (PyErr_Occurred() || plain == NULL || place >= places)
         return PyErr_Occurred() ? NULL : PyBool_FromLong(0);
-    Py_INCREF(slow); /* all for good */
-    for (int i = 0; i < 6; i++)
-        Py_INCREF(others[i]);
-    for (int i = 0; i < NEAR; i++) {
-        modules.near[i].number = 0;
-        Py_CLEAR(modules.near[i].text);
-    }
-    modules.original = others[0];
-    modules.texts = others[1];
-    modules.open = others[2];
-    modules.has_gradients = others[3];
-    modules.push = others[4];
-    modules.pop = others[5];
-    modules.marker = marker_of(modules.push);
+    modules.slow = slow;
+    modules.plain = plain == run_module ? modules.plain : plain;
     modules.compiled_name = PyUnicode_InternFromString("_compiled_call_impl");
     modules.torchs_name = PyUnicode_InternFromString("_call_impl");
-    modules.plain = plain == run_module ? modules.plain : plain;
-    modules.slow = slow;
-    Vectorcall run = run_module;
+    for (PyObject **kept = &modules.slow; kept <= &modules.pop; kept++)
+        Py_INCREF(*kept); /* for good */
+    modules.marker = marker_of(modules.push);
+    memset(modules.near, 0, sizeof modules.near);
     memcpy((Vectorcall *)slow + place, &run, sizeof run);
     return PyBool_FromLong(1);
 }
@@ -781,18 +751,16 @@ static PyObject *watch_modules(PyObject *module, PyObject *arguments) {
 static PyObject *forget_module(PyObject *module, PyObject *number) {
     (void)module;
     uint64_t forgotten = PyLong_AsUnsignedLongLong(number);
-    if (PyErr_Occurred())
-        return NULL;
-    if (modules.near[near_place(forgotten)].number == forgotten)
-        set_near(forgotten, NULL);
-    Py_RETURN_NONE;
+    if (near_of(forgotten)->number == forgotten)
+        near_of(forgotten)->number = 0;
+    return PyErr_Occurred() ? NULL : Py_BuildValue("");
 }
 
 static PyMethodDef FUNCTIONS[] = {
     {"push", push, METH_O, "Open a range of NVTX."},
     {"pop", pop, METH_NOARGS, "Close the last range of NVTX."},
-    {"open_nothing", open_nothing, METH_O, "Do nothing."},
-    {"close_nothing", close_nothing, METH_NOARGS, "Do nothing."},
+    {"open_nothing", do_nothing, METH_O, "Do nothing."},
+    {"close_nothing", do_nothing, METH_NOARGS, "Do nothing."},
     {"watch_modules", watch_modules, METH_VARARGS, "Run calls of modules in ranges."},
     {"forget_module", forget_module, METH_O, "Forget the number of a module."},
     {"make_register", make_register, METH_O, "Return what registers hooks of here without a handle."},
