@@ -645,41 +645,38 @@ static PyType_Spec CALLS = {"fast_calls.FastCalls", sizeof(Calls), 0, Py_TPFLAGS
    than all of this. texts: by the number of a module, the name of its range; None for one without. Those that are not
    there are for `slow`, and so is every module with a range while `open` has something in it, or gradients are recorded.
    near: some of `texts`, found with one look at memory, since the caches are cold here as well. */
+typedef struct {
+    uint64_t number;
+    PyObject *text;
+} Near;
 static struct {
     PyObject *slow, *original, *texts, *open, *has_gradients, *push, *pop, *compiled_name, *torchs_name;
     Vectorcall plain;
     int marker;
-    struct {
-        uint64_t number;
-        PyObject *text;
-    } near[NEAR];
+    Near near[NEAR];
 } modules;
 
-static size_t near_place(uint64_t number) {
-    return (number * UINT64_C(0x9e3779b97f4a7c15)) >> 52; /* of NEAR */
-}
-
-static void set_near(uint64_t number, PyObject *text) {
-    PyObject *older = modules.near[near_place(number)].text;
-    Py_XINCREF(text);
-    modules.near[near_place(number)].text = text;
-    modules.near[near_place(number)].number = text == NULL ? 0 : number;
-    Py_XDECREF(older);
+static Near *near_of(uint64_t number) {
+    return &modules.near[(number * UINT64_C(0x9e3779b97f4a7c15)) >> 52]; /* of NEAR */
 }
 
 /* Return a new reference to what `texts` has of a module; NULL where it has nothing. */
 static PyObject *find_text(PyObject *module) {
     uint64_t number = (uint64_t)(uintptr_t)module;
-    PyObject *text = modules.near[near_place(number)].text;
-    if (modules.near[near_place(number)].number != number) {
-        PyObject *key = PyLong_FromVoidPtr(module);
-        text = key == NULL ? NULL : PyDict_GetItemWithError(modules.texts, key);
+    Near *near = near_of(number);
+    if (near->number != number) {
+        PyObject *key = PyLong_FromVoidPtr(module), *older = near->text;
+        PyObject *text = key == NULL ? NULL : PyDict_GetItemWithError(modules.texts, key);
         Py_XDECREF(key);
-        if (text != NULL)
-            set_near(number, text);
+        if (text == NULL)
+            return NULL;
+        Py_INCREF(text);
+        near->number = number;
+        near->text = text;
+        Py_XDECREF(older);
     }
-    Py_XINCREF(text);
-    return text;
+    Py_INCREF(near->text);
+    return near->text;
 }
 
 static PyObject *run_original(PyObject *const *args, size_t count, PyObject *by_name) {
@@ -724,11 +721,11 @@ static PyObject *run_module(PyObject *self, PyObject *const *args, size_t count,
    tells no more of itself before Python 3.12. Return False where it is not. */
 static PyObject *watch_modules(PyObject *module, PyObject *arguments) {
     (void)module;
-    Vectorcall (*get)(PyObject *) = NULL, plain;
-    PyObject *slow, *others[6];
+    Vectorcall (*get)(PyObject *) = NULL, plain, run = run_module;
+    PyObject *slow;
     *(void **)&get = dlsym(RTLD_DEFAULT, "PyVectorcall_Function");
-    if (!PyArg_ParseTuple(arguments, "OOO!O!OOO", &slow, &others[0], &PyDict_Type, &others[1], &PyDict_Type, &others[2],
-                          &others[3], &others[4], &others[5]))
+    if (!PyArg_ParseTuple(arguments, "OOOOOOO", &slow, &modules.original, &modules.texts, &modules.open,
+                          &modules.has_gradients, &modules.push, &modules.pop))
         return NULL;
     PyObject *size = PyObject_GetAttrString((PyObject *)Py_TYPE(slow), "__basicsize__");
     size_t places = size == NULL ? 0 : PyLong_AsSize_t(size) / sizeof plain, place = 0;
@@ -738,25 +735,14 @@ static PyObject *watch_modules(PyObject *module, PyObject *arguments) {
         place++;
     if (PyErr_Occurred() || plain == NULL || place >= places)
         return PyErr_Occurred() ? NULL : PyBool_FromLong(0);
-    Py_INCREF(slow); /* all for good */
-    for (int i = 0; i < 6; i++)
-        Py_INCREF(others[i]);
-    for (int i = 0; i < NEAR; i++) {
-        modules.near[i].number = 0;
-        Py_CLEAR(modules.near[i].text);
-    }
-    modules.original = others[0];
-    modules.texts = others[1];
-    modules.open = others[2];
-    modules.has_gradients = others[3];
-    modules.push = others[4];
-    modules.pop = others[5];
-    modules.marker = marker_of(modules.push);
+    modules.slow = slow;
+    modules.plain = plain == run_module ? modules.plain : plain;
     modules.compiled_name = PyUnicode_InternFromString("_compiled_call_impl");
     modules.torchs_name = PyUnicode_InternFromString("_call_impl");
-    modules.plain = plain == run_module ? modules.plain : plain;
-    modules.slow = slow;
-    Vectorcall run = run_module;
+    for (PyObject **kept = &modules.slow; kept <= &modules.pop; kept++)
+        Py_INCREF(*kept); /* for good */
+    modules.marker = marker_of(modules.push);
+    memset(modules.near, 0, sizeof modules.near);
     memcpy((Vectorcall *)slow + place, &run, sizeof run);
     return PyBool_FromLong(1);
 }
@@ -765,11 +751,9 @@ static PyObject *watch_modules(PyObject *module, PyObject *arguments) {
 static PyObject *forget_module(PyObject *module, PyObject *number) {
     (void)module;
     uint64_t forgotten = PyLong_AsUnsignedLongLong(number);
-    if (PyErr_Occurred())
-        return NULL;
-    if (modules.near[near_place(forgotten)].number == forgotten)
-        set_near(forgotten, NULL);
-    Py_RETURN_NONE;
+    if (near_of(forgotten)->number == forgotten)
+        near_of(forgotten)->number = 0;
+    return PyErr_Occurred() ? NULL : Py_BuildValue("");
 }
 
 static PyMethodDef FUNCTIONS[] = {
