@@ -13,12 +13,11 @@ import numpy as np
 
 from nsysprof.analysis.comparison.compare_samples import compare_samples, needs_other_seed, rounding_of
 from nsysprof.analysis.sampling.significance import is_better
-from nsysprof.app.measuring.bench_program import BASELINE, CANDIDATE, conclude
+from nsysprof.app.measuring.bench_program import BASELINE, CANDIDATE, RUNS, conclude, read_runs, write_runs
 from nsysprof.app.measuring.program_request import ProgramBenchRequest, ProgramSide
 from nsysprof.app.optimizing.trials import Trial
 from nsysprof.app.progress import Progress
 from nsysprof.capture.user_program.time_program import TimedProgram, run_timed
-from nsysprof.files.plain_file import VERSION, FileHeader, encode_json, read_json, write_whole
 from nsysprof.report.document import count_of
 from nsysprof.results.program_runs import (
     FAILED,
@@ -30,8 +29,6 @@ from nsysprof.results.program_runs import (
     ValueComparison,
 )
 
-RUNS = "runs.json"
-_FORMAT_VERSION = 1
 # The seed of all runs, and of the one that shows how much other random numbers matter.
 SEED, _OTHER_SEED = 20260, 4711
 LOOK, _OTHER = "look", "other-seed"
@@ -77,11 +74,6 @@ class Tried:
         return self.wins or (not self.lost and self.turns == 1 and self.ratio <= _PROMISING_BELOW)
 
 
-class _RunsFile(FileHeader, kw_only=True):
-    about: str
-    runs: tuple[TimedRun, ...]
-
-
 class Search:
     """The runs of a search, which are on disk after each of them.
 
@@ -115,7 +107,7 @@ class Search:
         """Take over the runs that an earlier search of the same program has left."""
         path = self.folder / RUNS
         if path.is_file():
-            file = read_json(path, _RunsFile, kind="the runs of a search", advice="Measure anew.", newest=1)
+            file = read_runs(path)
             if file.about == self._about():
                 self.runs = [run for run in file.runs if run.status == OK]
 
@@ -136,8 +128,7 @@ class Search:
         run = run_timed(program, label, turn, {**side.environment(), **self._caches()}, logs, lambda: False)
         run = msgspec.structs.replace(run, side=name)
         self.runs.append(run)
-        header = _RunsFile(format_version=_FORMAT_VERSION, nsysprof_version=VERSION, about=self._about(), runs=())
-        write_whole(self.folder / RUNS, encode_json(msgspec.structs.replace(header, runs=tuple(self.runs))))
+        write_runs(self.folder, self._about(), self.runs)
         return run
 
     def _caches(self) -> dict[str, str]:
