@@ -363,7 +363,7 @@ def busy_bench(seed: int, runs: int) -> Iterator[Row]:
     for number, noise in enumerate((QUIET, *SHARED, SLOW, TAILS, CLOCK, LASTING, *STALLS)):
         rng = np.random.default_rng([seed, 560 + number])
         said = shapes_apart = outside = refused = 0
-        count = max(1, runs // 2)
+        count = 4 * runs
         for _ in range(count):
             table = bench(rng, noise, 10, [1.0] * 4, {})
             apart = table["verdict"].isin(("slower", "far behind"))

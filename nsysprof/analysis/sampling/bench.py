@@ -17,6 +17,7 @@ from nsysprof.analysis.sampling.significance import (
     Prior,
     Turns,
     compare_shape,
+    correct_noisy,
     fit,
     fit_differences,
     noise_floor,
@@ -254,9 +255,10 @@ def _rank(
             groups.setdefault(_shape_key(row), []).append(index)
     shapes = [{str(index): turns[index] for index in members} for members in groups.values()]
     prior = fit_differences(shapes)
-    for members, shape in zip(groups.values(), shapes, strict=True):
+    every = correct_noisy(shapes, [compare_shape(shape, prior) for shape in shapes])
+    for members, pairs in zip(groups.values(), every, strict=True):
         members.sort(key=lambda index: rows[index]["median_ns"])
-        best, pairs = members[0], compare_shape(shape, prior)
+        best = members[0]
         rows[best]["rank"], rows[best]["verdict"] = 1, "fastest" if len(members) > 1 else "alone"
         for place, index in enumerate(members[1:], start=2):
             difference = pairs.get((str(best), str(index)))

@@ -14,6 +14,7 @@ from nsysprof.report.pages.analysis import _distance_text, findings_sections, ov
 from nsysprof.report.write import summary_json
 from tests.analysis.attribution.test_calls_graph_work import create, replay
 from tests.builders.build_trace import TID, TraceBuilder
+from tests.builders.operator_steps import ELEMENTWISE, Launched, analyze_steps, tensor
 from tests.conftest import REPOSITORY
 
 # Tensor FLOP of a step, counted by ncu on the same GPU: sm__ops_path_tensor_src_{bf16_dst_fp32,fp16}.sum.
@@ -53,6 +54,13 @@ def test_all_kernel_time_of_a_step_has_an_operator(analyses, name):
     # Twenty steps; the first one calls other kernels.
     share = operators["kernel_total_ns"].sum() * 20 / analysis.kernels["total_ns"].sum()
     assert share == pytest.approx(1, abs=0.06)
+
+
+def test_rounding_makes_no_floor_nothing(tmp_path):
+    one = tensor((1,), 8)
+    analysis = analyze_steps(tmp_path, [Launched("aten::fill_", ELEMENTWISE, 700, [one], [one])] * 3)
+    assert analysis.operators["floor_ns"].tolist() == [1]
+    assert set(analysis.work["floor_ns"]) == {1}
 
 
 def test_no_operator_is_faster_than_its_floor(analyses):
