@@ -32,6 +32,8 @@ _OF_MEMORY = frozenset(CATEGORIES) - {
 }  # fmt: skip
 # The most characters to look at in a name, and what a user's file may hold.
 _MOST_READ, _MOST_BYTES = 4_096, 1 << 20
+# What only regular expressions have: names of kernels have neither these letters nor these classes and repeats.
+_OF_EXPRESSIONS = re.compile(r"\\.|\.[*+]|\(\?|\||\?|\$$|(?<=.)\^|\[\^?\w-\w\]?|\{\d+(,\d*)?\}|[)\]]\+")
 # The names whose kinds are kept.
 _MOST_KEPT = 1 << 17
 
@@ -191,4 +193,10 @@ def _problem(category: str, unit: str, pattern: str, count: int) -> str:
         return f"There is no unit {unit!r}; there are {', '.join(UNITS)}."
     if not pattern.strip("^* "):
         return "The pattern matches every name."
+    expression = _OF_EXPRESSIONS.search(pattern)
+    if expression is not None:
+        return (
+            f"The pattern has {expression[0]!r}, as regular expressions do; it is a part of the name, in which * "
+            "stands for any text and ^ for the beginning."
+        )
     return ""

@@ -33,7 +33,11 @@ def tensor(sizes: Sequence[int], storage: int, kind: str = "float", strides: Seq
 
 @dataclass
 class Launched:
-    """An operator that launches one kernel. around: the operators around it, the outermost first."""
+    """An operator that launches one kernel.
+
+    around: the operators around it, the outermost first.
+    reads: how many bytes the host then reads, for which it waits.
+    """
 
     name: str
     kernel: str
@@ -42,6 +46,7 @@ class Launched:
     outputs: Sequence[Any] = ()
     around: Sequence[str] = field(default_factory=tuple)
     place: str = ""
+    reads: int = 0
 
 
 def analyze_steps(
@@ -78,6 +83,11 @@ def analyze_steps(
             node = 500 + number if is_replayed else None
             trace.kernel(free_at, free_at + one.duration_ns, correlation, one.kernel, node=node)
             free_at += one.duration_ns
+            if one.reads:
+                correlation += 1
+                trace.call(now + 20, free_at + 3_000, correlation, "cudaMemcpyAsync_v3020")
+                trace.copy(free_at + 1_000, free_at + 2_000, correlation, one.reads, 2, host=0)
+                now, free_at = free_at + 3_000, free_at + 2_000
             now, correlation = now + host_ns, correlation + (not is_replayed)
         correlation += 1
         trace.call(now, free_at + 100, correlation, "cudaDeviceSynchronize_v3020")

@@ -90,6 +90,20 @@ def test_names_of_the_user_go_before_those_of_the_package(tmp_path, monkeypatch)
         ("product\ttensor\t\tpattern", f"line 2: There is no category 'product'; there are {CATEGORIES[0]}"),
         ("gemm\tcuda\t\tpattern", "line 2: There is no unit 'cuda'"),
         ("gemm\ttensor\t\t^*", "line 2: The pattern matches every name"),
+        *(
+            (f"gemm\ttensor\t\t{pattern}", f"line 2: The pattern has {shown!r}, as regular expressions do")
+            for pattern, shown in [
+                ("my_gemm_v\\d", "\\d"),
+                ("my_.*gemm", ".*"),
+                ("(flash|fmha)_fwd", "|"),
+                ("my_gemm$", "$"),
+                ("a^b", "^"),
+                ("gemm[0-9]", "[0-9]"),
+                ("gemm_?fwd", "?"),
+                ("gemm_v\\w{2}", "\\w"),
+                ("gemm_v{2,3}", "{2,3}"),
+            ]
+        ),
     ],
 )
 def test_a_wrong_line_of_the_user_is_named(tmp_path, line, message):
@@ -97,6 +111,18 @@ def test_a_wrong_line_of_the_user_is_named(tmp_path, line, message):
     own.write_text(f"# ours\n{line}\n")
     with pytest.raises(UsageError, match=re.escape(message)):
         read_rules(own)
+
+
+def test_all_that_names_hold_may_be_in_a_pattern(tmp_path):
+    own = tmp_path / "names.tsv"
+    patterns = [
+        "void my::k<(int)2, float*>(T1 &&)",
+        "{lambda()#1}::operator()",
+        "at::native::[lambda(float)]",
+        "fusion.1",
+    ]
+    own.write_text("".join(f"gemm\ttensor\t\t{pattern}\n" for pattern in patterns))
+    assert [rule.pattern for rule in read_rules(own)] == [pattern.lower() for pattern in patterns]
 
 
 def test_a_file_of_names_that_is_no_text_or_is_missing_is_an_error(tmp_path):

@@ -428,7 +428,8 @@ class _Group:
             limit = "latency"
         return {
             "calls": self.calls, "kernel_count": self.kernels, "kernel_total_ns": round(self.total_ns),
-            "flops": self.flops, "least_bytes": self.least_bytes, "floor_ns": None if floor is None else round(floor),
+            "flops": self.flops, "least_bytes": self.least_bytes,
+            "floor_ns": None if floor is None else round(floor) or int(floor > 0),  # never 0 by rounding
             "limit": limit if floor is not None else None,
         }  # fmt: skip
 

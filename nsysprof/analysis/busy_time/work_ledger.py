@@ -143,6 +143,10 @@ def tabulate_work(
         total = table["kernel_total_ns"]
         is_known = (total > 0) & (table[f"{column}_of_ns"] >= _LEAST_KNOWN * total)
         table[column] = table[column].astype("Int64").where(is_known)
+    if needs is not None:
+        # Kernels of less than half a nanosecond each are rounded to nothing.
+        is_lost = (table["floor_ns"] == 0) & ((table["least_bytes"] > 0) | (table["flops"] > 0))
+        table.loc[is_lost.fillna(False), "floor_ns"] = 1
     table["range"] = table["range"].replace("", None)
     return table[list(WORK.names)].reset_index(drop=True)
 

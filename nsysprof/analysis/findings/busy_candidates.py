@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from nsysprof.analysis.findings.candidates import Candidate, without_work
+from nsysprof.analysis.findings.candidates import Candidate, issuing_text, without_work
 from nsysprof.analysis.findings.from_operators.operator_evidence import (
     FUSED_LEAST,
     FUSED_MOST,
@@ -30,7 +30,7 @@ from nsysprof.analysis.findings.from_operators.operator_evidence import (
     of_floors,
     product_factors,
 )
-from nsysprof.analysis.findings.situation import Situation, counted, in_calls, in_work, in_work_by, number_text
+from nsysprof.analysis.findings.situation import Situation, counted, in_work, in_work_by, number_text
 from nsysprof.analysis.replay.replay import ReplayChange, combine
 from nsysprof.arrays import rows_by_key
 from nsysprof.kernels.names import PLAIN, TENSOR, kind_of
@@ -63,8 +63,6 @@ _FUSED_LATENCY_NS = 3_000
 _MOST_SIZES = 4
 _LEAST_RUN, _LONGEST_RUN, _SAME_TENSOR = 3, 32, 0.3
 _ELEMENTWISE = ("elementwise", "reduction", "random")
-# Where issuing takes so many times what the kernels save, the finding says so.
-_MOSTLY_ISSUING = 2
 _FUSED_ALREADY = re.compile(r"multi_tensor_apply|(lstm|gru)_cell_")
 _CAST = re.compile(r"float16_copy_kernel|unrolled_elementwise_kernel.*direct_copy|convert", re.IGNORECASE)
 _CONCATENATION = re.compile(r"CatArrayBatchedCopy")
@@ -410,12 +408,7 @@ def _pieces(situation: Situation) -> Candidate | None:
         f"read and write the same tensors again and again: {format_ns(spent)}. Fused, each run is one kernel: about "
         f"{format_ns(fused)}.{_known_runs(situation, runs, moved)}"
     )
-    graph = situation.graph
-    issuing_ns = graph.gap_ns - usual.gap_ns + graph.cost_ns - usual.cost_ns
-    host = int(in_calls(situation, issuing_ns > 0, issuing_ns))
-    if host > _MOSTLY_ISSUING * (spent - fused):
-        fewer = counted(in_work(situation, inside & ~first), "launch", "launches")
-        text += f" Issuing the {fewer} that are left out takes the host {format_ns(host)}."
+    text += issuing_text(situation, usual, inside & ~first, spent - fused)
     step = (
         "torch.compile(model), or the fused operator where there is one (rms_norm, layer_norm, gelu, silu, "
         "cross_entropy); in CUDA C++ one kernel for the whole formula."

@@ -27,6 +27,7 @@ from nsysprof.analysis.findings.situation import (
     number_text,
 )
 from nsysprof.analysis.findings.slowed_copies import GIVES_BACK
+from nsysprof.analysis.findings.waits import what_is_read
 from nsysprof.analysis.idle_time.call_classes import LAUNCH, MEMORY, SLOW_NS, WAIT
 from nsysprof.analysis.replay.replay import ReplayChange, combine, no_change, without
 from nsysprof.trace.schema import Bools, Int64s
@@ -41,6 +42,8 @@ LEAST_REPEATS = 8
 _SMALL_COPY_BYTES, _MANY_SMALL_COPIES, _LEAST_SMALL_COPIES = 64 << 10, 64, 8
 # The time that it takes to issue an asynchronous copy (ns).
 _ISSUE_NS = 5_000
+# Where issuing takes so many times what the kernels save, the finding says so.
+_MOSTLY_ISSUING = 2
 # The factors of the least and the most rate of pinned copies where the trace has some.
 _LEAST_RATE, _MOST_RATE = 0.6, 1.1
 
@@ -116,6 +119,9 @@ class Candidate:
     is_named_by_waits: bool = False
     # The file and line to name where no sample shows one.
     place: str = ""
+    # The waits that the text counts, and where they are; None and "" where it counts none.
+    waits: Bools | None = None
+    waits_at: str = ""
     # The change with other work as slow as it is, where the trace shows that this candidate's calls slow it.
     still_slowed: ReplayChange | None = None
 
@@ -156,6 +162,21 @@ def without_work(
         waits=base.waits & ~calls,
         duration_ns=np.where(gone, 0, duration),
     )
+
+
+def issuing_text(situation: Situation, change: ReplayChange, gone: Bools, saved_ns: int) -> str:
+    """Return what issuing takes that a change leaves out, where it is most of what the host and the GPU save; else "".
+
+    gone: the work that is left out.
+    saved_ns: what the GPU saves in a step (ns).
+    """
+    graph = situation.graph
+    issuing_ns = graph.gap_ns - change.gap_ns + graph.cost_ns - change.cost_ns
+    host = int(in_calls(situation, issuing_ns > 0, issuing_ns))
+    if host <= _MOSTLY_ISSUING * saved_ns:
+        return ""
+    fewer = counted(in_work(situation, gone), "launch that is", "launches that are")
+    return f" Issuing the {fewer} left out takes the host {format_ns(host)}."
 
 
 def _following_waits(situation: Situation, copies: Bools) -> Bools:
@@ -272,97 +293,21 @@ def _synchronisations(situation: Situation) -> Candidate | None:
         waits=base.waits & ~calls,
     )
     waited = int(in_calls(situation, calls, situation.call_ns))
-    reads = _reads(situation, calls)
-    that_read, step = "", _NO_SYNCHRONIZE
-    if 2 * sum(int(waits.sum()) for waits in reads.values()) >= int(calls.sum()):
-        rest = calls & ~np.any(list(reads.values()), axis=0)
-        if rest.any():
-            reads[_NOTHING] = rest
-        frequent = sorted((-in_calls(situation, waits), read) for read, waits in reads.items())
-        parts = [f"{number_text(-count)} {read.what}" for count, read in frequent if count]
-        that_read = f" that read {frequent[0][1].alone}" if len(parts) < 2 else f" that read values: {', '.join(parts)}"
-        step = " ".join(read.next_step for _, read in frequent)
+    reads = what_is_read(situation, calls)
+    that_read = f" that read {reads.text}" if reads.text else ""
     text = (
         f"The host waits for the GPU for {format_ns(waited)}, in {_kinds(situation, calls)}{that_read}; then the GPU "
         "has nothing to do until the host has issued more."
     )
-    return Candidate("sync", change, change, change, calls, int(calls.sum()), text, step, spent_ns=waited)
+    return Candidate(
+        "sync", change, change, change, calls, int(calls.sum()), text, reads.next_step, spent_ns=waited,
+        place=reads.place,
+    )  # fmt: skip
 
 
 def _is_repeated(situation: Situation, calls: Bools) -> bool:
     """Return whether these calls are in a loop. Without steps, only their number shows it."""
     return bool(calls.any()) if situation.is_looped else int(calls.sum()) >= LEAST_REPEATS
-
-
-@dataclass(frozen=True, order=True)
-class _Read:
-    """What a program reads from the GPU: with a count before it, and alone; and what to do instead."""
-
-    what: str
-    alone: str
-    next_step: str
-
-
-_NO_SYNCHRONIZE = (
-    "Remove torch.cuda.synchronize() (cudaDeviceSynchronize) from the loop; order streams by events instead."
-)
-_VALUE = _Read(
-    "as .item() does", "values, as .item() does",
-    "Keep values on the GPU, and read them every 100th step: replace loss.item() by loss.detach(); in CUDA C++ leave "
-    "out the copy to the host and the synchronisation.",
-)  # fmt: skip
-_NOTHING = _Read("for none", "none", _NO_SYNCHRONIZE)
-_CONDITION = _Read(
-    "for a condition", "conditions, as an if on a tensor does",
-    "An if on a tensor, and .all() in one, wait for it: decide on the GPU by torch.where. torch.distributions checks "
-    "its arguments like this unless it gets validate_args=False; torch.linalg unless called as cholesky_ex, inv_ex.",
-)  # fmt: skip
-_SIZE = _Read(
-    "for the size of a mask as an index", "sizes of masks as indices, as nonzero() does",
-    "x[mask], nonzero() and torch.where(mask) need their size on the host: take torch.where(mask, a, b), multiply by "
-    "the mask, or index by numbers that are made once.",
-)  # fmt: skip
-_SCALER = _Read(
-    "for the check of GradScaler", "the check of GradScaler, whether gradients are finite",
-    "GradScaler asks whether gradients are finite: an optimizer with fused=True is told so on the GPU, and bf16 needs "
-    "no scaler.",
-)  # fmt: skip
-# What a copy reads, by torch's last two kernels before it.
-_WRITERS = ((_SCALER, re.compile("_amp_foreach_non_finite_check")), (_SIZE, re.compile("NonZeroOp")))
-_OF_TORCH = re.compile("at::native")
-
-
-def _reads(situation: Situation, waits: Bools) -> dict[_Read, Bools]:
-    """Return which waits are for which value: copies to the host, and waits that follow one on the same thread."""
-    rest = situation.is_copy & (situation.copy_kind == DEVICE_TO_HOST)
-    copies_by_read = {}
-    for read, writer in _WRITERS:
-        copies_by_read[read] = rest & _after_kernels(situation, rest, writer)
-        rest &= ~copies_by_read[read]
-    is_condition = rest & (situation.bytes == 1) & _after_kernels(situation, rest, _OF_TORCH)
-    copies_by_read |= {_CONDITION: is_condition, _VALUE: rest & ~is_condition}
-    follows = situation.graph.follows
-    waits_by_read: dict[_Read, Bools] = {}
-    for read, copies in copies_by_read.items():
-        calls = situation.calls_of(copies)
-        of_read = waits & (calls | ((follows >= 0) & calls[np.maximum(follows, 0)]))
-        if of_read.any():
-            waits_by_read[read] = of_read
-    return waits_by_read
-
-
-def _after_kernels(situation: Situation, copies: Bools, writer: re.Pattern[str]) -> Bools:
-    """Return which copies have a kernel of this name among the last two before them on their stream."""
-    is_writer = situation.kernels_named(lambda name: writer.search(name) is not None)
-    after, stream = np.zeros_like(copies), situation.graph.stream
-    for number in np.unique(stream[copies]).tolist():
-        kernels = np.flatnonzero((stream == number) & (situation.kernel_number >= 0))
-        mine = np.flatnonzero(copies & (stream == number))
-        before = np.searchsorted(kernels, mine)
-        for back in (1, 2):
-            known = before >= back
-            after[mine[known]] |= is_writer[kernels[before[known] - back]]
-    return after
 
 
 def _kinds(situation: Situation, calls: Bools) -> str:

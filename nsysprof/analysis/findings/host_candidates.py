@@ -12,6 +12,7 @@ import pandas as pd
 from nsysprof.analysis.findings.candidates import LEAST_REPEATS, LONG_GAP_NS, Candidate
 from nsysprof.analysis.findings.kernel_candidates import find_compile_candidate
 from nsysprof.analysis.findings.situation import Situation, counted, in_calls, in_work
+from nsysprof.analysis.findings.waits import TAKE_OUT, what_is_read
 from nsysprof.analysis.idle_time.call_classes import COPIES, LAUNCH, MEMORY, MODULE, SLOW_NS
 from nsysprof.analysis.idle_time.host_holds import OF_DATA
 from nsysprof.analysis.replay.replay import ReplayChange, no_change
@@ -45,10 +46,7 @@ _NO_CELLS = (
     'Replay the step as a CUDA graph: model = torch.compile(model, mode="reduce-overhead"). Better, where cells run '
     "over a sequence: give all of it to torch.nn.LSTM or GRU, which cuDNN computes in few kernels."
 )
-_FIRST_NO_WAITS = (
-    "Take the waits out first: torch.where with three arguments in place of a mask as index or nonzero(), sizes that "
-    'are known ahead, and no .item(). Then torch.compile(model, mode="reduce-overhead") can replay it.'
-)
+_GRAPH_OF_STEP = 'model = torch.compile(model, mode="reduce-overhead"), or torch.cuda.graph.'
 
 
 def list_host_candidates(situation: Situation) -> Iterator[Candidate]:
@@ -266,7 +264,7 @@ def _storm(situation: Situation, calls: Bools, issued: Bools, where: str) -> Can
     host, device = _issuing_times(situation, calls, issued)
     text = (
         f"{counted(in_calls(situation, issued), 'launch', 'launches')} of the same few kernels follow each other: "
-        f"issuing them takes the host {format_ns(host)}, running them takes the GPU {format_ns(device)}."
+        f"issuing them takes the host {format_ns(host)}, running them takes the GPU {format_ns(device)}"
     )
     step = (
         "Do it at once on one larger tensor, or with torch._foreach_add_ and the like, or capture the loop as a graph."
@@ -279,9 +277,9 @@ def _all_launches(situation: Situation, calls: Bools, issuing: Bools) -> Candida
     count = counted(in_calls(situation, issuing), "launch", "launches")
     has_collectives = bool((situation.category[situation.work_of(issuing)] == _COLLECTIVE).any())
     without = " without the collectives" if has_collectives else ""
-    text = f"{count} take the host {format_ns(host)} to issue and the GPU {format_ns(device)} to run{without}."
+    text = f"{count} take the host {format_ns(host)} to issue and the GPU {format_ns(device)} to run{without}"
     if host < device:
-        text += " Where they are short, the GPU waits for the next launch."
+        text += "; where they are short, the GPU waits for the next launch"
     step = _fewer_launches(situation, issuing, has_collectives=has_collectives)
     return _of_launches(situation, calls, issuing, text, step, order=3, where=None)
 
@@ -304,28 +302,36 @@ def _fewer_launches(situation: Situation, issuing: Bools, *, has_collectives: bo
     cells = situation.kernels_named(lambda name: _CELLS.search(name) is not None)
     if in_work(situation, cells & situation.work_of(issuing)) >= _LEAST_CELLS:
         return _NO_CELLS
-    return 'Replay the step as a CUDA graph: model = torch.compile(model, mode="reduce-overhead"), or torch.cuda.graph.'
+    return f"Replay the step as a CUDA graph: {_GRAPH_OF_STEP}"
 
 
-def _waits_between(situation: Situation, issuing: Bools) -> float:
-    """Return how often the host waits for the GPU among these launches, in a step."""
+def _waits_between(situation: Situation, issuing: Bools) -> Bools:
+    """Return which calls wait for the GPU in the ranges of these launches."""
     ranges = set(situation.range_of[issuing].tolist())
     inside = np.array([range_ in ranges for range_ in situation.range_of.tolist()], dtype=np.bool_)
-    waits = situation.is_wait & situation.in_loop & ~situation.is_of_nccl & inside
-    return in_calls(situation, waits)
+    waits: Bools = situation.is_wait & situation.in_loop & ~situation.is_of_nccl & inside
+    return waits
 
 
 def _of_launches(
     situation: Situation, calls: Bools, issuing: Bools, text: str, step: str, *, order: int, where: str | None
 ) -> Candidate:
     waits = _waits_between(situation, issuing)
-    if waits >= _LEAST_WAITS:
-        a_step = " a step" if situation.is_looped else ""
-        text += f" The host waits for the GPU there {counted(waits, 'time')}{a_step}, so no CUDA graph can hold it."
-        step = _FIRST_NO_WAITS
+    reads, times = what_is_read(situation, waits), in_calls(situation, waits)
+    if times:
+        often = "once" if times == 1 else counted(times, "time")
+        to_read = (" a step" if situation.is_looped else "") + (f" to read {reads.text}" if reads.text else "")
+        text += f", and the host waits for the GPU there {often}{to_read}"
+        if times >= _LEAST_WAITS:
+            text += "; no CUDA graph can hold that"
+            step = f"{TAKE_OUT} {reads.next_step} Then replay the step as a CUDA graph: {_GRAPH_OF_STEP}"
+        else:
+            text += "; that must stay outside of a CUDA graph"
+            step += f" Instead of the wait: {reads.next_step}"
     change, low, high = (_issued_faster(situation, calls, part) for part in (_GRAPH, _GRAPH_MOST, _GRAPH_LEAST))
     count = int(issuing.sum())
     short = calls & (situation.graph.gap_ns < LONG_GAP_NS)
     return Candidate(
-        "launch-bound", change, low, high, calls, count, text, step, order=order, gaps=short, most_range=where
+        "launch-bound", change, low, high, calls, count, f"{text}.", step, order=order, gaps=short, most_range=where,
+        waits=waits if times else None, waits_at=reads.place,
     )  # fmt: skip

@@ -31,6 +31,7 @@ from nsysprof.analysis.findings.host_candidates import list_host_candidates
 from nsysprof.analysis.findings.kernel_candidates import find_rare_compiles, list_kernel_candidates
 from nsysprof.analysis.findings.line_of_code import LayerFinder, LocatedLine, Locator
 from nsysprof.analysis.findings.situation import Situation, describe_steps, look_at, threads_of_calls
+from nsysprof.analysis.findings.waits import TAKE_OUT
 from nsysprof.analysis.idle_time.blame import HOST
 from nsysprof.analysis.idle_time.ledger import Ledger
 from nsysprof.analysis.replay.replay import ExecutionGraph, ReplayChange, combine, count_periods, no_change, replay
@@ -52,13 +53,16 @@ _STEPS = {
     "sync": "Remove cudaDeviceSynchronize and copies to the host from the loop; order streams by events instead.",
     "alloc-in-loop": _POOL,
     "small-copies": "Compute the values on the device, or pack them and copy once.",
-    "launch-bound": "Take waits out of the loop and do more in a kernel, or capture the loop as a CUDA graph "
-    "(cudaStreamBeginCapture) and replay it.",
+    "launch-bound": "Do more in a kernel, or capture the loop as a CUDA graph (cudaStreamBeginCapture) and replay it.",
     "host-bound": "Leave out what the host does there, or do it a step ahead in another thread.",
     "unfused-elementwise": "Do in one kernel what these do one after another: each reads and writes all of the data.",
     "no-tensor-cores": "Let the library use tensor cores, such as TF32 (CUBLAS_COMPUTE_32F_FAST_TF32).",
     "stream-dependency": "Wait only for an event of the work that is needed (cudaStreamWaitEvent).",
 }
+_NO_WAITS = (
+    f"{TAKE_OUT} Leave out copies to the host and cudaDeviceSynchronize, or order streams by events. Then capture the "
+    "loop as a CUDA graph (cudaStreamBeginCapture) and replay it."
+)
 
 
 def uses_torch(situation: Situation) -> bool:
@@ -71,7 +75,7 @@ def uses_torch(situation: Situation) -> bool:
 
 def plain_step(code: str, next_step: str) -> str:
     """Return what to do about a finding in a program without torch."""
-    return _STEPS.get(code, next_step)
+    return _NO_WAITS if next_step.startswith(TAKE_OUT) else _STEPS.get(code, next_step)
 
 
 def plain_text(text: str) -> str:
@@ -274,8 +278,18 @@ def _with_lines(
     for item, saving in zip(items, held, strict=True):
         line = LocatedLine("", None) if locator is None else locator.locate(saving.candidate)
         place, layer = line.text or saving.candidate.place, "" if layers is None else layers.find(saving.candidate)
-        located.append(replace(item, location=place, location_share_pct=line.share_pct, layer=layer))
+        text = item.text + _where_it_waits(saving.candidate, locator)
+        located.append(replace(item, text=text, location=place, location_share_pct=line.share_pct, layer=layer))
     return tuple(located)
+
+
+def _where_it_waits(candidate: Candidate, locator: Locator | None) -> str:
+    """Return a sentence on the line of the waits that a candidate's text counts; "" where it is not known."""
+    if candidate.waits is None:
+        return ""
+    waits = replace(candidate, calls=candidate.waits, gaps=None, named_by=None, is_named_by_waits=False)
+    line = ("" if locator is None else locator.locate(waits).text) or candidate.waits_at
+    return f" Most of these waits are at {line}." if line else ""
 
 
 @dataclass(frozen=True)

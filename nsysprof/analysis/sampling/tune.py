@@ -257,8 +257,8 @@ def insights(table: pd.DataFrame, winners: pd.DataFrame, floor_pct: float | None
     lines += _along(table, "batch", "batch")
     lines += _along(table, "heads", "heads")
     if floor_pct is not None:
-        told = f"would be told in {100 * POWER:g} % of such runs."
-        lines.append(f"A difference of {floor_pct:.2g} % between two backends {told}")
+        share = f"would be told in {100 * POWER:g} % of such runs."
+        lines.append(f"A difference of {floor_pct:.2g} % between two backends {share}")
     return lines
 
 

@@ -6,8 +6,9 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -32,7 +33,7 @@ from nsysprof.app.progress import Say
 from nsysprof.app.trace_analysis.analyze_snapshot import join_memory, session_start_ns
 from nsysprof.app.trace_analysis.join_recorded import join_attention, join_recording_cost
 from nsysprof.attention.policy_file import PolicyFile
-from nsysprof.attention.shape import SHAPE_COLUMNS, check_case_row, with_later_columns
+from nsysprof.attention.shape import SHAPE_COLUMNS, check_case_row
 from nsysprof.capture.collect import read_counters, write_counters
 from nsysprof.capture.manifest import MANIFEST, Manifest, read_manifest
 from nsysprof.capture.user_program.program_hook import find_recorded
@@ -45,7 +46,7 @@ from nsysprof.nsight.run_tool import NCU, find_tool
 from nsysprof.ranks.rank_energy import parse_power, power_of
 from nsysprof.results.analysis import Analysis, CaptureRecord
 from nsysprof.results.checks import MissingSource
-from nsysprof.results.column_registry.case_columns import CAPTURE_RESULTS, FIRST_CAPTURE_RESULTS
+from nsysprof.results.column_registry.case_columns import CAPTURE_RESULTS
 from nsysprof.results.column_registry.case_columns import COUNTERS as COUNTERS_FILE
 from nsysprof.results.column_registry.csv_table import set_dtypes
 from nsysprof.results.event_rows import KernelGrids
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
 
 # What lies beside a trace in a capture folder and is joined with its analysis, in this order: the name, and what joins
 # it, given the analysis, the input and its SQLite file. A join without its file changes nothing.
+T = TypeVar("T")
 JOINS: Mapping[str, Callable[[Analysis, Path, Path], Analysis]] = {
     "memory": join_memory,
     "attention": lambda analysis, source, _trace: join_attention(analysis, source),
@@ -140,12 +142,19 @@ def assemble(source: Path, trace: Path, options: AnalysisOptions = DEFAULT, say:
     record = read_record(source) if COUNTERS in options.parts and source.is_dir() else None
     with open_trace(trace, identity_of(source, trace)) as opened:
         opened.begin()
+        unread: list[Note] = []
         beside = Beside(
-            read_stacks(source, trace), read_power(source, trace), read_operators(source),
-            _read_launches(source, trace, opened) if record is not None else (),
-            (record.environment.get("ceilings") or {}) if record is not None else {}, read_unrecorded(source),
-        )  # fmt: skip
+            _unless_damaged(source, unread, None, lambda: read_stacks(source, trace)),
+            _unless_damaged(source, unread, (), lambda: read_power(source, trace)),
+            _unless_damaged(source, unread, {}, lambda: read_operators(source)),
+            ()
+            if record is None
+            else _unless_damaged(source, unread, (), lambda: _read_launches(source, trace, opened)),
+            (record.environment.get("ceilings") or {}) if record is not None else {},
+            _unless_damaged(source, unread, None, lambda: read_unrecorded(source)),
+        )
         analysis, facts = summarize_opened(opened, options, say, beside=beside)
+    analysis = replace(analysis, notes=(*analysis.notes, *unread))
     trace_notes = len(analysis.notes)
     if record is not None and analysis.part is not None:
         record = replace(record, results=_cases_in(record.results, analysis))
@@ -156,8 +165,22 @@ def assemble(source: Path, trace: Path, options: AnalysisOptions = DEFAULT, say:
     counter_notes = analysis.notes[trace_notes:]
     for name, join in JOINS.items():
         if name in options.parts and (analysis.part is None or name not in _OF_WHOLE):
-            analysis = join(analysis, source, trace)
+            unread = []
+            analysis = _unless_damaged(source, unread, analysis, partial(join, analysis, source, trace))
+            analysis = replace(analysis, notes=(*analysis.notes, *unread))
     return Assembled(analysis, record, facts, counter_notes)
+
+
+def _unless_damaged(source: Path, notes: list[Note], otherwise: T, read: Callable[[], T]) -> T:
+    """Return what is read beside a trace; a damaged file costs its own part alone, and gets a note.
+
+    source: the folder of the trace. otherwise: what counts in place of the file.
+    """
+    try:
+        return read()
+    except TraceError as error:
+        notes.append(make_note("unread-beside", reason=error.text.replace(f"{source}{os.sep}", "")))
+        return otherwise
 
 
 def _cases_in(results: pd.DataFrame, analysis: Analysis) -> pd.DataFrame:
@@ -379,12 +402,11 @@ def read_results(folder: Path) -> pd.DataFrame:
             table = pd.read_csv(path, dtype="string", keep_default_na=False, na_values=[""])
     except (OSError, ValueError) as error:
         raise TraceError(f"{path} cannot be read: {error}.", "Capture again, or give the trace alone.") from error
-    table = with_later_columns(table)
-    missing = [column for column in FIRST_CAPTURE_RESULTS if column not in table]
+    missing = [column for column in CAPTURE_RESULTS.names if column not in table]
     if missing:
         raise TraceError(f"{path} lacks the columns {', '.join(missing)}.", "It was not written by nsysprof capture.")
     try:
-        table = set_dtypes(table.reindex(columns=list(CAPTURE_RESULTS.names)), CAPTURE_RESULTS)
+        table = set_dtypes(table[list(CAPTURE_RESULTS.names)], CAPTURE_RESULTS)
         _check_cases(table)
     except (ValueError, OverflowError) as error:
         raise TraceError(f"{path} cannot be read: {error}.", "Capture again, or give the trace alone.") from error

@@ -45,10 +45,17 @@ def list_parts(analysis: Analysis, device: int) -> list[BarPart]:
     """Return the parts of a usual step on a device, which add up to its time: busy, then idle; the longest first.
 
     The floor is known of all kernels of a category in the trace; here it has the same share of the category's time.
+    Where a part of the trace was read, or it is not known when a device worked, the parts are those of work.csv.
     """
-    assert analysis.step_times is not None
     floors = _floor_shares(analysis, device)
-    parts = sorted(analysis.step_times.parts_of(device), key=lambda part: (not part.is_busy, -part.mean_ns))
+    if analysis.part is not None or analysis.step_times is None:
+        assert analysis.work is not None
+        own = analysis.work[(analysis.work["device_id"] == device) & analysis.work["range"].isna()]
+        busy = own.groupby("category", sort=False)["busy_ns"].sum()
+        every = [StepPart(str(name), True, float(busy_ns)) for name, busy_ns in busy.items() if busy_ns]
+    else:
+        every = analysis.step_times.parts_of(device)
+    parts = sorted(every, key=lambda part: (not part.is_busy, -part.mean_ns))
     return [BarPart(part.name, part.is_busy, part.mean_ns, _floor_of(part, floors)) for part in parts]
 
 

@@ -286,28 +286,33 @@ def _set_up_text(analysis: Analysis) -> str:
 
 
 def _distance_text(analysis: Analysis) -> str:
-    """Return how far the work of a usual step is from its floor, and where the rest is, or that this is not known."""
+    """Return how far the work of a usual step, a part or a trace is from its floor, or that this is not known."""
     times = _times_of_gpu(analysis)
-    if times is None or not times.are_steps or analysis.part is not None or not times.devices:
+    if analysis.work is None or not len(analysis.work) or words_for(analysis.trace).device != "GPU":
         return ""
+    span = "the trace" if times is None or not times.are_steps else "a step"
+    span = span if analysis.part is None else str(analysis.part)
     # Findings are about the process that works most.
-    parts_of = {device: [part for part in list_parts(analysis, device) if part.is_busy] for device in times.devices}
+    devices = analysis.work["device_id"].unique().tolist()
+    parts_of = {device: [part for part in list_parts(analysis, device) if part.is_busy] for device in devices}
     device = max(parts_of, key=lambda device: sum(part.mean_ns for part in parts_of[device]))
     busy_ns = sum(part.mean_ns for part in parts_of[device])
     known = [part for part in parts_of[device] if part.floor_ns is not None]
     known_ns = sum(part.mean_ns for part in known)
-    name = f"GPU {device}" if len(times.devices) > 1 else "The GPU"
+    name = f"GPU {device}" if len(devices) > 1 else "The GPU"
+    if analysis.part is not None and not known:
+        return f" {name} works for {format_ns(busy_ns)} of {span}. The least time is known of whole traces alone."
     if not busy_ns or 100 * known_ns < _LEAST_FLOOR_PCT * busy_ns:
         how_much = f" of {_percent(busy_ns - known_ns, busy_ns)} of this work" if known else ""
         return (
-            f" {name} works for {format_ns(busy_ns)} of a step. The least time{how_much} is not known: capture "
+            f" {name} works for {format_ns(busy_ns)} of {span}. The least time{how_much} is not known: capture "
             "--operators records what torch computes, and --counters counts the kernels of any program."
         )
     above = sorted(((part.mean_ns - (part.floor_ns or 0.0), part.name) for part in known), reverse=True)
     rest = ", ".join(f"{format_ns(time)} in {name}" for time, name in above[:_MOST_CAUSES] if time > 0)
     floor_ns = busy_ns - sum(time for time, _ in above)
     return (
-        f" {name} works for {format_ns(busy_ns)} of a step; at the least time of each kernel that would be "
+        f" {name} works for {format_ns(busy_ns)} of {span}; at the least time of each kernel that would be "
         f"{format_ns(floor_ns)} (rates {analysis.floor_source}){f'. The rest is {rest}' if rest else ''}."
         + _rate_of_products(analysis.step_work)
     )
@@ -341,7 +346,7 @@ def _findings(findings: Findings, more: str, part: ReadPart | None) -> Section:
     if findings.together_ns > _MUCH_MORE * sum(item.saving_ns for item in findings.items if item not in rare):
         text += " That is more than each saves by itself, since what one of them shortens then waits for another."
     if len(rare) == len(findings.items):
-        text = f"Nothing was found above {100 * LEAST_SHARE:g} % of the {whole}"
+        text = f"Nothing was found above {100 * LEAST_SHARE:g} % of the {whole}{more}"
     if rare:
         text += (
             f" Slow steps, which are not in that time, lose {format_ns(sum(item.saving_ns for item in rare))} a step "
@@ -598,7 +603,12 @@ def _floor_lines(analysis: Analysis, device: int) -> list[str]:
     known = operators[operators["floor_ns"].notna()]
     spent, floor = float(known["kernel_total_ns"].sum()), float(known["floor_ns"].sum())
     if 100 * spent < _LEAST_FLOOR_PCT * float(operators["kernel_total_ns"].sum()):
-        return []
+        if operators["shapes"].isna().all():
+            return ["Operators: their least time is not known, because the sizes of their tensors were not recorded."]
+        without = operators[operators["floor_ns"].isna()].groupby("operator")["kernel_total_ns"].sum()
+        names = ", ".join(str(name).removeprefix("aten::") for name in without.nlargest(_MOST_CAUSES).index)
+        share = _percent(float(without.sum()), float(operators["kernel_total_ns"].sum()))
+        return [f"Operators: the least time of {share} of a step's kernels is not known, most of it of {names}."]
     above = (known["kernel_total_ns"] - known["floor_ns"]).clip(lower=0).groupby(known["operator"]).sum()
     most = above.sort_values(ascending=False).head(_MOST_CAUSES)
     parts = [

@@ -8,12 +8,13 @@ import pandas as pd
 import pytest
 
 from nsysprof.app.analyze import analyze_trace
-from nsysprof.app.trace_analysis.assemble import assemble
+from nsysprof.app.trace_analysis.assemble import AnalysisOptions, assemble
 from nsysprof.capture.manifest import program_manifest, write_manifest
-from nsysprof.report.pages.analysis import findings_sections, overview_sections
+from nsysprof.report.pages.analysis import _distance_text, findings_sections, overview_sections
 from nsysprof.report.write import summary_json
 from tests.analysis.attribution.test_calls_graph_work import create, replay
 from tests.builders.build_trace import TID, TraceBuilder
+from tests.builders.operator_steps import ELEMENTWISE, Launched, analyze_steps, tensor
 from tests.conftest import REPOSITORY
 
 # Tensor FLOP of a step, counted by ncu on the same GPU: sm__ops_path_tensor_src_{bf16_dst_fp32,fp16}.sum.
@@ -53,6 +54,13 @@ def test_all_kernel_time_of_a_step_has_an_operator(analyses, name):
     # Twenty steps; the first one calls other kernels.
     share = operators["kernel_total_ns"].sum() * 20 / analysis.kernels["total_ns"].sum()
     assert share == pytest.approx(1, abs=0.06)
+
+
+def test_rounding_makes_no_floor_nothing(tmp_path):
+    one = tensor((1,), 8)
+    analysis = analyze_steps(tmp_path, [Launched("aten::fill_", ELEMENTWISE, 700, [one], [one])] * 3)
+    assert analysis.operators["floor_ns"].tolist() == [1]
+    assert set(analysis.work["floor_ns"]) == {1}
 
 
 def test_no_operator_is_faster_than_its_floor(analyses):
@@ -137,6 +145,30 @@ def test_where_floors_are_not_known_the_page_says_that_and_what_tells_them(trace
     work.loc[work["category"].isin(["convolution", "layout"]), "floor_ns"] = pd.NA
     text = verdict(replace(analysis, work=work))
     assert "The least time of 51 % of this work is not known" in text
+
+
+def test_the_distance_is_told_without_steps_and_of_a_part(trace_path, captures):
+    """A trace without steps said that nothing was found, and no more."""
+    text = verdict(analyze_trace(trace_path("h200-busy/products-none")))
+    assert "The GPU works for 23.4 ms of the trace. The least time is not known" in text
+    options = AnalysisOptions(step=4)
+    part = assemble(captures["unet"], captures["unet"] / "nsys.sqlite", options).analysis
+    assert (
+        _distance_text(part) == " The GPU works for 1.11 ms of step 4. The least time is known of whole traces alone."
+    )
+
+
+def test_the_overview_says_whose_least_time_is_not_known(analyses):
+    analysis = analyses["unet"]
+    operators = analysis.operators.copy()
+    operators.loc[operators["operator"].str.contains("convolution"), "floor_ns"] = pd.NA
+    assert re.search(r"^Operators: .* kernels is not known, most of it of \w*conv", overview(analysis, operators), re.M)
+    operators["floor_ns"], operators["shapes"] = pd.NA, None
+    assert "known, because the sizes of their tensors were not recorded." in overview(analysis, operators)
+
+
+def overview(analysis, operators):
+    return "\n".join(overview_sections(replace(analysis, operators=operators))[0].parts[0].texts)
 
 
 def test_ranges_of_the_recording_are_none_of_the_program(analyses):

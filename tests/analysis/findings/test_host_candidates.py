@@ -7,11 +7,16 @@ import pytest
 
 from nsysprof.analysis.findings import list_findings
 from nsysprof.analysis.findings.host_candidates import list_host_candidates
+from nsysprof.analysis.findings.list_findings import plain_step
+from nsysprof.analysis.findings.waits import TAKE_OUT
 from nsysprof.analysis.overview.summarize import summarize
 from nsysprof.app.analyze import analyze_trace
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_tables
+from tests.analysis.findings.test_line_of_code import sampled
+from tests.analysis.findings.test_waits import NONZERO, REDUCE
 from tests.analysis.programs import MS, OF_TORCH, US, Program
+from tests.builders.operator_steps import Launched, analyze_steps, tensor
 
 
 def test_compiling_before_a_module_is_loaded_belongs_to_the_load(findings):
@@ -186,26 +191,79 @@ def test_the_time_of_launched_work_leaves_out_collectives_which_wait_for_other_r
     assert "and the GPU 300 us to run without the collectives." in item.text
 
 
-@pytest.mark.parametrize(("waits", "is_named"), [(0, False), (1, False), (4, True)])
-def test_a_graph_is_not_advised_where_the_host_waits_between_launches(findings, waits, is_named):
-    program = Program(launch_ns=10 * US)
+def step_with_waits(waits, read=None):
+    """Return steps of short kernels with so many waits, and when the host waits.
+
+    read: the kernel whose value is read.
+    """
+    program, waited = Program(launch_ns=10 * US), []
     for _ in range(8):
         begin = program.now
         for number in range(80):
             program.launch(2 * US, "at::native::elementwise_kernel" if number % 2 else "at::native::reduce_kernel")
             if waits and number % (80 // waits) == 80 // waits - 1:
-                program.wait()
+                start = program.now
+                if read:
+                    program.launch(2 * US, read)
+                    program.copy(8, 2 * US, kind=2)
+                else:
+                    program.wait()
+                waited.append((start, program.now))
         program.step(begin)
-    item = next(item for item in findings(program.builder).items if item.code == "launch-bound")
-    assert ("no CUDA graph can hold it" in item.text) is is_named
-    assert item.next_step.startswith("Take the waits out first") is is_named
+    return program.builder, waited
+
+
+@pytest.mark.parametrize(
+    ("waits", "read", "says", "advises"),
+    [
+        (0, None, "to run.", "Replay the step as a CUDA graph"),
+        (1, None, "waits for the GPU there once a step; that must stay outside", "torch.cuda.synchronize()"),
+        (4, None, "there 4 times a step; no CUDA graph can hold that.", "Take the waits out first. Remove torch.cuda"),
+        (1, REDUCE, "once a step to read values, as .item() does; that must stay", "Instead of the wait: Keep values"),
+        (
+            4,
+            NONZERO,
+            "4 times a step to read sizes of masks as indices",
+            "Take the waits out first. x[mask], nonzero()",
+        ),
+    ],
+)
+def test_a_graph_is_not_advised_where_the_host_waits_between_launches(findings, waits, read, says, advises):
+    builder, _ = step_with_waits(waits, read)
+    item = next(item for item in findings(builder).items if item.code == "launch-bound")
+    assert says in item.text
+    assert advises in item.next_step
+
+
+def test_the_line_of_the_waits_is_named(tmp_path):
+    builder, waited = step_with_waits(4, NONZERO)
+    samples = sampled(waited, 1, every=1 * US)
+    with open_trace(builder.write(tmp_path / "t.sqlite")) as trace:
+        found = summarize(read_tables(trace), stacks=samples).findings
+    item = next(item for item in found.items if item.code == "launch-bound")
+    assert item.text.endswith("Most of these waits are at train.py:12.")
+
+
+def test_the_operator_that_counts_a_mask_has_the_line_of_the_wait(tmp_path):
+    nonzero = Launched("aten::nonzero", NONZERO, 2_000, [tensor((4,), 8)], [], (), "moe.py:9", reads=8)
+    items = analyze_steps(tmp_path, [nonzero] * 40, host_ns=10_000).findings.items
+    (sync,) = [item for item in items if item.code == "sync"]
+    (launches,) = [item for item in items if item.code == "launch-bound"]
+    assert sync.location == "moe.py:9"
+    assert launches.text.endswith("Most of these waits are at moe.py:9.")
+
+
+def test_a_program_without_torch_is_told_to_take_its_waits_out_first():
+    graph = "Replay the step as a CUDA graph: torch.cuda.graph."
+    assert plain_step("launch-bound", f"{TAKE_OUT} x. {graph}").startswith("Take the waits out first. Leave out copies")
+    assert plain_step("launch-bound", graph).startswith("Do more in a kernel, or capture the loop as a CUDA graph")
 
 
 def test_a_trace_without_steps_is_told_of_none(trace_path):
     """A benchmark of collectives was said to wait for values 354 times a step."""
     items = analyze_trace(trace_path("h200-ranges/nccl")).findings.items
     (item,) = [item for item in items if item.code == "launch-bound"]
-    assert "The host waits for the GPU there 354 times, so no CUDA graph can hold it." in item.text
+    assert ", and the host waits for the GPU there 354 times; no CUDA graph can hold that." in item.text
 
 
 @pytest.mark.parametrize(("cells", "is_named"), [(20, True), (2, False)])

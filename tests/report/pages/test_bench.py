@@ -155,11 +155,11 @@ def test_a_page_of_many_shapes_opens_with_what_follows_and_folds_most_verdicts()
     cells = [Case(backend, seq=16 * i) for backend in ("flash", "math") for i in range(1, 21)]
     found = results(cells, [1e4 * (i + 1) for i in range(len(cells))], count=4)
     winners = find_winners(found.table)
-    picture = Figure("winners.png", "the winners", b"light", b"dark")
+    picture = Figure("winners.png", "the winners", b"drawn")
     extra = tuning_sections(winners, ["flash wins."], price=None, policy=None, budget_note="", figures=[picture])
     page = render_html(bench_report(report(found, extra=extra)))
     assert page.index("flash wins.") < page.index("S=16:") < page.index("10 more</summary>") < page.index("S=320:")
-    assert base64.b64encode(b"dark").decode() in page
+    assert base64.b64encode(b"drawn").decode() in page
     assert 'src="data:image/png;base64,"' not in page
     assert '<h2 id="notes">' not in page, "there are none"
 

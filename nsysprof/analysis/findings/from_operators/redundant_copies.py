@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from nsysprof.analysis.busy_time.operators import OperatorCall
-from nsysprof.analysis.findings.candidates import Candidate, without_work
+from nsysprof.analysis.findings.candidates import Candidate, issuing_text, without_work
 from nsysprof.analysis.findings.from_operators.operator_evidence import TensorUses, find_most, memory_of
 from nsysprof.analysis.findings.situation import Situation, counted, in_work, number_text
 from nsysprof.analysis.replay.replay import ReplayChange
@@ -302,6 +302,8 @@ def _candidate(
         return without_work(situation, gone, np.where(chosen, (duration * kept).astype(np.int64), duration))
 
     usual, low, high = (at(kept) for kept in left)
+    if left[0] == 0:
+        text += issuing_text(situation, usual, chosen, spent)
     return Candidate(
         "redundant-copy", usual, low, high, situation.calls_of(chosen), int(chosen.sum()), text, step, spent_ns=spent,
         most_range=situation.range_of_most(chosen), place=place,

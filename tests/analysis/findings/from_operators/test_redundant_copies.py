@@ -18,9 +18,9 @@ def cast(source, result, sizes=SIZES, *, way=(), duration_ns=30_000):
     return Launched("aten::copy_", CAST, duration_ns, sides, sides[:1], (*way, "aten::to", "aten::_to_copy"), "m.py:9")
 
 
-def linear(weight, sizes=SIZES):
+def linear(weight, sizes=SIZES, duration_ns=300_000):
     data = [tensor((8192, 4096), 50, HALF), tensor(sizes, weight, HALF, (1, sizes[0]))]
-    return Launched("aten::mm", TENSOR_GEMM, 300_000, data, [tensor((8192, 4096), 60, HALF)])
+    return Launched("aten::mm", TENSOR_GEMM, duration_ns, data, [tensor((8192, 4096), 60, HALF)])
 
 
 def step_of_optimizer(*storages):
@@ -34,6 +34,16 @@ def test_weights_that_are_cast_in_each_step_of_inference_save_all_of_it(tmp_path
     assert item.text.startswith("2 kernels cast weights of products from 32 to 16 bit in every step: 60.0 us")
     assert f"at least {2 * CAST_BYTES / 2**20:.0f}" in item.text
     assert (item.location, item.next_step[:20]) == ("m.py:9", "Cast the model once,")
+
+
+def test_the_text_says_what_issuing_takes_where_that_is_most_of_it(tmp_path):
+    """A copy of 2 us was said to save 100 us, without a reason."""
+    quick = finding(analyze_steps(tmp_path, [linear(9), cast(1, 2), linear(2)]))
+    assert "Issuing" not in quick.text
+    (tmp_path / "slow").mkdir()
+    operators = [linear(9, duration_ns=9_000), cast(1, 2, duration_ns=2_000), linear(2, duration_ns=9_000)]
+    item = finding(analyze_steps(tmp_path / "slow", operators, host_ns=90_000))
+    assert " Issuing the 1 launch that is left out takes the host 90.0 us." in item.text
 
 
 def test_a_training_saves_a_part_since_its_optimizer_writes_two_copies(tmp_path):
