@@ -102,9 +102,10 @@ METHOD = (
     f"their blocks' medians gives p < {ALPHA:g}, Cliff's delta is at least {LEAST_DELTA:g}, the medians differ by more "
     "than the noise floor, and the interval of the ratio does not hold 1; SAME needs the whole interval within the "
     "margin; everything else is INCONCLUSIVE",
-    "several runs of a side need no noise floor, as their own spread has all that differs between runs; fewer than "
-    f"{LEAST_BLOCKS} are tested at p < {_FEW_RUNS_ALPHA:g}, and of what the GPU determines are taken to differ by "
-    f"{ASSUMED_FLOOR_PCT:g} %, or by what they show, whichever is wider",
+    "several traces or captures of a side need no noise floor, as their own spread has all that differs between runs; "
+    f"fewer than {LEAST_BLOCKS} are tested at p < {_FEW_RUNS_ALPHA:g}, and of what the GPU determines are taken to "
+    f"differ by {ASSUMED_FLOOR_PCT:g} %, or by what they show, whichever is wider, unless the other cases tell their "
+    "spread",
     f"the interval of the ratio is the wider of a two-stage bootstrap (processes or runs, then their blocks, "
     f"{_RESAMPLES:,} resamples) and of the t test's interval; 95 %, for each case by itself",
     "where each side was measured in one process, a time that the host determines has no verdict and no interval, "
@@ -153,7 +154,7 @@ def compare_latencies(
             units_of(key, candidate, by_runs),
             0.0 if by_runs or settings.floor_pct is not None else run_floor(key, (*baseline, *candidate)),
             is_host_bound(key, (*baseline, *candidate)),
-            by_runs,
+            by_runs and all(len(cases[key].processes) == 1 for cases in (*baseline, *candidate) if key in cases),
         )
         for key in keys
         if sides[key][0].median_ns and sides[key][1].median_ns
@@ -260,7 +261,7 @@ def _test(pair: MeasuredPair, prior: Prior, floor: float, settings: Settings, un
             "", LatencyVerdict.INCONCLUSIVE, *sides, ratio=ratio, margin_pct=settings.margin_pct, unit=unit
         )
     blocks_test = compare_medians(np.exp(old.flat), np.exp(new.flat))
-    own = _floor_of(floor, pair, settings)
+    own = _floor_of(floor, pair, prior, settings)
     error = _error(pair, prior, own)
     low, high = _interval(pair, error)
     return LatencyChange(
@@ -282,14 +283,14 @@ def _test(pair: MeasuredPair, prior: Prior, floor: float, settings: Settings, un
     )
 
 
-def _floor_of(floor_pct: float, pair: MeasuredPair, settings: Settings) -> float:
+def _floor_of(floor_pct: float, pair: MeasuredPair, prior: Prior, settings: Settings) -> float:
     """Return the noise floor (percent) for medians over several units, which vary less than single units do.
 
-    Several runs of a side need none: their own spread, which the test uses, has all that differs between runs.
+    Several runs of one process each need none: their own spread, which the test uses, has all that runs differ by.
     """
     count = min(len(pair.baseline.blocks), len(pair.candidate.blocks))
     if pair.of_runs and settings.floor_pct is None:
-        return ASSUMED_FLOOR_PCT if pair.is_assumed else 0.0
+        return ASSUMED_FLOOR_PCT if _is_assumed(pair, prior) else 0.0
     return float(100 * np.expm1(np.log1p(floor_pct / 100) * min(1.0, MEDIAN_COST / np.sqrt(count))))
 
 
@@ -303,7 +304,13 @@ def _error(pair: MeasuredPair, prior: Prior, floor_pct: float) -> tuple[float, f
     if moderated is None:
         return _assumed_error(pair, floor_pct)
     seen = _seen_error(pair, moderated)
-    return max(seen, _assumed_error(pair, floor_pct), key=_reach) if pair.is_assumed else seen
+    return max(seen, _assumed_error(pair, floor_pct), key=_reach) if _is_assumed(pair, prior) else seen
+
+
+def _is_assumed(pair: MeasuredPair, prior: Prior) -> bool:
+    """Return whether there are too few runs of what the GPU determines to go by their own spread, and other cases'."""
+    moderated = prior.moderate(pair.spread, pair.freedom)
+    return pair.has_few_runs and not pair.host_bound and (moderated is None or moderated[1] < 2 * LEAST_BLOCKS - 2)
 
 
 def _reach(error: tuple[float, float]) -> float:
@@ -409,7 +416,7 @@ def _need_more(
     units = "processes" if change.unit == "process" else "runs"
     counts = min(len(pair.baseline.blocks), len(pair.candidate.blocks))
     moderated = prior.moderate(pair.spread, pair.freedom)
-    if moderated is None or pair.is_assumed:
+    if moderated is None or _is_assumed(pair, prior):
         alone = "each side was measured in one process" if moderated is None else f"a side has only {counts} {units}"
         reason = (
             f"{alone}, and {change.floor_pct:.3g} % between two of the same code are "
@@ -623,13 +630,8 @@ class MeasuredPair:
     run_floor_pct: float = 0.0
     # Whether the host determines the time.
     host_bound: bool = False
-    # Whether a unit is a run, such as a trace.
+    # Whether a unit is a run of one process, such as a trace.
     of_runs: bool = False
-
-    @property
-    def is_assumed(self) -> bool:
-        """Return whether there are too few runs of what the GPU determines to go by their own spread alone."""
-        return self.has_few_runs and not self.host_bound
 
     @property
     def has_few_runs(self) -> bool:

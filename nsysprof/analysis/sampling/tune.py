@@ -239,11 +239,11 @@ def insights(table: pd.DataFrame, winners: pd.DataFrame, floor_pct: float | None
     lines = []
     stalled = {shape_of_row(row) for row in refused(table).to_dict("records")}
     is_refused = pd.Series([shape_of_row(row) in stalled for row in known.to_dict("records")], index=known.index)
-    told = known[~is_refused]
+    judged = known[~is_refused]
     won = known[known["verdict"] == WINNER]["backend"].value_counts()
     parts = [f"{name} wins {count}" for name, count in won.items()]
     for verdict, text in ((TIE, "{} {} tied between {}"), (OPEN, "{} {} undecided between {}")):
-        rows = told[told["verdict"] == verdict].to_dict("records")
+        rows = judged[judged["verdict"] == verdict].to_dict("records")
         sets = pd.Series([_tie_names(row) for row in rows], dtype=object).value_counts()
         parts += [text.format(count, "is" if count == 1 else "are", names) for names, count in sets.items()]
     count = int(is_refused.sum())
