@@ -10,6 +10,8 @@ from collections.abc import Callable
 
 UNKNOWN = "–"
 PROSE_DIGITS, TABLE_DIGITS = 3, 4
+# Three digits say nothing of how far two numbers are apart whose ratio is beyond this.
+_NEAR = 0.98
 
 
 def format_ns(value_ns: float | None, digits: int = PROSE_DIGITS) -> str:
@@ -74,9 +76,15 @@ def format_interval_ns(median_ns: float, low_ns: float, high_ns: float, digits: 
 
 
 def format_apart(format_value: Callable[[float | None, int], str], *values: float | None) -> tuple[str, ...]:
-    """Return the texts of values that a sentence compares: with more digits where they would read the same."""
+    """Return the texts of values that a sentence compares.
+
+    They have more digits where they would read the same, or where rounding would be most of their difference.
+    """
     short, long = ([format_value(value, digits) for value in values] for digits in (PROSE_DIGITS, TABLE_DIGITS))
-    return tuple(short if len(set(short)) == len(set(long)) else long)
+    known = [abs(value) for value in values if value is not None]
+    are_near = bool(known) and min(known) > _NEAR * max(known)
+    is_enough = len(set(long)) == 1 or (len(set(short)) == len(set(long)) and not are_near)
+    return tuple(short if is_enough else long)
 
 
 def format_factor(value: float | None) -> str:

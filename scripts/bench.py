@@ -10,7 +10,6 @@ ranks      many traces, against the recipes of nsys
 capture    recording, against a bare nsys profile
 hook       the hook of capture --attention
 policy     what a policy adds to a call
-do_bench   cases of a bench, against triton's do_bench
 """
 
 from __future__ import annotations

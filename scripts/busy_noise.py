@@ -88,7 +88,7 @@ SHARED = tuple(Busy(f"processes share {percent} %", shared=percent / 100) for pe
 CLOCK = Busy("two clocks", clock=1.2)
 STALLS = tuple(Busy(f"{percent} % of samples stall", stalls=percent / 100) for percent in (5, 15, 30))
 # Reports of 40 ranges are so many times as many as others.
-MANY_TIMES = 3
+MANY_TIMES = 2
 OF_TRACES = (QUIET, LIKE_HOSTS, SLOW, TAILS, LASTING)
 
 
@@ -170,7 +170,7 @@ def compare_traces(rng: np.random.Generator, noise: Busy, count: int, ranges: in
 
 def busy_traces(seed: int, runs: int) -> Iterator[Row]:
     with ProcessPoolExecutor() as workers:
-        tasks = [(number, count) for number in range(len(OF_TRACES)) for count in (1, 4, 8)]
+        tasks = [(number, count) for number in range(len(OF_TRACES)) for count in (1, 2, 4, 8)]
         several = workers.map(
             rows_of_traces, *zip(*((seed, number, count, runs) for number, count in tasks), strict=True)
         )
@@ -363,7 +363,7 @@ def busy_bench(seed: int, runs: int) -> Iterator[Row]:
     for number, noise in enumerate((QUIET, *SHARED, SLOW, TAILS, CLOCK, LASTING, *STALLS)):
         rng = np.random.default_rng([seed, 560 + number])
         said = shapes_apart = outside = refused = 0
-        count = max(1, runs // 2)
+        count = 4 * runs
         for _ in range(count):
             table = bench(rng, noise, 10, [1.0] * 4, {})
             apart = table["verdict"].isin(("slower", "far behind"))

@@ -25,6 +25,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -58,7 +59,10 @@ from nsysprof.attention.shape import Case
 from nsysprof.capture.sampling.bench import LOOKS, MOST_TURNS
 from nsysprof.ranks.collective_waits.collectives import Arrivals
 from nsysprof.ranks.collective_waits.stragglers import COLLECTIVES, find_late, judged_collectives
+from nsysprof.ranks.job_facts import JobFacts
+from nsysprof.ranks.job_findings import find_in_job
 from nsysprof.results.analysis import STEPS
+from nsysprof.results.column_registry.rank_columns import STRAGGLERS
 from nsysprof.results.comparison import (
     LatencyChange,
     LatencyComparison,
@@ -72,6 +76,7 @@ from nsysprof.trace.schema import DramSeries, GpuMetrics, Int64s
 from scripts.busy_noise import BUSY_FAMILIES
 from scripts.calibration_rows import ALARMS, COVERS, FINDS, HOLDS, NEVER, PASSES, Row
 from scripts.rank_noise import RANK_FAMILIES
+from scripts.studies.tables import template
 from tests.builders.simulated_job import SimulatedJob
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -597,8 +602,13 @@ def stragglers(seed: int, runs: int) -> Iterator[Row]:
     """Count jobs in which a straggler is named: where there is none, and where there is one."""
     for name, job in (JITTERED | IN_TURN | LONG).items():
         count = runs // 3 if name in LONG else runs
-        named = sum(bool(find_late(COLLECTIVES, job.run([seed, run])[0], [])[1]) for run in range(count))
-        yield Row(name, "jobs without a straggler: one is named", named, count, ALARMS)
+        arrivals = (job.run([seed, run])[0] for run in range(count))
+        found = [
+            (bool(find_late(COLLECTIVES, each, [])[1]), name in JITTERED and is_uneven(job, each)) for each in arrivals
+        ]
+        yield Row(name, "jobs without a straggler: one is named", sum(late for late, _ in found), count, ALARMS)
+        if name in JITTERED:
+            yield Row(name, "jobs of even work: uneven-work is named", sum(each for _, each in found), count, ALARMS)
     for slow in SLOW_NS:
         job = SimulatedJob(4, slow_gpu_ns=[0, 0, slow])
         late = [find_late(COLLECTIVES, job.run([seed, run])[0], [])[1] for run in range(runs // 4)]
@@ -606,6 +616,19 @@ def stragglers(seed: int, runs: int) -> Iterator[Row]:
         yield Row(
             "4 ranks, GPU-bound", f"one is {slow / 1e6:g} ms slower in each step: it alone is named", named, runs // 4
         )
+
+
+def is_uneven(job: SimulatedJob, arrived: Arrivals) -> bool:
+    """Return whether the findings of a job say that its work is uneven, by what ranks did between collectives."""
+    count = job.steps
+    last = ends(arrived).reshape(count, -1)[:, -1]
+    walls = np.diff(last)
+    facts = {}
+    for rank, waited, matched in zip(arrived.ranks, arrived.duration_ns, arrived.matched, strict=True):
+        own = walls - waited.reshape(count, -1).sum(axis=1)[1:]
+        computed = np.diff(matched.collectives.computed_ns.reshape(count, -1)[:, -1])
+        facts[rank] = JobFacts("step", *(tuple(times.tolist()) for times in (walls, own, computed)))
+    return any(item.code == "uneven-work" for item in find_in_job(facts, pd.DataFrame(columns=list(STRAGGLERS.names))))
 
 
 def costs(seed: int, runs: int) -> Iterator[Row]:
@@ -711,61 +734,16 @@ def autocorrelated(rng: np.random.Generator, shape: tuple[int, int], noise: Nois
 def page(families: Sequence[Family]) -> str:
     """Return the page of the documentation."""
     rows = [row for family in families for row in family.rows]
-    lines = [
-        "# How often verdicts are wrong",
-        "",
-        "Simulated measurements with a known truth show how often nsysprof decides wrongly. The functions that judge",
-        "them are the ones that `bench`, `tune`, `compare`, `record`, the gate and the search for stragglers call.",
-        "Each simulated run has three processes with five rounds of ten samples. *Processes*, *blocks* and *samples*",
-        "vary independently of each other; the name of the noise says by how much.",
-        "In turn, both sides of a turn also share a drift of 2 %. The gate's limit is 3 %.",
-        "",
-        "Without a number, turns go on until the gate is decided, as in `bench`: 3, 6, 12 or 24. A run of a program",
-        f"has {STEPS_OF_RUN} steps. Of a running program, {RECORDED_STEPS} steps are recorded; as many before",
-        "and as many after are not.",
-        "Runs of `compare` differ by 0.7 % (standard deviation) in addition. The clock of DRAM samples is off by up to",
-        "5 us.",
-        "",
-        "The families whose name begins with *busy* have the noise of busy machines: processes that are slow in all",
-        "their cases at once, stalls, clocks with states, heavy tails. *pairs* are real measurements of the same code.",
-        "*ranked-captures* are backends of one capture, as far as its own process tells them apart: from five blocks",
-        "of ten samples, or from one where calls are long.",
-        "",
-        "*share* is how often an event happened of the times it could have, and *interval* its 95 % interval. *asked*",
-        "is what the share should be: an error at most 5 %, and at most 7 % by its interval; an interval that holds",
-        "the truth in 93 to 97 %. Rows without *asked* show what to expect; the files have them.",
-        "",
-        *_summary(rows),
-        "",
-        "Each family of rows is simulated by itself. Its file in `analysis/calibration` has all its rows and what",
-        f"the first {PROBE_RUNS} runs gave: the tests simulate these again, so that a changed verdict is seen.",
-        "`scripts/calibrate.py --check` names the families that must be simulated again.",
-        "",
-        "*errors* are the events that should be rare, and the worst row of each family; *intervals* the range of the",
-        "shares that hold the truth, over its rows.",
-        "",
-        "| family | rows | as asked | errors, worst | intervals | made by |",
-        "|---|--:|--:|--:|--:|---|",
-        *map(_family_line, families),
-        "",
-    ]
     every = [(family, row) for family in families for row in family.rows]
     missed = [(family, row) for family, row in every if not row.is_met and not row.is_short]
     refused = [(family, row) for family, row in every if row.is_refusal and row.hits]
-    lines += [
-        "## What one capture tells",
-        "",
-        "How often a backend is called slower than another in a capture: of four equal ones, and where it really is.",
-        "",
-        *_captures_of(next((family.rows for family in families if family.name == "ranked-captures"), ())),
-        "",
-        "## Refused",
-        "",
-        "Where a machine is too noisy, a verdict is withheld, and the report says why.",
-        "",
-        *_rows_of(refused),
-    ]
-    return "\n".join([*lines, "", *(["## Not met", "", *_rows_of(missed), ""] if missed else [])])
+    captures = _captures_of(next((family.rows for family in families if family.name == "ranked-captures"), ()))
+    return template("calibration").format(
+        steps_of_run=STEPS_OF_RUN, recorded_steps=RECORDED_STEPS, probe_runs=PROBE_RUNS,
+        summary="\n".join(_summary(rows)), families="\n".join(map(_family_line, families)),
+        captures="\n".join(captures), refused="\n".join(_rows_of(refused)),
+        missed="\n".join(["", "## Not met", "", *_rows_of(missed), ""]) if missed else "",
+    )  # fmt: skip
 
 
 def _captures_of(rows: Sequence[Row]) -> list[str]:

@@ -24,7 +24,7 @@ from nsysprof.app.analyze import analyze_trace
 from nsysprof.app.trace_analysis.assemble import assemble
 from nsysprof.results.findings import Findings
 from scripts.nsys_rules import RULES, count_rows
-from scripts.studies.tables import unpacked
+from scripts.studies.tables import template, unpacked
 
 ROOT = Path(__file__).resolve().parents[1]
 TRACES, STUDY = ROOT / "traces/h200-busy", ROOT / "analysis/h200-busy"
@@ -90,35 +90,6 @@ OPERATORS = (
 WHOLE = (Fault("gpt-all", "together", "gpt", "all"), Fault("resnet-all", "together", "resnet", "all", "nchw"))
 MENDED = ("gpt-none", "resnet-none", "diffusion-nchw", "products-none", "bert-mended", "vit-mended", "llama-mended",
           "vgg-mended")  # fmt: skip
-HEAD = """# Findings about busy time against what changes really save, on an H200
-
-`scripts/programs/busy_faults.py`, `busy_models.py` and `busy_products.cu` keep the GPU busy with the wrong work.
-`scripts/prove_busy.py` analyses the traces in `traces/h200-busy` and writes this page.
-
-*True saving*: the median step with the fault less the median step without it, both without a profiler, in turns within
-one process; in brackets the range over {turns} turns. *Predicted*: the saving of the finding, from a trace of another
-process, by names and times of kernels alone. *Off*: by how much of the step the prediction misses the true saving, and
-whether that is within {most} % of the step.
-
-The factors of the findings were chosen with the first programs. Those of the second table were recorded and predicted
-afterwards, and only then measured. They are models of torchvision and transformers as they come. A further one, an
-LSTM, was predicted wrongly at first: waits between cuDNN's own streams hid its products without tensor cores. Such
-waits are no finding since. After all of them, convolutions by Fourier transforms (in `vgg`) became part of the
-estimate, and the bounds were given what bf16, torch's own normalization, compiled pairs of kernels and graphs without a
-profiler save in addition or less.
-"""
-TABLE = """| program | step, ms | true saving, ms | finding | predicted, ms | off, % of step | within | `nsys analyze` |
-|---|--:|--:|---|--:|--:|---|---|"""
-OF_OPERATORS = """`nsysprof capture --operators` of the same programs, in further processes: findings use the tensors of
-operators, too. `decode` generates 20 tokens a step by replaying one CUDA graph. The copies of `diffusion-copies` and
-the split products of `decode-split-products` were found only after their true savings were known; runs of `llama` have
-had concatenations since, before which 5.9 ms were predicted. The other rules had been made before.
-"""
-TAIL = """
-*`nsys analyze`*: how many places its rules name in the same recording, at most 50 for a rule. Those that were run are
-{rules}.
-They are about copies, synchronisations and times without work; none is about what the GPU does while it works.
-"""
 
 
 def analyze(name: str) -> Findings:
@@ -187,17 +158,8 @@ def write_page() -> str:
     names = {fault.trace for fault in (*PLANTED, *UNSEEN)} | set(MENDED) | {"gpt-all"}
     by_nsys = json.loads(BY_NSYS.read_text(encoding="utf-8"))
     findings = {name: Found.of(analyze(name), by_nsys[f"{TRACES.name}/{name}"]) for name in sorted(names)}
-    lines = [HEAD.format(turns=len(times["gpt"]["none"]), most=MOST_OFF_PCT)]
-    for title, faults in (("Planted", PLANTED), ("Not seen before", UNSEEN), ("All faults at once", WHOLE)):
-        lines += [f"## {title}", "", TABLE, *(_row(fault, findings[fault.trace], times) for fault in faults), ""]
     recorded = {name: Found(**found) for name, found in json.loads(WITH_OPERATORS.read_text("utf-8")).items()}
-    lines += ["## With operators", "", OF_OPERATORS, TABLE]
-    lines += [*(_row(fault, recorded[fault.trace], times) for fault in OPERATORS), ""]
-    lines += [
-        "## Mended programs", "",
-        f"What is still found there above {ACCUSED_PCT} % of a step:", "",
-        "| program | step, ms | findings |", "|---|--:|---|",
-    ]  # fmt: skip
+    mended = []
     for name in MENDED:
         found = findings[name]
         accused = [
@@ -205,8 +167,17 @@ def write_page() -> str:
             for code, saving in found.savings_ms.items()
             if 100 * saving[0] > ACCUSED_PCT * found.step_ms
         ]
-        lines.append(f"| {name} | {found.step_ms:.1f} | {', '.join(accused) or 'nothing'} |")
-    return "\n".join(lines) + "\n" + TAIL.format(rules=", ".join(f"`{rule}`" for rule in RULES))
+        mended.append(f"| {name} | {found.step_ms:.1f} | {', '.join(accused) or 'nothing'} |")
+    tables = {"planted": (PLANTED, findings), "unseen": (UNSEEN, findings), "whole": (WHOLE, findings),
+              "operators": (OPERATORS, recorded)}  # fmt: skip
+    rows = {
+        name: "\n".join(_row(fault, found[fault.trace], times) for fault in faults)
+        for name, (faults, found) in tables.items()
+    }
+    return template("h200-busy").format(
+        **rows, turns=len(times["gpt"]["none"]), most_off=MOST_OFF_PCT, accused=ACCUSED_PCT,
+        mended="\n".join(mended), rules=", ".join(f"`{rule}`" for rule in RULES),
+    )  # fmt: skip
 
 
 def main() -> int:

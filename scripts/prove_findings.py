@@ -33,7 +33,7 @@ from nsysprof.ranks.identity import find_sources
 from nsysprof.results.findings import Finding, Findings
 from nsysprof.trace.open import open_trace
 from nsysprof.trace.tables import read_tables
-from scripts.studies.tables import unpacked
+from scripts.studies.tables import template, unpacked
 
 ROOT = Path(__file__).resolve().parents[1]
 TRACES = ROOT / "traces/h200-faults"
@@ -57,48 +57,6 @@ OTHER_SIZES = {"seq512": "batch 32 of 512 tokens, 8 layers", "seq2048": "batch 8
 RANKS = 2
 FSDP_STEPS = 24
 MOST_OFF_PCT = 15
-HEAD = """# Findings against what faults really cost, on an H200
-
-`scripts/programs/train_llama.py` trains a small Llama with one fault at a time. `scripts/prove_findings.py` analyses
-the traces in `traces/h200-faults` and writes this page.
-
-*True cost*: the median step with the fault less the median step without it, both without a profiler. One process
-measured all faults in turn; three processes did, and the range over them is the run-to-run spread. For the storm of
-small kernels, the step without it replays them as a CUDA graph; for the stream dependency, the same preparation runs
-beside the forward pass. *Predicted*: the saving of the finding, from a trace of a further process. *Off*: by how much
-of the step with the fault the prediction misses the true cost, and whether that is within {most} % of the step or
-within the spread. *Line*: what `capture --stacks` named. The program has unfused elementwise kernels and a loss in fp32
-without any planted fault, too; [their study](../h200-busy/README.md) is another, and they do not count here.
-
-| fault | step, ms | true cost, ms | finding | place | predicted, ms | off, % of step | within | line | `nsys analyze` |
-|---|--:|--:|---|--:|--:|--:|---|---|---|"""
-TAIL = """
-A line is named where stacks were sampled, and for a stream where it was told to wait.
-
-*`nsys analyze`* is how many places its rules name in the same recording, at most 50 for a rule (scripts/nsys_rules.py).
-In the program without planted faults, they name {without}. They have no times of a step, no ranges and no savings.
-
-`none` is the program without planted faults. What is found there is a fault that nobody planted: transformers looks in
-each step whether sequences are packed, which waits for the GPU. `clean` does not look; one process measured both.
-
-The saving of `all` is one more replay with all changes together. *Fault among all* is what a step takes less if this
-one fault is left out and all others stay; the costs together are more than all faults cost, because some share theirs.
-The copy takes {first:.0f} ms in the first step and {least:.0f} to {most:.0f} ms in the others, which follow a step
-that gave back the large buffers of unfused attention: probably the driver clears them meanwhile. So each of three
-remedies shortens the copy, and leaving one of them out saves what no two of them can save again. The trace shows that
-the copy is slower behind memory that was given back, and which calls allocated that memory. So `pageable-copy` and
-`alloc-in-loop` have all of that time each, and `unfused-attention` has its share; their lower bounds have nothing of
-it. Where the spread of a cost reaches 0, the fault is not shown to cost anything there, and a finding of it may be a
-false one.
-
-The rules were made with `all`. The other two sizes were measured afterwards, by two processes each, and changed nothing
-in the estimates; [bounds](../../docs/causes.md#findings) were made to span other processes after all of them. Of the
-pairs of faults among all whose ranges of costs do not overlap, {right} of {decided} have their findings in the order of
-their costs. {overlapping} of {found} intervals of these findings overlap the range of the costs.
-
-FSDP has two ranks; rank 0 sleeps for 30 ms in each step. *Predicted* is the job with this rank like the other one
-(`nsysprof whatif FOLDER --like-peers 0`), for each of its steps.
-"""
 
 
 @dataclass(frozen=True)
@@ -132,8 +90,7 @@ def main() -> int:
 def study() -> str:
     """Return the study as Markdown."""
     times = json.loads((TRACES / "step_times.json").read_text(encoding="utf-8"))
-    lines = [HEAD.format(most=MOST_OFF_PCT)]
-    lines += [row(fault, *expected, times["train_llama"]) for fault, expected in EXPECTED.items()]
+    lines = [row(fault, *expected, times["train_llama"]) for fault, expected in EXPECTED.items()]
     lines.append(row("none", "sync", "forward", times["train_llama_clean"]))
     lines += [whole_row("all", times["train_llama"]), fsdp_row(times["train_fsdp"])]
     lines += ["", "| program | step, ms | findings, the largest saving first |", "|---|--:|---|"]
@@ -150,8 +107,9 @@ def study() -> str:
         lines += order_in_all(found, left_out, None, f"fault among all, {what}")
         counts += counts_among_all(found, left_out)
     first, *later = copies_ms("all")
-    return "\n".join(lines) + "\n" + TAIL.format(
-        first=first, least=min(later), most=max(later), without=by_nsys("none"), **counts
+    return template("h200-faults").format(
+        rows="\n".join(lines), most_off=MOST_OFF_PCT, first=first, least=min(later), most=max(later),
+        without=by_nsys("none"), **counts,
     )  # fmt: skip
 
 

@@ -28,6 +28,7 @@ from nsysprof.app.whatif import read_arrivals
 from nsysprof.ranks.collective_waits.collectives import Arrivals
 from nsysprof.ranks.collective_waits.stragglers import COLLECTIVES, Late, find_late, judged_collectives
 from nsysprof.ranks.identity import find_sources
+from scripts.studies.tables import template
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER, FIRST = ROOT / "analysis/h200-ddp", ROOT / "traces/h200-ddp"
@@ -39,33 +40,6 @@ JOBS = {
         sorted(PROGRAMS.glob("fsdp-even_rank*.sqlite.xz")),
     ),
 }
-HEAD = """# Who holds up a training on two H200s, and what it costs
-
-```
-nsysprof capture --per-rank -o traces/h200-ddp -- torchrun --nproc-per-node 2 scripts/train_ddp.py \\
-    --straggle 1 --in forward --steps 30 --width 8192 --depth 6 --batch 4096
-nsysprof analyze traces/h200-ddp
-```
-
-Two programs on two H200s of one host, one trace a rank (nsys 2025.3.1, torch 2.11), each with one rank that is slow in
-every step, and again with none. `scripts/prove_stragglers.py` reads the committed traces and writes this page: *cost*
-is what the replay says that the job would take less with the slow rank like the other, *truth* how much less the same
-collectives took in the job without a slow rank. Both leave out the warm-up, at least a sixteenth of the collectives.
-The interval covers what differs from step to step, and not what two runs of a program differ by.
-"""
-TAIL = """
-- *Waited* is what the kernels of the other rank waited for the slow one in all. It is no cost: waits of a gradient's
-  AllReduce are hidden behind the backward pass, and a host that is ahead has time to wait.
-- The rank that waits computes next to a waiting NCCL kernel, which takes SMs from it: its backward pass is
-  slower than that of the straggler. The replay takes that back.
-- The truth has noise of its own, since two runs of one program differ: it may lie outside of the interval.
-
-The tables and figures in this folder are of the first job.
-
-![Both ranks on one clock](timeline.png)
-
-![Own time of each range against the usual rank](heatmap.png)
-"""
 
 
 @dataclass(frozen=True)
@@ -110,11 +84,7 @@ def tables(folder: Path) -> dict[str, str]:
 
 def study() -> str:
     """Return the page."""
-    lines = [
-        HEAD,
-        "| job | named | waited | cost | 95 % interval | truth | cost against truth | named without a slow rank |",
-        "|---|---|--:|--:|--:|--:|--:|---|",
-    ]
+    lines = []
     for name, (slow, even) in JOBS.items():
         with_one, without = read(slow), read(even)
         edges = judged_collectives(with_one.arrived)
@@ -128,7 +98,7 @@ def study() -> str:
             f"| {name} | rank {late.rank} | {ms(late.late_ns)} | {ms(late.cost_ns)} | {ms(low)} to {ms(high)} "
             f"| {ms(truth)} | {100 * (late.cost_ns / truth - 1):+.0f} % | {nobody} |"
         )
-    return "\n".join(lines) + "\n" + TAIL
+    return template("h200-ddp").format(rows="\n".join(lines))
 
 
 def read(inputs: list[Path]) -> Job:

@@ -35,6 +35,7 @@ from scripts.studies import (  # noqa: E402
     h200_serving,
     h200_tune,
 )
+from scripts.studies.tables import template  # noqa: E402
 
 STUDIES: dict[str, Callable[[], dict[str, str]]] = {
     "cpu-sdpa": cpu_sdpa.facts,
@@ -61,8 +62,7 @@ def report(name: str) -> str:
 
 def render(name: str) -> str:
     """Return the README of a study. Raises KeyError for a placeholder that has no number."""
-    template = (ROOT / "scripts/studies" / f"{name}.md").read_text(encoding="utf-8")
-    return template.format_map(STUDIES[name]())
+    return template(name).format_map(STUDIES[name]())
 
 
 def main() -> int:

@@ -386,7 +386,7 @@ def test_every_study_is_written_by_a_script() -> None:
 
 def test_templates_of_studies_hold_no_measured_number() -> None:
     thresholds = {"95 %", "10 %", "5 %", "3 %", "2 %"}
-    for path in (SCRIPTS / "studies").glob("*.md"):
+    for path in (SCRIPTS / "studies" / f"{name}.md" for name in load("write_studies").STUDIES):
         text = re.sub(r"```.*?```|`[^`]*`|\([^)]*\)", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
         units = r"%|[num]?s\b|x\b|times|[KMG]i?B|T?FLOP|TB/s|of \d|cases|shapes|pairs"
         assert set(re.findall(rf"\d[\d.,]* ?(?:{units})", text)) <= thresholds, path
@@ -762,4 +762,6 @@ def test_bounds_are_counted_over_all_studies() -> None:
     widths = [(each.high_ms - each.low_ms) / each.predicted_ms for each in told if each.predicted_ms]
     assert statistics.median(widths) <= 0.72
     whole = next(line for line in bounds.bounds_table().splitlines() if line.startswith("| all |"))
-    assert whole.startswith(f"| all | {len(told)} | {sum(each.is_inside for each in told)} |")
+    # What holds without rules that were made after a study stands beside what holds with them.
+    assert whole.startswith(f"| all | {len(told)} | {sum(each.is_inside for each in told)} | 57 |")
+    assert "| `alloc-in-loop` |" in bounds.bounds_table()

@@ -19,7 +19,7 @@ import sqlite_utils
 from nsysprof.analysis.sampling.significance import judge_history
 from nsysprof.app.inputs.reading_requests import HistoryRequest
 from nsysprof.app.progress import SILENT, Progress
-from nsysprof.attention.shape import LIKE, SHAPE_COLUMNS, USUAL
+from nsysprof.attention.shape import LIKE, SHAPE_COLUMNS
 from nsysprof.capture.sampling.bench_run import BenchRun
 from nsysprof.errors import NsysprofError, OutputError, TraceError, UsageError
 from nsysprof.files.plain_file import decode_json, json_value, refuse_url
@@ -77,7 +77,7 @@ def _by_case(runs: Mapping[str, Mapping[str, Any]], results: list[dict[str, Any]
     for row in results:
         run = runs.get(str(row["run"]))
         if run is not None:
-            cases.setdefault(tuple(_text(_cell(row, key)) for key in keys), []).append(_point(run, row))
+            cases.setdefault(tuple(_text(row[key]) for key in keys), []).append(_point(run, row))
     varied = [
         name
         for place, name in enumerate(keys[1:], 1)
@@ -94,14 +94,6 @@ def _by_case(runs: Mapping[str, Mapping[str, Any]], results: list[dict[str, Any]
         points.sort(key=lambda point: point.created_utc)
         found.append(judge_history(CaseHistory(f"{values['backend']} {shape}".strip(), tuple(points))))
     return tuple(found)
-
-
-def _cell(row: Mapping[str, Any], key: str) -> Any:
-    """Return a cell; of a column that its version did not write, what that version measured."""
-    if row[key] is not None or (key not in LIKE and key not in USUAL):
-        return row[key]
-    usual = row[LIKE[key]] if key in LIKE else USUAL[key]
-    return int(usual) if isinstance(usual, bool) else usual
 
 
 def _point(run: Mapping[str, Any], row: Mapping[str, Any]) -> HistoryPoint:

@@ -237,7 +237,7 @@ def named_columns(table: Any) -> list[str]:
     return [name for name in columns if name in ("seq", "kv_seq") or table[name].nunique(dropna=False) > 1]
 
 
-# Columns that older files do not have, and what cells without a value mean.
+# What columns hold of most shapes.
 USUAL: dict[str, Any] = {
     "mask": "none", "layout": "bhsd", "softcap": 0.0, "sinks": False, "kv_dtype": "same", "page_size": 0,
 }  # fmt: skip
@@ -257,12 +257,6 @@ def shape_of_row(row: Mapping[Any, Any]) -> Shape:
         pass_=str(row["pass"]),
         **{name: type(USUAL.get(name, 0))(row[name]) for name in _LATER if name in row},
     )
-
-
-def with_later_columns(table: Any) -> Any:
-    """Return a table of texts with the columns that older versions did not write: shapes had their usual values."""
-    missing = {name: table[LIKE[name]] for name in LIKE if name not in table and LIKE[name] in table}
-    return table.assign(**missing, **{name: str(usual) for name, usual in USUAL.items() if name not in table})
 
 
 CONVENTION = (

@@ -110,7 +110,7 @@ _METADATA: dict[str, str] = {
     r"EXPORT_(PARAM_)?(LAZY|TIME_NORMALIZE|INCLUDE_(JSON|BLOBS))|RATE_HZ|RUN_DURATION_MS|INCLUDE_CHILDREN": _SWITCH,
     r"(PROCESS_\d{1,3}:)?(COLLECT_[A-Z0-9_]+|CUDA_FLUSH_[A-Z_]+|CUDA_SKIP_SOME_API_CALLS)": _SWITCH,
     r"GPU_METRICS[A-Z0-9_:]*": _SWITCH,
-    r"NSYSPROF:TOOL": r"nsys|torch|cupti",
+    r"NSYSPROF:TOOL": r"nsys|torch",
     r"NSYSPROF:WORK_KIND": r"kernel|operator",
     r"NSYSPROF:MEMORY_KIND": r"allocator|driver",
 }

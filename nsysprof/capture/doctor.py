@@ -10,7 +10,7 @@ import shutil
 import sqlite3
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from nsysprof.errors import MissingToolError, ToolFailedError
 from nsysprof.native.load import native_problem
 from nsysprof.nsight.ncu import probe_counters
 from nsysprof.nsight.nsys import explain_profile_failure, profile_argv, run_export
-from nsysprof.nsight.run_tool import GET_NSYS, NCU, NSYS, find_tool, run_tool, tool_version
+from nsysprof.nsight.run_tool import GET_NSYS, NCU, NSYS, Tool, find_tool, run_tool, tool_version
 from nsysprof.results.checks import Check, ProbeResult, ProbeVerdict, State
 from nsysprof.results.roof import link_bytes_per_s
 from nsysprof.units import format_bytes, format_percent, format_rate
@@ -218,20 +218,27 @@ def _supports(architectures: list[str], capability: str) -> bool:
 
 
 def _nsys(usable: bool) -> Iterator[Check]:
+    nsys = yield from _find(NSYS, f"{GET_NSYS}; torch's own profiler works without it.")
+    if nsys is not None:
+        yield _record(nsys, usable)
+
+
+def _find(tool: Tool, how_to_get: str) -> Generator[Check, None, Path | None]:
+    """Yield the check of one of NVIDIA's programs, and return the program where it runs."""
     try:
-        nsys = find_tool(NSYS)
+        path = find_tool(tool)
     except MissingToolError as error:
-        yield Check("nsys", State.PROBLEM, error.text, error.next_step)
-        return
-    if nsys is None:
-        yield Check("nsys", State.ABSENT, "not found", f"{GET_NSYS}; torch's own profiler works without it.")
-        return
-    named = tool_version(nsys)
+        yield Check(tool.name, State.PROBLEM, error.text, error.next_step)
+        return None
+    if path is None:
+        yield Check(tool.name, State.ABSENT, "not found", how_to_get)
+        return None
+    named = tool_version(path)
     if named is None:
-        yield Check("nsys", State.PROBLEM, f"{nsys} does not run", "Install it again.")
-        return
-    yield Check("nsys", State.OK, f"{named} ({nsys})")
-    yield _record(nsys, usable)
+        yield Check(tool.name, State.PROBLEM, f"{path} does not run", "Install it again.")
+        return None
+    yield Check(tool.name, State.OK, f"{named} ({path})")
+    return path
 
 
 def _probes(gpus: list[dict[str, Any]], say: Callable[[str], None]) -> Iterator[Check]:
@@ -302,20 +309,8 @@ def _count_kernels(trace: Path) -> int:
 
 
 def _ncu(usable: bool) -> Iterator[Check]:
-    try:
-        ncu = find_tool(NCU)
-    except MissingToolError as error:
-        yield Check("ncu", State.PROBLEM, error.text, error.next_step)
-        return
-    if ncu is None:
-        yield Check("ncu", State.ABSENT, "not found", "Install Nsight Compute for hardware counters.")
-        return
-    named = tool_version(ncu)
-    if named is None:
-        yield Check("ncu", State.PROBLEM, f"{ncu} does not run", "Install it again.")
-        return
-    yield Check("ncu", State.OK, f"{named} ({ncu})")
-    if usable:
+    ncu = yield from _find(NCU, "Install Nsight Compute for hardware counters.")
+    if ncu is not None and usable:
         yield _count(ncu)
 
 

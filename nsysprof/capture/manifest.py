@@ -29,12 +29,6 @@ RESULTS = "results.csv"
 NSYS_TRACE = "nsys.sqlite"
 RANGES_ALONE = "ranges_alone.sqlite"  # a second recording, of ranges and nothing else
 TORCH_TRACE = "torch.sqlite"
-_OF_OLD_NOTES = {
-    "no-counters": MissingSource.COUNTERS,
-    "counters-of-another-gpu": MissingSource.COUNTERS_OF_THIS_GPU,
-    "gpu-metrics-failed": MissingSource.DRAM_SAMPLES,
-    "nsys-failed": MissingSource.NSYS,
-}
 
 
 Rank = Annotated[int, Meta(ge=0, lt=10**7)]
@@ -121,8 +115,7 @@ class _ManifestFile(FileHeader, kw_only=True):
     environment: dict[str, Any]
     steps: list[Step]
     notes: list[Note]
-    # Versions without this field said the same only in notes.
-    missing: list[MissingSource] | UnsetType = UNSET
+    missing: tuple[MissingSource, ...] = ()
     # Only for a program; a bundle leaves both out.
     program: _Program | UnsetType = UNSET
     ranks: tuple[RankTrace, ...] | UnsetType = UNSET
@@ -147,7 +140,7 @@ def _file_of(manifest: Manifest) -> _ManifestFile:
         environment=manifest.environment,
         steps=manifest.steps,
         notes=manifest.notes,
-        missing=list(dict.fromkeys(manifest.missing)),
+        missing=tuple(dict.fromkeys(manifest.missing)),
         program=UNSET if program is None else _Program(program.argv, program.exit_code),
         ranks=UNSET if program is None else program.ranks,
     )
@@ -194,14 +187,9 @@ def read_manifest(folder: Path) -> Manifest:
         environment=file.environment,
         steps=file.steps,
         notes=file.notes,
-        missing=_missing_of(file.notes) if file.missing is UNSET else file.missing,
+        missing=list(file.missing),
         program=Program(program.argv, program.exit_code, ranks) if file.kind == "program" else None,
     )
-
-
-def _missing_of(notes: list[Note]) -> list[MissingSource]:
-    """Return what a manifest without `missing` lacks, by the codes of its notes."""
-    return [_OF_OLD_NOTES[note.code] for note in notes if note.code in _OF_OLD_NOTES]
 
 
 def write_results(folder: Path, columns: tuple[str, ...], rows: list[dict[str, Any]]) -> None:

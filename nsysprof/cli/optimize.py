@@ -27,9 +27,9 @@ EXAMPLES = (
 def optimize(request: OptimizeRequest, dry_run: options.DryRun = False, as_json: options.Json = False) -> None:
     """Find out what makes a program faster without changing its code, and verify it on the program itself.
 
-    It records the program's attention once, times torch's backends for its shapes, and runs the program in turn with
-    and without the winning backends. If findings suggest it, TF32 and allocator settings are tried too. The result may
-    be that nothing helps.
+    It records the program once, times torch's backends for its attention, and runs the program in turn with and without
+    each remedy that its code leaves open: TF32, torch.compile, channels_last, the fused optimizer and others. What wins
+    is put together and proven again. The result may be that nothing helps.
     """
     from nsysprof.app import optimize as use_case
 

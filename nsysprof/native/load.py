@@ -24,18 +24,16 @@ FUNCTIONS = {
     "count_calls": "vvvv aa ii vvv a i a i a aaa a i i aaa",
     "find_sets": "r i aaaaa i aaa rrrrrr ii",
     "measure_work": "avva ii r i aa ii rrrrrr v aaa i a aa",
-    "bound_ends": "av ri i aa i",
     "list_ends": "avv ri i ai ai ii ar i",
-    "last_begun": "rr ii ai i",
     "blame": "avv r rr ii avv ai a bi ai aaaaa a ar aa i avb i rr i a",
 }
 # loops.c has this name, so that loops of another version, which may write elsewhere, are not used. The number
 # rises with each change of what a loop takes, or of CAUSES.
-_VERSION = "version_5"
+_VERSION = "version_6"
 # Loops that hand each other what they find, by the one that begins: all of them run compiled, or none.
 UNITS = {
     **dict.fromkeys(("encode", "read_events"), "decode"),
-    **dict.fromkeys(("bound_ends", "list_ends", "last_begun"), "blame"),
+    "list_ends": "blame",
 }
 # What loops.c calls the types of numbers.
 _KINDS = {np.dtype(kind): number for kind, number in (("u1", 1), ("i2", 2), ("i4", 4), ("u4", 5), ("i8", 8), ("?", 1))}

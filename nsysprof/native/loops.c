@@ -11,9 +11,7 @@ typedef long long i64;
 typedef unsigned long long u64;
 
 /* load.py looks for this name; see _VERSION there. */
-i64 version_5(void) {
-    return 4;
-}
+const i64 version_6 = 6;
 
 #define NONE ((i64)0x8000000000000000ull) /* NULL */
 #define MOST ((i64)0x7fffffffffffffffull)
@@ -60,6 +58,55 @@ static i64 number(const u8 *at, i64 serial) {
     return (i64)value;
 }
 
+/* A leaf page: where it lies, where its cells may begin, how many they are, and the rowid of the one before. */
+typedef struct {
+    i64 base, end, first, cells, last;
+    int is_first;
+} leaf;
+
+/* A row: where its header, the first type in it and its values begin, and where it ends. */
+typedef struct {
+    i64 key, header, types, values, stop;
+} cell;
+
+/* Read what a page says of itself; return 0 for a page that holds no rows as SQLite writes them. */
+static inline int begin_leaf(const u8 *buffer, i64 base, i64 usable, i64 above, i64 is_only, leaf *page) {
+    i64 cells = (i64)buffer[base + 3] << 8 | buffer[base + 4];
+    *page = (leaf){base, base + usable, base + 8 + 2 * cells, cells, above, above == NONE};
+    return buffer[base] == LEAF && page->first <= page->end && (cells || is_only);
+}
+
+/* Read where the row of a cell lies; return 0 where it is damaged, or continued on an overflow page. */
+static inline int find_row(const u8 *buffer, leaf *page, i64 number, i64 at_most, cell *row) {
+    i64 pointer = page->base + 8 + 2 * number, at = page->base + ((i64)buffer[pointer] << 8 | buffer[pointer + 1]);
+    if (at < page->first || at >= page->end)
+        return 0;
+    i64 begin = at, size = varint(buffer, &at);
+    /* SQLite reads nine bytes of a size differently; no page needs more than three. */
+    if (at > begin + 3 || size < 1 || size > page->end - page->base - 35)
+        return 0;
+    row->key = varint(buffer, &at);
+    row->stop = at + size;
+    if (row->stop > page->end || (row->key <= page->last && !page->is_first) || row->key > at_most)
+        return 0;
+    page->last = row->key;
+    page->is_first = 0;
+    row->header = row->types = at;
+    i64 bytes = varint(buffer, &row->types);
+    row->values = at + bytes;
+    return bytes >= 1 && bytes <= size;
+}
+
+/* Read the type of the value at `at` and move behind it. Return how many bytes the value takes, or -1: the row is older
+   than the column, the type is none, or there is no `room`. */
+static inline i64 next_type(const u8 *buffer, i64 *at, i64 stop, i64 room, i64 *serial) {
+    *serial = *at < stop ? varint(buffer, at) : -1;
+    if (*serial < 0)
+        return -1;
+    i64 length = *serial < 12 ? SIZES[*serial] : (*serial - 12) >> 1;
+    return length > room ? -1 : length;
+}
+
 /* Read the rows of `pages` leaf pages into `out` (width, capacity); return their number, or -1.
 
    wanted: for each column of the table up to the last needed one, its row in `out`, or -1. The last row of `out` takes
@@ -67,57 +114,31 @@ static i64 number(const u8 *at, i64 serial) {
    is_only: whether the table is one page, which may be empty. */
 i64 decode(const u8 *buffer, i64 pages, i64 page_size, i64 usable, const i64 *wanted, i64 columns, const i64 *above,
            const i64 *at_most, i64 is_only, i64 *out, i64 width, i64 capacity) {
-    i64 row = 0;
+    i64 count = 0;
     for (i64 page = 0; page < pages; page++) {
-        i64 base = page * page_size, end = base + usable;
-        i64 cells = (i64)buffer[base + 3] << 8 | buffer[base + 4];
-        i64 first = base + 8 + 2 * cells;
-        if (buffer[base] != LEAF || first > end || row + cells > capacity || (cells == 0 && !is_only))
+        leaf its;
+        if (!begin_leaf(buffer, page * page_size, usable, above[page], is_only, &its) || count + its.cells > capacity)
             return -1;
-        i64 last = above[page];
-        int is_first = last == NONE;
-        for (i64 cell = 0; cell < cells; cell++) {
-            i64 pointer = base + 8 + 2 * cell;
-            i64 at = base + ((i64)buffer[pointer] << 8 | buffer[pointer + 1]);
-            if (at < first || at >= end)
+        for (i64 number_of = 0; number_of < its.cells; number_of++) {
+            cell row;
+            if (!find_row(buffer, &its, number_of, at_most[page], &row))
                 return -1;
-            i64 begin = at;
-            i64 size = varint(buffer, &at);
-            /* SQLite reads nine bytes of a size differently; no page needs more than three. */
-            if (at > begin + 3 || size < 1 || size > usable - 35) /* damaged, or continued on an overflow page */
-                return -1;
-            i64 key = varint(buffer, &at);
-            i64 stop = at + size;
-            if (stop > end || (key <= last && !is_first) || key > at_most[page])
-                return -1;
-            last = key;
-            is_first = 0;
-            i64 kind = at;
-            i64 header = varint(buffer, &kind);
-            if (header < 1 || header > size)
-                return -1;
-            i64 body = at + header, serials_end = body;
+            i64 type = row.types, body = row.values, serial;
             for (i64 column = 0; column < columns; column++) {
-                if (kind >= serials_end) /* the row is older than the column */
-                    return -1;
-                i64 serial = varint(buffer, &kind);
-                if (serial < 0)
-                    return -1;
-                i64 length = serial < 12 ? SIZES[serial] : (serial - 12) >> 1;
-                if (length < 0 || length > stop - body)
+                i64 length = next_type(buffer, &type, row.values, row.stop - body, &serial);
+                if (length < 0)
                     return -1;
                 if (wanted[column] >= 0)
-                    out[wanted[column] * capacity + row] = number(buffer + body, serial);
+                    out[wanted[column] * capacity + count] = number(buffer + body, serial);
                 body += length;
             }
             /* SQLite checks this too: a header that ends here belongs to a row that ends here. */
-            if (kind > serials_end || (kind == serials_end && body != stop))
+            if (type > row.values || (type == row.values && body != row.stop))
                 return -1;
-            out[(width - 1) * capacity + row] = key;
-            row++;
+            out[(width - 1) * capacity + count++] = row.key;
         }
     }
-    return row;
+    return count;
 }
 
 static int is_same(const i64 *rows, i64 row, const i64 *values, i64 width, i64 count, i64 at) {
@@ -127,43 +148,57 @@ static int is_same(const i64 *rows, i64 row, const i64 *values, i64 width, i64 c
     return 1;
 }
 
-/* Code each column of `values` (width, count) from `begin` on by its row in `rows` (capacity, width), and add new tuples.
-
-   Return the columns done: fewer than `count` when `rows` is full, -1 when too many tuples have one hash.
+/* Return the row in `rows` (capacity, width) of column `at` of `values` (width, count), which may be new; -1 where `rows`
+   is full, -2 when too many have one hash.
 
    slots: an open-addressing hash table of row numbers (-1: free) of mask + 1 slots, a power of two. used: how many rows
    are used; it is changed. */
+static inline i64 code_of(const i64 *values, i64 width, i64 count, i64 at, i64 *slots, i64 mask, i64 *rows, i64 capacity,
+                   i64 *used) {
+    u64 mixed = 0;
+    for (i64 j = 0; j < width; j++) {
+        mixed = (mixed ^ (u64)values[j * count + at]) * 0x9E3779B97F4A7C15ull;
+        mixed ^= mixed >> 32;
+    }
+    i64 slot = (i64)(mixed & (u64)mask);
+    for (i64 probes = 0; probes <= MOST_PROBES; probes++) {
+        i64 row = slots[slot];
+        if (row < 0) {
+            if (*used == capacity)
+                return -1;
+            for (i64 j = 0; j < width; j++)
+                rows[*used * width + j] = values[j * count + at];
+            slots[slot] = *used;
+            return (*used)++;
+        }
+        if (is_same(rows, row, values, width, count, at))
+            return row;
+        slot = (slot + 1) & mask;
+    }
+    return -2;
+}
+
+/* Code each column of `values` from `begin` on by its row in `rows`, as code_of does. Return the columns done: fewer than
+   `count` when `rows` is full, -1 when too many tuples have one hash. */
 i64 encode(const i64 *values, i64 width, i64 count, i64 begin, i64 *slots, i64 mask, i64 *rows, i64 capacity, i64 *used,
            i64 *codes) {
     i64 last = -1;
     for (i64 i = begin; i < count; i++) {
-        if (last < 0 || !is_same(rows, last, values, width, count, i)) {
-            u64 mixed = 0;
-            for (i64 j = 0; j < width; j++) {
-                mixed = (mixed ^ (u64)values[j * count + i]) * 0x9E3779B97F4A7C15ull;
-                mixed ^= mixed >> 32;
-            }
-            i64 slot = (i64)(mixed & (u64)mask), probes = 0;
-            for (;;) {
-                last = slots[slot];
-                if (last < 0) {
-                    if (*used == capacity)
-                        return i;
-                    for (i64 j = 0; j < width; j++)
-                        rows[*used * width + j] = values[j * count + i];
-                    slots[slot] = last = (*used)++;
-                    break;
-                }
-                if (is_same(rows, last, values, width, count, i))
-                    break;
-                slot = (slot + 1) & mask;
-                if (++probes > MOST_PROBES)
-                    return -1;
-            }
-        }
+        if (last < 0 || !is_same(rows, last, values, width, count, i))
+            last = code_of(values, width, count, i, slots, mask, rows, capacity, used);
+        if (last < 0)
+            return last == -1 ? i : -1;
         codes[i] = last;
     }
     return count;
+}
+
+/* Write a number of 64 bits where the array is wide, or of 32 without a sign. */
+static inline void put(u8 *values, int wide, i64 place, i64 value) {
+    if (wide)
+        ((i64 *)values)[place] = value;
+    else
+        ((u32 *)values)[place] = (u32)value;
 }
 
 /* --- Reading a trace: kernels and calls, from leaf pages into their final columns. --- */
@@ -204,13 +239,8 @@ static i64 read_header(const u8 *buffer, i64 kind, i64 stop, i64 usable, const i
         of_role[role] = OF_NULL;
     entry[0] = 0;
     for (i64 column = 0; column < columns; column++) {
-        if (kind >= stop) /* the row is older than the column */
-            return -1;
-        i64 serial = varint(buffer, &kind);
-        if (serial < 0)
-            return -1;
-        i64 length = serial < 12 ? SIZES[serial] : (serial - 12) >> 1;
-        if (length < 0 || length > usable - offset)
+        i64 serial, length = next_type(buffer, &kind, stop, usable - offset, &serial);
+        if (length < 0)
             return -1;
         if (wanted[column] >= 0) {
             i64 type = serial == 0 || serial >= 12 ? OF_NULL
@@ -229,6 +259,12 @@ static i64 read_header(const u8 *buffer, i64 kind, i64 stop, i64 usable, const i
     return 0;
 }
 
+/* Return a word of a header of `bytes` bytes; what lies behind the header is zero. */
+static inline u64 word_of(const u8 *header, i64 word, i64 bytes) {
+    i64 behind = 8 * (word + 1) - bytes;
+    return eight(header + 8 * word) & ~0ull << (behind > 0 ? behind << 3 : 0);
+}
+
 /* Return the entry of a header of `bytes` bytes, or 0. kind: where its first serial type is. begin: where it begins. */
 static i64 *find_header(const u8 *buffer, i64 begin, i64 kind, i64 bytes, i64 usable, const i64 *wanted, i64 columns,
                         i64 *headers) {
@@ -238,52 +274,20 @@ static i64 *find_header(const u8 *buffer, i64 begin, i64 kind, i64 bytes, i64 us
         return read_header(buffer, kind, begin + bytes, usable, wanted, columns, entry) < 0 ? (i64 *)0 : entry;
     }
     u64 mixed = (u64)bytes;
-    u64 rest = ~0ull << ((8 * words - bytes) << 3);
-    for (i64 word = 0; word < words; word++) {
-        u64 each = eight(buffer + begin + 8 * word);
-        mixed = (mixed ^ (word == words - 1 ? each & rest : each)) * 0x9E3779B97F4A7C15ull;
-    }
+    for (i64 word = 0; word < words; word++)
+        mixed = (mixed ^ word_of(buffer + begin, word, bytes)) * 0x9E3779B97F4A7C15ull;
     i64 *entry = headers + (i64)(mixed >> 58) * ENTRY;
     int is_known = entry[0] == bytes;
-    for (i64 word = 0; is_known && word < words; word++) {
-        u64 each = eight(buffer + begin + 8 * word);
-        is_known = (u64)entry[3 + word] == (word == words - 1 ? each & rest : each);
-    }
+    for (i64 word = 0; is_known && word < words; word++)
+        is_known = (u64)entry[3 + word] == word_of(buffer + begin, word, bytes);
     if (is_known)
         return entry;
     if (read_header(buffer, kind, begin + bytes, usable, wanted, columns, entry) < 0)
         return 0;
     entry[0] = bytes;
-    for (i64 word = 0; word < words; word++) {
-        u64 each = eight(buffer + begin + 8 * word);
-        entry[3 + word] = (i64)(word == words - 1 ? each & rest : each);
-    }
+    for (i64 word = 0; word < words; word++)
+        entry[3 + word] = (i64)word_of(buffer + begin, word, bytes);
     return entry;
-}
-
-/* Return the row of a tuple in `rows`, which may be new; -1 where `rows` is full, -2 when too many have one hash. */
-static i64 code_of(const i64 *tuple, i64 width, i64 *slots, i64 mask, i64 *rows, i64 capacity, i64 *used) {
-    u64 mixed = 0;
-    for (i64 j = 0; j < width; j++) {
-        mixed = (mixed ^ (u64)tuple[j]) * 0x9E3779B97F4A7C15ull;
-        mixed ^= mixed >> 32;
-    }
-    i64 slot = (i64)(mixed & (u64)mask);
-    for (i64 probes = 0; probes <= MOST_PROBES; probes++) {
-        i64 row = slots[slot];
-        if (row < 0) {
-            if (*used == capacity)
-                return -1;
-            for (i64 j = 0; j < width; j++)
-                rows[*used * width + j] = tuple[j];
-            slots[slot] = *used;
-            return (*used)++;
-        }
-        if (is_same(rows, row, tuple, width, 1, 0))
-            return row;
-        slot = (slot + 1) & mask;
-    }
-    return -2;
 }
 
 /* Read the rows of `pages` leaf pages as the general reader does (decode, possible_times and so on, encode), but each
@@ -301,36 +305,18 @@ i64 read_events(const u8 *buffer, i64 pages, i64 page_size, i64 usable, const i6
     i64 *tuple = values + ROLES, width = kind == CALLS ? 3 : 8, last_code = -1;
     for (i64 page = 0; page < pages; page++) {
         i64 row = state[0], node = state[1], dropped = state[3];
-        i64 base = page * page_size, end = base + usable;
-        i64 cells = (i64)buffer[base + 3] << 8 | buffer[base + 4];
-        i64 first = base + 8 + 2 * cells;
-        if (buffer[base] != LEAF || first > end || row + cells > capacity || node + cells > node_capacity ||
-            (cells == 0 && !is_only))
+        leaf its;
+        if (!begin_leaf(buffer, page * page_size, usable, above[page], is_only, &its) || row + its.cells > capacity ||
+            node + its.cells > node_capacity)
             return -1;
-        i64 last = above[page];
-        int is_first = last == NONE;
-        for (i64 cell = 0; cell < cells; cell++) {
-            i64 pointer = base + 8 + 2 * cell;
-            i64 at = base + ((i64)buffer[pointer] << 8 | buffer[pointer + 1]);
-            if (at < first || at >= end)
+        for (i64 number_of = 0; number_of < its.cells; number_of++) {
+            cell at;
+            if (!find_row(buffer, &its, number_of, at_most[page], &at))
                 return -1;
-            i64 begin = at;
-            i64 size = varint(buffer, &at);
-            if (at > begin + 3 || size < 1 || size > usable - 35)
-                return -1;
-            i64 key = varint(buffer, &at);
-            i64 stop = at + size;
-            if (stop > end || (key <= last && !is_first) || key > at_most[page])
-                return -1;
-            last = key;
-            is_first = 0;
-            i64 serials = at;
-            i64 header = varint(buffer, &serials);
-            if (header < 1 || header > size)
-                return -1;
-            const i64 *entry = find_header(buffer, at, serials, header, usable, wanted, columns, headers);
-            i64 body = at + header;
-            if (!entry || entry[1] > stop - body || (entry[2] && entry[1] != stop - body))
+            const i64 *entry =
+                find_header(buffer, at.header, at.types, at.values - at.header, usable, wanted, columns, headers);
+            i64 body = at.values, bytes = at.stop - body;
+            if (!entry || entry[1] > bytes || (entry[2] && entry[1] != bytes))
                 return -1;
             for (i64 role = 0; role < ROLES; role++) {
                 i64 place = entry[3 + HEADER_WORDS + role], type = place & 255;
@@ -338,9 +324,7 @@ i64 read_events(const u8 *buffer, i64 pages, i64 page_size, i64 usable, const i6
                 if (type < 64)
                     values[role] = (i64)eight(from) >> type;
                 else
-                    values[role] = type == OF_NULL   ? NONE
-                                   : type == OF_REAL ? number(from, 7)
-                                                     : type - OF_ZERO;
+                    values[role] = type == OF_NULL ? NONE : type == OF_REAL ? number(from, 7) : type - OF_ZERO;
             }
             i64 start = values[0], finish = values[1], id = values[2], duration = finish - start;
             if (duration < 0 || duration >= LONG_NS || start <= -FAR_NS || start >= FAR_NS || finish >= FAR_NS ||
@@ -365,19 +349,17 @@ i64 read_events(const u8 *buffer, i64 pages, i64 page_size, i64 usable, const i6
                     nodes[node++] = values[9];
             }
             if (last_code < 0 || !is_same(tuples, last_code, tuple, width, 1, 0)) {
-                last_code = code_of(tuple, width, slots, mask, tuples, tuple_capacity, &state[2]);
+                last_code = code_of(tuple, width, 1, 0, slots, mask, tuples, tuple_capacity, &state[2]);
                 if (last_code < 0) {
                     state[4] = last_code == -1 ? FULL_TUPLES : COLLISIONS;
                     return page;
                 }
             }
-            if (is_wide)
-                ((i64 *)durations)[row] = duration;
-            else if (duration >> 32) {
+            if (!is_wide && duration >> 32) {
                 state[4] = WIDE_DURATION;
                 return page;
-            } else
-                ((u32 *)durations)[row] = (u32)duration;
+            }
+            put(durations, (int)is_wide, row, duration);
             if (last_code > (code_bytes == 1 ? 0xff : code_bytes == 2 ? 0x7fff : 0x7fffffff)) {
                 state[4] = WIDE_CODE;
                 return page;
@@ -398,6 +380,10 @@ i64 read_events(const u8 *buffer, i64 pages, i64 page_size, i64 usable, const i6
     return pages;
 }
 
+static inline i64 later(i64 one, i64 other) {
+    return one > other ? one : other;
+}
+
 /* Do what _run in nsysprof/analysis/replay/replay.py does. */
 i64 replay(i64 calls, const i64 *follows, const i64 *also_after, const i64 *gap, const i64 *cost, const i64 *waits_for,
            const i64 *returns, const i64 *first_work, const i64 *stream, const i64 *issue, const i64 *after_stream,
@@ -414,28 +400,16 @@ i64 replay(i64 calls, const i64 *follows, const i64 *also_after, const i64 *gap,
             begin = ended[before];
         i64 end = begin + cost[call];
         for (i64 work = first_work[call]; work < first_work[call + 1]; work++) {
-            i64 start = begin + issue[work];
-            i64 ready = free[stream[work]] + after_stream[work];
-            if (ready > start)
-                start = ready;
-            if (other[work] >= 0) {
-                ready = finished[other[work]] + after_other[work];
-                if (ready > start)
-                    start = ready;
-            }
-            i64 done = start + duration[work];
-            finished[work] = free[stream[work]] = done;
-            if (done > last)
-                last = done;
+            i64 start = later(begin + issue[work], free[stream[work]] + after_stream[work]);
+            if (other[work] >= 0)
+                start = later(start, finished[other[work]] + after_other[work]);
+            finished[work] = free[stream[work]] = start + duration[work];
+            last = later(last, start + duration[work]);
         }
-        if (waits_for[call] >= 0) {
-            i64 ready = finished[waits_for[call]] + returns[call];
-            if (ready > end)
-                end = ready;
-        }
+        if (waits_for[call] >= 0)
+            end = later(end, finished[waits_for[call]] + returns[call]);
         ended[call] = end;
-        if (end > last)
-            last = end;
+        last = later(last, end);
     }
     return last - since;
 }
@@ -486,13 +460,6 @@ static inline i64 name_at(i64 place, numbers rows, numbers code, const i64 *name
 
 static inline i64 get(const u8 *values, int wide, i64 place) {
     return wide ? ((const i64 *)values)[place] : (i64)((const u32 *)values)[place];
-}
-
-static inline void put(u8 *values, int wide, i64 place, i64 value) {
-    if (wide)
-        ((i64 *)values)[place] = value;
-    else
-        ((u32 *)values)[place] = (u32)value;
 }
 
 static inline void sort_few(u8 *values, int wide, i64 count) {
@@ -553,28 +520,21 @@ static inline void find_middle(u8 *values, int wide, i64 count, i64 least, i64 m
 /* Write count, sum, least, most, both middle ones, and the sum of squares (upper and lower half) of the numbers. */
 static inline void describe(u8 *values, int wide, i64 count, i64 *bins, i64 *row) {
     i64 total = 0, least = get(values, wide, 0), most = least;
-    u64 high = 0, low = 0;
+    unsigned __int128 squares = 0;
     for (i64 i = 0; i < count; i++) {
         i64 value = get(values, wide, i);
         total += value;
         least = value < least ? value : least;
         most = value > most ? value : most;
-        u64 lower = (u64)value & 0xffffffffu, upper = (u64)value >> 32, square = lower * lower;
-        low += square;
-        high += low < square;
-        if (wide && upper) {
-            u64 mixed = lower * upper; /* counts twice, 32 bits up */
-            low += mixed << 33;
-            high += (mixed >> 31) + upper * upper + (low < mixed << 33);
-        }
+        squares += (unsigned __int128)(u64)value * (u64)value;
     }
     row[0] = count;
     row[1] = total;
     row[2] = least;
     row[3] = most;
     find_middle(values, wide, count, least, most, bins, row + 4);
-    row[6] = (i64)high;
-    row[7] = (i64)low;
+    row[6] = (i64)(u64)(squares >> 64);
+    row[7] = (i64)(u64)squares;
 }
 
 static inline i64 summarize_stretches(const i64 *owner, const i64 *begin, const i64 *end, i64 stretches, i64 *next,
@@ -790,6 +750,7 @@ i64 find_sets(const i32 *order, i64 places, const i64 *instance, const i64 *low,
               i32 *items, i32 *group_edges, i32 *group_items, i32 *own, i64 most_sets, i64 most_items) {
     i64 sets = 0, next = 0, opened = 0, least = MOST, used = 0, group_used = 0;
     int is_changed = 0;
+    edges[0] = group_edges[0] = 0;
     for (i64 place = 0; place < places; place++) {
         if (opened && least <= place) {
             i64 kept = 0;
@@ -809,8 +770,6 @@ i64 find_sets(const i32 *order, i64 places, const i64 *instance, const i64 *low,
         if (is_changed) {
             if (sets >= most_sets || used + opened > most_items)
                 return -1;
-            edges[sets] = (i32)used;
-            group_edges[sets] = (i32)group_used;
             least = MOST;
             i64 top = open[0];
             for (i64 i = 0; i < opened; i++) {
@@ -855,8 +814,7 @@ static inline void add_busy(i64 *busy, i64 *reached, const pending_work *its) {
         *busy += its->busy;
     else if (its->last > *reached)
         *busy += its->last - *reached;
-    if (its->last > *reached)
-        *reached = its->last;
+    *reached = later(*reached, its->last);
 }
 
 /* Sum up the work of one device by range instance and by group, in order of start; return 0, or -1 where more than
@@ -977,29 +935,10 @@ i64 measure_work(const i64 *start, const numbers *duration_, const numbers *vari
 
 /* --- Idle time, for nsysprof/analysis/idle_time ---------------------------------------------------------------------- */
 
-/* Write when the first and the last call of each block of `block` calls ended. order: the calls of the blocks; none: all
-   in the order of the file. */
-i64 bound_ends(const i64 *start, const numbers *duration, const i32 *order, i64 ordered, i64 block, i64 *first,
-               i64 *last, i64 blocks) {
-    numbers takes = *duration;
-    i64 count = ordered ? ordered : takes.length;
-    for (i64 each = 0; each < blocks; each++) {
-        i64 low = MOST, high = NONE;
-        for (i64 at = each * block; at < (each + 1) * block && at < count; at++) {
-            i64 row = ordered ? order[at] : at;
-            i64 end = start[row] + item(takes, row);
-            low = end < low ? end : low;
-            high = end > high ? end : high;
-        }
-        first[each] = low;
-        last[each] = high;
-    }
-    return 0;
-}
-
 /* Write end and number of the thread of each call of some blocks that ended in (since, until]; return how many.
 
-   number_of: the number of the thread of each variant of call, -1 for those that do not count. */
+   order: the calls of the blocks; none: all in the order of the file. number_of: the number of the thread of each variant
+   of call, -1 for those that do not count. */
 i64 list_ends(const i64 *start, const numbers *duration, const numbers *variant, const i32 *order, i64 ordered,
               i64 block, const i64 *blocks, i64 count, const i64 *number_of, i64 variants, i64 since, i64 until,
               i64 *ended, i32 *thread, i64 capacity) {
@@ -1024,18 +963,12 @@ static i64 place_after(const i64 *values, i64 low, i64 high, i64 guess, i64 most
     i64 step = 1;
     guess = guess < low ? low : guess > high ? high : guess;
     if (guess < high && values[guess] <= most) {
-        low = guess + 1;
-        while (low + step < high && values[low + step - 1] <= most) {
+        for (low = guess + 1; low + step < high && values[low + step - 1] <= most; step *= 2)
             low += step;
-            step *= 2;
-        }
         high = low + step < high ? low + step : high;
     } else {
-        high = guess;
-        while (high - step > low && values[high - step] > most) {
+        for (high = guess; high - step > low && values[high - step] > most; step *= 2)
             high -= step;
-            step *= 2;
-        }
         low = high - step > low ? high - step : low;
     }
     while (low < high) {
@@ -1046,16 +979,6 @@ static i64 place_after(const i64 *values, i64 low, i64 high, i64 guess, i64 most
             high = middle;
     }
     return low;
-}
-
-/* Return when the last of the calls began that launched the work at the end of some gaps; `least` where none did. */
-i64 last_begun(const i32 *launch, const i32 *ender, i64 first, i64 stop, const i64 *call_start, i64 calls, i64 least) {
-    for (i64 gap = first; gap < stop; gap++) {
-        i64 call = launch[ender[gap]];
-        if ((u64)call < (u64)calls && call_start[call] > least)
-            least = call_start[call];
-    }
-    return least;
 }
 
 /* In the order of CAUSES in nsysprof/results/column_registry/analysis_columns.py. */
@@ -1093,10 +1016,7 @@ static void add_piece(const pieces *to, i64 begin, i64 end, i64 cause, i64 call)
     if (at >= to->capacity)
         return;
     to->start[at] = begin;
-    if (to->wide)
-        ((i64 *)to->duration)[at] = end - begin;
-    else
-        ((u32 *)to->duration)[at] = (u32)(end - begin);
+    put(to->duration, (int)to->wide, at, end - begin);
     to->cause[at] = (u8)cause;
     if (call < 0)
         return;
@@ -1152,7 +1072,7 @@ static void sum_pieces(const pieces *of, i64 first) {
     i64 seen = 0;
     for (i64 at = first; at < of->state[0]; at++) {
         i64 cause = of->cause[at] < CAUSES ? of->cause[at] : OF_UNKNOWN;
-        of->state[TOTALS + cause] += of->wide ? ((const i64 *)of->duration)[at] : ((const u32 *)of->duration)[at];
+        of->state[TOTALS + cause] += get(of->duration, (int)of->wide, at);
         of->state[COUNTS + cause] += !(seen >> cause & 1);
         seen |= (i64)1 << cause;
     }
@@ -1179,8 +1099,8 @@ i64 blame(const i64 *start, const numbers *duration, const numbers *variant, con
     const holds held = {held_first, held_start, held_end, held_cause, held_call, cursor};
     i64 calls = call_takes.length, lost_near = 0;
     for (i64 gap = first; gap < stop; gap++) {
-        i64 row = ender[gap], earlier = before[gap], filled = state[0], call = launch[row], its = -1;
-        i64 with_calls = state[CALLED];
+        i64 row = ender[gap], earlier = before[gap], call = launch[row], its = -1;
+        i64 filled = state[0], with_calls = state[CALLED];
         i64 begin = start[earlier] + item(takes, earlier), end = start[row];
         int known = (u64)call < (u64)calls;
         if (known) {

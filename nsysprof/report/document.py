@@ -202,14 +202,12 @@ class Figure:
     """A picture that is stored beside the report as `file`.
 
     alt: what it shows, for readers who cannot see it.
-    dark_png: the same for a dark page; empty where there is none.
     in_page: whether a page shows it; it does not where a bar of its own says the same.
     """
 
     file: str
     alt: str
     png: bytes = b""
-    dark_png: bytes = b""
     in_page: bool = True
 
 

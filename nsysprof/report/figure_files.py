@@ -1,4 +1,4 @@
-"""Write figures to files, and keep light and dark variants as parts of a report."""
+"""Write figures to files, and keep them as parts of a report."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from nsysprof.files.plain_file import plain_json, write_whole
 from nsysprof.report.document import Figure, Report, clean
 from nsysprof.report.figures import mpl
-from nsysprof.report.figures.drawing import can_draw, darken, png_bytes, svg_bytes
+from nsysprof.report.figures.drawing import can_draw, png_bytes, svg_bytes
 from nsysprof.report.formats.data_formats import report_json
 from nsysprof.report.formats.html import render_html
 from nsysprof.report.formats.markdown import render_markdown
@@ -40,13 +40,12 @@ def write_figures(
         drawn = make()
         if drawn is None:
             continue
-        light = png_bytes(drawn)
-        write_whole(out / f"{name}.png", light)
+        png = png_bytes(drawn)
+        write_whole(out / f"{name}.png", png)
         if svg:
             write_whole(out / f"{name}.svg", svg_bytes(drawn))
-        darken(drawn)
         alt = clean(alts[name](), _LONGEST_ALT)  # the description names ranges of the trace
-        figures.append(Figure(f"{name}.png", alt, light, png_bytes(drawn)))
+        figures.append(Figure(f"{name}.png", alt, png))
     return figures
 
 

@@ -472,9 +472,17 @@ class StepTimes:
     @property
     def busy_share(self) -> float:
         """Return the part of the steady steps in which the busiest device worked (0 to 1)."""
+        return self._share_of(WORK_CATEGORIES)
+
+    @property
+    def own_share(self) -> float:
+        """Return that part without the time of collectives alone, in which a rank also waits for others (0 to 1)."""
+        return self._share_of([category for category in WORK_CATEGORIES if category not in ("communication", "wait")])
+
+    def _share_of(self, categories: Sequence[str]) -> float:
         steady = ~self.table["is_warmup"].to_numpy(dtype=bool) & (self.table["device_id"] == self.devices[0])
         rows = self.table[steady]
-        busy = rows[[work_column(category) for category in WORK_CATEGORIES]].to_numpy().sum()
+        busy = rows[list(map(work_column, categories))].to_numpy().sum()
         return float(busy / rows["wall_ns"].sum()) if rows["wall_ns"].sum() > 0 else 0.0
 
     def steady_walls_ns(self) -> npt.NDArray[np.int64]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -200,6 +200,25 @@ class GateResult:
     checked: int
     # The findings that do not pass.
     findings: tuple[GateFinding, ...]
+
+
+def said_once(findings: Sequence[GateFinding]) -> list[GateFinding]:
+    """Return findings for people: what several lack and what to do about it stands only with the last of them."""
+    alike: dict[tuple[str, ...], list[GateFinding]] = {}
+    for number, finding in enumerate(findings):
+        alone = () if finding.next_step else (str(number),)
+        reason = finding.text.rpartition("; ")[2]
+        alike.setdefault((finding.outcome, reason, finding.next_step, *alone), []).append(finding)
+    told = []
+    for (_, reason, *_), same in alike.items():
+        *others, last = same
+        told += [replace(finding, text=finding.text.rpartition("; ")[0], next_step="") for finding in others]
+        if others:
+            times = last.text.rpartition("; ")[0]
+            those = "both" if len(same) == 2 else f"all {len(same)}"
+            last = replace(last, text=f"{times}{'; ' if times else ''}{those}: {reason}")
+        told.append(last)
+    return told
 
 
 def worst_outcome(gate: Iterable[GateResult]) -> Outcome | None:

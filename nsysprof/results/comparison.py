@@ -193,7 +193,8 @@ class LatencyChange:
     candidate: SideOfCase
     reason: str = ""
     next_step: str = ""
-    # The candidate's median divided by the baseline's, with its 95 % interval.
+    # The candidate's level divided by the baseline's, with its 95 % interval. A level is the geometric mean of the
+    # medians of processes or runs.
     ratio: float | None = None
     low: float | None = None
     high: float | None = None
@@ -230,6 +231,11 @@ class LatencyComparison:
     # The level of the tests; the intervals hold the truth with one less this.
     alpha: float = 0.05
 
+    @property
+    def uses_floor(self) -> bool:
+        """Return whether a case was judged by the noise floor: neither where the host determines all, nor by runs."""
+        return any(change.floor_pct for change in self.changes)
+
 
 @dataclass(frozen=True)
 class MetricChange:
@@ -238,7 +244,7 @@ class MetricChange:
     metric: str
     baselines: tuple[float | None, ...]
     candidates: tuple[float | None, ...]
-    # The medians over the traces of each side.
+    # The medians over the traces of each side; of times the geometric means, which are what is tested.
     baseline: float | None
     candidate: float | None
     # The bound on the error of their difference.
@@ -316,7 +322,7 @@ class StepChange:
 
     # The step range; STEP where steps are known by their kernels alone.
     per: str
-    # How long a step takes: the median over the traces of a side of the mean of each (ns).
+    # How long a step takes: the geometric mean over the traces of a side of the mean of each (ns).
     baseline_ns: float
     candidate_ns: float
     # The verdict, whose samples are the steady steps; None where a side has too few of them.

@@ -71,19 +71,17 @@ class TorchTables:
         devices: Iterable[Mapping[str, Any]],
         tool_version: str | None,
         *,
-        tool: str = "torch",
         memory_kind: str = "allocator",
     ) -> None:
         """Write the trace's metadata.
 
         origin_ns: its time zero (ns since 1970, UTC).
         devices: rows of TARGET_INFO_GPU.
-        tool: what recorded: "torch" or "cupti".
         memory_kind: what allocated the memory: "allocator", or "driver" in a file that was exported from another trace.
         """
         facts = {
             "NSYSPROF:VERSION": self._written_by,
-            "NSYSPROF:TOOL": tool,
+            "NSYSPROF:TOOL": "torch",
             "NSYSPROF:TOOL_VERSION": tool_version,
             "NSYSPROF:WORK_KIND": "kernel" if self._device == "cuda" else "operator",
             "NSYSPROF:MEMORY_KIND": memory_kind,

@@ -2,6 +2,7 @@
 
 torchrun --nproc-per-node 2 job_faults.py ddp --faults reduce-always     steps in ranges, for a profiler
 torchrun --nproc-per-node 2 job_faults.py ddp --time                     every fault in turns, prints JSON
+`evened` is no fault: the first stage of the pipeline gets one block of the last one, which also computes the logits.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ FAULTS = {
     "ddp": ("reduce-always", "small-buckets", "uneven"),
     "fsdp": ("reduce-always", "small-shards"),
     "tp": ("small-pieces", "fp32-messages"),
-    "pp": ("few-parts", "unbalanced"),
+    "pp": ("few-parts", "unbalanced", "evened"),
 }
 # Tensor parallelism sends activations in so many pieces with the fault. A pipeline cuts a batch into so many parts.
 PIECES, PARTS, FEW_PARTS = 128, 8, 2
@@ -183,7 +184,7 @@ def build(kind: str, faults: frozenset[str]) -> Callable[[], None]:
 def build_pipeline(faults: frozenset[str]) -> Callable[[], None]:
     """Return a step of a training by a pipeline of two stages."""
     rank = dist.get_rank()
-    share = LAYERS // 2 + (LAYERS // 4 if "unbalanced" in faults else 0)
+    share = LAYERS // 2 + (LAYERS // 4 if "unbalanced" in faults else 1 if "evened" in faults else 0)
     module = Stage(share if rank == 0 else LAYERS - share, is_first=rank == 0).cuda()
     optimizer = torch.optim.AdamW(module.parameters(), lr=1e-4, fused=True)
 

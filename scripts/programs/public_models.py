@@ -134,16 +134,23 @@ def resnet_infer(steps: int) -> None:
     infer(make(), steps, lambda: (images,))
 
 
-def gpt2(steps: int) -> None:
-    """Generate with GPT-2 from random weights, greedily."""
+def gpt2(steps: int, **options: Any) -> None:
+    """Generate with GPT-2 from random weights, greedily. options: of `generate`."""
     from transformers import GPT2Config, GPT2LMHeadModel
 
     model = prepared(GPT2LMHeadModel(GPT2Config())).eval()
     prompt = torch.randint(0, 50000, (8, 64), device=DEVICE)
     with torch.no_grad():
         for _ in timed(3 if "BY_HAND" in os.environ else 1):
-            made = model.generate(prompt, max_new_tokens=steps, min_new_tokens=steps, do_sample=False, pad_token_id=0)
+            made = model.generate(
+                prompt, max_new_tokens=steps, min_new_tokens=steps, do_sample=False, pad_token_id=0, **options
+            )
     print(f"made {made.shape[1]} tokens")
+
+
+def gpt2_static(steps: int) -> None:
+    """Generate with a cache of one size, for which transformers compiles the model by itself."""
+    gpt2(steps, cache_implementation="static")
 
 
 def gpt2_train(steps: int) -> None:
@@ -247,8 +254,9 @@ def process(steps: int) -> None:
 
 PROGRAMS: dict[str, tuple[Callable[[int], None], int]] = {
     "bert": (bert, 20), "resnet50": (resnet50, 20), "lstm": (lstm, 30), "vit": (vit, 20), "gpt2": (gpt2, 100),
-    "gpt2-train": (gpt2_train, 20), "resnet-infer": (resnet_infer, 30), "unet": (unet, 30), "dit": (dit, 20),
-    "recommender": (recommender, 30), "graph": (graph, 30), "process": (process, 20),
+    "gpt2-static": (gpt2_static, 100), "gpt2-train": (gpt2_train, 20), "resnet-infer": (resnet_infer, 30),
+    "unet": (unet, 30), "dit": (dit, 20), "recommender": (recommender, 30), "graph": (graph, 30),
+    "process": (process, 20),
 }  # fmt: skip
 
 if __name__ == "__main__":

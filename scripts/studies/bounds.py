@@ -13,6 +13,9 @@ STUDIES = ("h200-faults", "h200-busy", "h200-jobs")
 # The findings of this one are about all ranks of a job together.
 _OF_JOBS = "h200-jobs"
 _BOUNDED = re.compile(r"(-?[\d.]+) \[(-?[\d.]+), (-?[\d.]+)\]")
+# So many truths of all lie inside where the rules that were made after a study are left out in it. It was counted once,
+# when the rules were made, and not by code.
+_HELD_OUT = 57
 # What a fault is called where a table has no column for the finding.
 _CODES = {"sleeping-loader": "host-bound", "small-kernels": "launch-bound"}
 
@@ -58,12 +61,16 @@ def bounds_table() -> str:
         by_code.setdefault(told.code, []).append(told)
     of_one = [told for study, own in of_study.items() if study != _OF_JOBS for told in own]
     totals = [("all of one trace", of_one), ("all of a job's ranks", of_study[_OF_JOBS]), ("all", every)]
-    lines = ["| code | findings | truth inside | median width, % of the saving |", "|---|--:|--:|--:|"]
+    lines = [
+        "| code | findings | truth inside | without rules made after the study | median width, % of the saving |",
+        "|---|--:|--:|--:|--:|",
+    ]
     for code, of_code in [*sorted(by_code.items()), *totals]:
         widths = [100 * (told.high_ms - told.low_ms) / told.predicted_ms for told in of_code if told.predicted_ms]
         inside = sum(told.is_inside for told in of_code)
-        name = code if code.startswith("all") else f"`{code}`"
-        lines.append(f"| {name} | {len(of_code)} | {inside} | {statistics.median(widths):.0f} |")
+        name = code if code.split()[0] == "all" else f"`{code}`"
+        held_out = str(_HELD_OUT) if of_code is every else "–"
+        lines.append(f"| {name} | {len(of_code)} | {inside} | {held_out} | {statistics.median(widths):.0f} |")
     missed = [told for told in every if not told.is_inside]
     above = sum(told.true_ms > told.high_ms for told in missed)
     return "\n".join([*lines, "", f"Of the {len(missed)} others, {above} saved more than the upper bound."])

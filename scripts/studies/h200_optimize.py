@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -11,8 +10,7 @@ from typing import Any
 import msgspec
 import pandas as pd
 
-from nsysprof.analysis.attention_tuning.program_gain import MORE_SAMPLES, judge_optimization
-from nsysprof.analysis.sampling.tune import launch_shares
+from nsysprof.analysis.attention_tuning.program_gain import judge_optimization
 from nsysprof.report.formats.markdown import render_markdown
 from nsysprof.report.pages.program import WORTH_TELLING, optimize_report
 from nsysprof.results.program_runs import UNDECIDED, Optimization
@@ -97,24 +95,9 @@ def pages() -> dict[Path, str]:
     found = {}
     for name in _names():
         data = json.loads((FOLDER / name / "optimize.json").read_bytes())
-        optimization = judge_optimization(_with_search(name, msgspec.convert(data, Optimization)))
+        optimization = judge_optimization(msgspec.convert(data, Optimization))
         found[FOLDER / name / "report.md"] = render_markdown(optimize_report(optimization))
     return found
-
-
-def _with_search(name: str, found: Optimization) -> Optimization:
-    """Return an optimization with what older versions did not write: whether its search took all of its samples."""
-    path = FOLDER / name / "tuning.csv"
-    if not path.is_file():
-        return found
-    if any(text.startswith("The budget of") for text in found.remarks):
-        return found
-    shares = launch_shares(pd.read_csv(path))
-    tuned = tuple(
-        replace(use, search_ended=True, launch_share=shares.get(use.shape.key_without_layout())) for use in found.tuned
-    )
-    remarks = tuple(text.replace("a longer --budget", MORE_SAMPLES) for text in found.remarks)
-    return replace(found, tuned=tuned, remarks=remarks)
 
 
 def _chosen(found: dict[str, dict[str, Any]]) -> str:
@@ -288,7 +271,7 @@ def _promising(found: dict[str, dict[str, Any]]) -> tuple[str, str]:
     """
     told: tuple[list[str], list[str]] = ([], [])
     for name, data in found.items():
-        for use in _with_search(name, msgspec.convert(data, Optimization)).tuned:
+        for use in msgspec.convert(data, Optimization).tuned:
             if use.why == UNDECIDED and (use.over_auto or 0) >= WORTH_TELLING:
                 launching = (
                     "" if use.launch_share is None else f", of which {100 * use.launch_share:.0f} % is launching"

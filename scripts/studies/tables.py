@@ -22,6 +22,11 @@ def markdown(head: Sequence[str], align: str, rows: Iterable[Sequence[object]]) 
     return "\n".join(lines + [f"| {' | '.join(str(cell) for cell in row)} |" for row in rows])
 
 
+def template(study: str) -> str:
+    """Return the page of a study with placeholders for its numbers."""
+    return (ROOT / "scripts/studies" / f"{study}.md").read_text(encoding="utf-8")
+
+
 @contextlib.contextmanager
 def unpacked(trace: Path) -> Iterator[Path]:
     """Give a packed trace as a SQLite file."""

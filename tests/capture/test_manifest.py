@@ -46,18 +46,12 @@ def test_old_manifests_are_read(tmp_path):
     assert read_manifest(REPOSITORY / "traces/h200-sdpa").environment["gpu_name"] == "NVIDIA H200"
 
 
-def test_what_is_missing_is_a_field_and_was_a_note_in_older_manifests(tmp_path):
+def test_what_is_missing_is_a_field(tmp_path):
     note = make_note("no-counters", problem="Not permitted.", next_step="Be root.")
     manifest = replace(MANIFEST, notes=[], missing=[])
     manifest.add_missing(MissingSource.COUNTERS, note)
     write_manifest(tmp_path, manifest)
     assert read_manifest(tmp_path).missing == [MissingSource.COUNTERS]
-    data = json.loads((tmp_path / "manifest.json").read_text())
-    assert data.pop("missing") == ["counters"]
-    (tmp_path / "manifest.json").write_text(json.dumps(data))
-    assert read_manifest(tmp_path).missing == [MissingSource.COUNTERS]
-    (tmp_path / "manifest.json").write_text(json.dumps(data | {"missing": []}))
-    assert read_manifest(tmp_path).missing == [], "the field decides, and no note"
 
 
 def changed(path, **fields):

@@ -79,14 +79,13 @@ def test_the_report_has_figures_tables_notes_and_method(done: tuple[Path, str]) 
         "# 6 ranks",
         "](step.png)",
         "](heatmap.png)",
-        "](timeline.png)",
         "⚠ straggler, outlier",
         "## Method",
     ):
         assert text in report
     assert (done[0] / "heatmap.svg").stat().st_size > 1000
     page = (done[0] / "report.html").read_text(encoding="utf-8")
-    assert page.count("<figure class=") == 3
+    assert page.count("<figure class=") == 2
     assert report.index("](step.png)") < report.index("](heatmap.png)")
     HTMLParser().feed(page)
 

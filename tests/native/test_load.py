@@ -43,7 +43,7 @@ def test_units_are_chosen_together(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
     monkeypatch.setattr(load, "is_wanted", lambda unit: bool(asked.append(unit)))
     assert [load.loop(name) for name in load.FUNCTIONS] == [None] * len(load.FUNCTIONS)
-    assert {"list_ends", "bound_ends", "last_begun", "encode", "read_events"}.isdisjoint(asked)
+    assert {"list_ends", "encode", "read_events"}.isdisjoint(asked)
 
 
 def test_a_large_trace_says_that_sqlite_read_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -17,7 +16,7 @@ from nsysprof.analysis.comparison.compare_latency import (
 )
 from nsysprof.analysis.comparison.compare_latency import METHOD as WALL_METHOD
 from nsysprof.analysis.comparison.compare_owners import compare_owners
-from nsysprof.analysis.comparison.compare_ranges import MOST_RANGES, compare_ranges
+from nsysprof.analysis.comparison.compare_ranges import MOST_RANGES, compare_ranges, middle_time
 from nsysprof.analysis.comparison.compare_turns import METHOD as TURNS_METHOD
 from nsysprof.analysis.comparison.compare_turns import UNIT, compare_in_turn
 from nsysprof.analysis.comparison.gate.gate import GateRule, judge
@@ -44,7 +43,8 @@ from nsysprof.results.comparison import (
 
 _TRACE_METHOD = (
     "a range's numbers cover all its instances after the warm-up, divided by the traced calls of a capture or else by "
-    "the instances; its wall time is the median of its instances; for several traces of a side it is the median",
+    "the instances; its wall time is the median of its instances; for several traces of a side it is the median, and "
+    "of times the geometric mean",
     "steps are taken together (`step#`), and kernels are those that a range and its helper threads launched, and those "
     "that it captured",
     "of a range's wall time, kernels are when any kernel that it launched ran, copies and fills when only those did, "
@@ -247,9 +247,9 @@ def _notes(
                 candidate=" and ".join(difference.candidate),
             )
         )
-    if latency.floor_from == "assumed":
+    if latency.floor_from == "assumed" and latency.uses_floor:
         notes.append(make_note("floor-assumed", floor_pct=latency.floor_pct))
-    elif latency.changes and latency.unit == "process":
+    elif latency.changes and latency.unit == "process" and latency.floor_from != "assumed":
         on_cpu = any(environment.get("device") == "cpu" for environment in (*old, *new))
         notes.append(make_note("one-run", severity=Severity.WARNING if on_cpu else Severity.INFO))
     if left_out:
@@ -445,7 +445,7 @@ _MOST_SAMPLES = 10_000
 STEP_METHOD = (
     "the time of a step is the mean of its steady steps without slow ones, the same as analyze tells: a step ends when "
     "the host has begun the next one and the GPU has done everything issued until then; for several traces of a side "
-    "it is the median; the verdict is made from the steady steps, together with those on ranges",
+    "it is the geometric mean; the verdict is made from the steady steps, together with those on ranges",
 )
 
 
@@ -455,7 +455,7 @@ def compare_steps(baseline: Sequence[Input], candidate: Sequence[Input]) -> Step
     names = {(same_in_runs(steps.per), steps.is_marked) for steps in (*old, *new)}
     if not old or not new or len(names) > 1:
         return None
-    before, after = (statistics.median(steps.step_ns for steps in side) for side in (old, new))
+    before, after = (middle_time([steps.step_ns for steps in side]) or 0.0 for side in (old, new))
     ((name, is_marked),) = names
     return StepChange(name, before, after, is_marked=is_marked) if min(before, after) > 0 else None
 

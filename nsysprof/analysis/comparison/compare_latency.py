@@ -67,6 +67,8 @@ MEDIAN_COST = np.sqrt(np.pi / 2)  # the standard deviation of a median relative 
 # The noise floor of medians of n units, in standard errors of a difference of means. It is a second condition beside
 # the test.
 _FLOOR_ERRORS = NORMAL_95 * float(MEDIAN_COST)
+# The level of the test where a side has fewer runs than LEAST_BLOCKS: of so few, the spread is a guess.
+_FEW_RUNS_ALPHA = 0.025
 # With this many degrees of freedom, the t distribution is a normal distribution.
 MOST_FREEDOM = 1e6
 # A measurement of more units than this is not proposed.
@@ -100,6 +102,9 @@ METHOD = (
     f"their blocks' medians gives p < {ALPHA:g}, Cliff's delta is at least {LEAST_DELTA:g}, the medians differ by more "
     "than the noise floor, and the interval of the ratio does not hold 1; SAME needs the whole interval within the "
     "margin; everything else is INCONCLUSIVE",
+    "several runs of a side need no noise floor, as their own spread has all that differs between runs; fewer than "
+    f"{LEAST_BLOCKS} are tested at p < {_FEW_RUNS_ALPHA:g}, and of what the GPU determines are taken to differ by "
+    f"{ASSUMED_FLOOR_PCT:g} %, or by what they show, whichever is wider",
     f"the interval of the ratio is the wider of a two-stage bootstrap (processes or runs, then their blocks, "
     f"{_RESAMPLES:,} resamples) and of the t test's interval; 95 %, for each case by itself",
     "where each side was measured in one process, a time that the host determines has no verdict and no interval, "
@@ -148,6 +153,7 @@ def compare_latencies(
             units_of(key, candidate, by_runs),
             0.0 if by_runs or settings.floor_pct is not None else run_floor(key, (*baseline, *candidate)),
             is_host_bound(key, (*baseline, *candidate)),
+            by_runs,
         )
         for key in keys
         if sides[key][0].median_ns and sides[key][1].median_ns
@@ -155,6 +161,7 @@ def compare_latencies(
     unit = "run" if by_runs else "process"
     floor, origin = _floor(pairs, settings, unit)
     judged = _judge(pairs, _fit(pairs), floor, settings, unit)
+    levels = {pair.key: (pair.baseline.level_ns, pair.candidate.level_ns) for pair in pairs}
     changes = []
     for key in keys:
         old, new = sides[key]
@@ -165,6 +172,8 @@ def compare_latencies(
             same = LatencyChange(names[key], LatencyVerdict.SAME, old, new, SAME_SAMPLES, ratio=1.0, low=1.0, high=1.0)
             changes.append(replace(same, margin_pct=settings.margin_pct))
         else:
+            # What is printed is what is tested.
+            old, new = (replace(side, median_ns=level) for side, level in zip(sides[key], levels[key], strict=True))
             named = replace(change, case=names[key], baseline=old, candidate=new)
             changes.append(doubt_throttled(named, _throttled(key, baseline), _throttled(key, candidate)))
     return LatencyComparison(tuple(changes), floor, origin, unit)
@@ -229,7 +238,7 @@ def _judge(
 ) -> dict[Case, LatencyChange]:
     """Return the changes by key, with verdicts. Names and sides are filled in later."""
     tested = [_test(pair, prior, floor, settings, unit) for pair in pairs]
-    known = [index for index, change in enumerate(tested) if change.p_blocks is not None]
+    known = [index for index, change in enumerate(tested) if change.p_blocks is not None or change.low is not None]
     for index, p in zip(known, false_discovery([tested[index].p_units or 0.0 for index in known]), strict=True):
         tested[index] = replace(tested[index], p=p)
     return {
@@ -245,13 +254,13 @@ def _has_no_test(pair: MeasuredPair, settings: Settings) -> bool:
 def _test(pair: MeasuredPair, prior: Prior, floor: float, settings: Settings, unit: str) -> LatencyChange:
     old, new = pair.baseline, pair.candidate
     if _has_no_test(pair, settings):
-        ratio = float(np.exp(np.median(new.flat) - np.median(old.flat)))
+        ratio = float(np.exp(pair.difference))
         sides = SideOfCase("ok"), SideOfCase("ok")
         return LatencyChange(
             "", LatencyVerdict.INCONCLUSIVE, *sides, ratio=ratio, margin_pct=settings.margin_pct, unit=unit
         )
     blocks_test = compare_medians(np.exp(old.flat), np.exp(new.flat))
-    own = _floor_of(floor, pair)
+    own = _floor_of(floor, pair, settings)
     error = _error(pair, prior, own)
     low, high = _interval(pair, error)
     return LatencyChange(
@@ -259,7 +268,7 @@ def _test(pair: MeasuredPair, prior: Prior, floor: float, settings: Settings, un
         verdict=LatencyVerdict.INCONCLUSIVE,
         baseline=SideOfCase("ok"),
         candidate=SideOfCase("ok"),
-        ratio=float(np.exp(np.median(new.flat) - np.median(old.flat))),
+        ratio=float(np.exp(pair.difference)),
         low=low,
         high=high,
         p_blocks=None if blocks_test is None else blocks_test.p,
@@ -273,21 +282,46 @@ def _test(pair: MeasuredPair, prior: Prior, floor: float, settings: Settings, un
     )
 
 
-def _floor_of(floor_pct: float, pair: MeasuredPair) -> float:
-    """Return the noise floor (percent) for medians over several units, which vary less than single units do."""
+def _floor_of(floor_pct: float, pair: MeasuredPair, settings: Settings) -> float:
+    """Return the noise floor (percent) for medians over several units, which vary less than single units do.
+
+    Several runs of a side need none: their own spread, which the test uses, has all that differs between runs.
+    """
     count = min(len(pair.baseline.blocks), len(pair.candidate.blocks))
+    if pair.of_runs and settings.floor_pct is None:
+        return ASSUMED_FLOOR_PCT if pair.is_assumed else 0.0
     return float(100 * np.expm1(np.log1p(floor_pct / 100) * min(1.0, MEDIAN_COST / np.sqrt(count))))
 
 
 def _error(pair: MeasuredPair, prior: Prior, floor_pct: float) -> tuple[float, float]:
     """Return the standard error of the difference of log medians of units, and its degrees of freedom.
 
-    Where nothing was repeated, the noise floor of this case says how much units of the same code differ.
+    Where nothing was repeated, the noise floor of this case says how much units of the same code differ; where few runs
+    were made of what the GPU determines, the wider of that and of what was seen.
     """
     moderated = prior.moderate(pair.spread, pair.freedom)
     if moderated is None:
-        within = sum(_median_variance(side) for side in (pair.baseline, pair.candidate))
-        return float(np.hypot(np.log1p(floor_pct / 100) / NORMAL_95, np.sqrt(within))), MOST_FREEDOM
+        return _assumed_error(pair, floor_pct)
+    seen = _seen_error(pair, moderated)
+    return max(seen, _assumed_error(pair, floor_pct), key=_reach) if pair.is_assumed else seen
+
+
+def _reach(error: tuple[float, float]) -> float:
+    """Return half the width of the 95 % interval of a standard error with its degrees of freedom."""
+    return float(error[0] * t_isf(0.025, error[1]))
+
+
+def _assumed_error(pair: MeasuredPair, floor_pct: float) -> tuple[float, float]:
+    within = sum(_median_variance(side) for side in (pair.baseline, pair.candidate))
+    return float(np.hypot(np.log1p(floor_pct / 100) / NORMAL_95, np.sqrt(within))), MOST_FREEDOM
+
+
+def _is_seen(pair: MeasuredPair, moderated: tuple[float, float], change: LatencyChange) -> bool:
+    return (change.error, change.freedom) == _seen_error(pair, moderated)
+
+
+def _seen_error(pair: MeasuredPair, moderated: tuple[float, float]) -> tuple[float, float]:
+    """Return the error that units of the same code showed, by their moderated variance and its degrees of freedom."""
     counts = len(pair.baseline.blocks), len(pair.candidate.blocks)
     measured = moderated[0] * (1 / counts[0] + 1 / counts[1])
     total = measured + _run_error(pair) ** 2
@@ -308,8 +342,7 @@ def _run_error(pair: MeasuredPair) -> float:
 
 def _p_of_units(pair: MeasuredPair, error: tuple[float, float]) -> float:
     """Return the two-sided p of a difference beyond LEAST_PCT."""
-    distance = abs(float(pair.candidate.levels.mean() - pair.baseline.levels.mean()))
-    beyond = distance - float(np.log1p(LEAST_PCT / 100))
+    beyond = abs(pair.difference) - float(np.log1p(LEAST_PCT / 100))
     if error[0] == 0:
         return 0.0 if beyond > 0 else 1.0
     return min(1.0, 2 * t_sf(beyond / error[0], error[1]))
@@ -318,18 +351,17 @@ def _p_of_units(pair: MeasuredPair, error: tuple[float, float]) -> float:
 def _interval(pair: MeasuredPair, error: tuple[float, float]) -> tuple[float | None, float | None]:
     """Return the confidence interval of the latency ratio."""
     old, new = pair.baseline, pair.candidate
+    middle, reach = pair.difference, _reach(error)
     if min(len(old.flat), len(new.flat)) < LEAST_BLOCKS:
-        return None, None
+        return (float(np.exp(middle - reach)), float(np.exp(middle + reach))) if pair.of_runs else (None, None)
     generator = np.random.default_rng(_SEED)
     differences = _resample(new, generator) - _resample(old, generator)
     low, high = np.quantile(differences, [0.025, 0.975])
-    middle = float(np.median(new.flat) - np.median(old.flat))
-    reach = error[0] * t_isf(0.025, error[1])
     return float(np.exp(min(low, middle - reach))), float(np.exp(max(high, middle + reach)))
 
 
 def _resample(side: MeasuredUnits, generator: np.random.Generator) -> Floats:
-    """Return the log median of a side in each resample: units are drawn first, then as many blocks from each unit."""
+    """Return the level of a side in each resample: units are drawn first, then as many blocks from each unit."""
     counts = np.array([len(blocks) for blocks in side.blocks])
     width, units = int(counts.max()), len(counts)
     table = np.zeros((units, width))
@@ -337,20 +369,22 @@ def _resample(side: MeasuredUnits, generator: np.random.Generator) -> Floats:
         row[: len(blocks)] = blocks
     unit = generator.integers(units, size=(_RESAMPLES, units, 1))
     block = (generator.random((_RESAMPLES, units, width)) * counts[unit]).astype(np.int64)
-    middles: Floats = np.median(table[unit, block].reshape(_RESAMPLES, -1), axis=1)
-    return middles
+    levels: Floats = np.median(table[unit, block], axis=2).mean(axis=1)
+    return levels
 
 
 def _decide(pair: MeasuredPair, change: LatencyChange, prior: Prior, settings: Settings, tests: int) -> LatencyChange:
     if _has_no_test(pair, settings):
         return _need_processes(change, settings, tests)
-    if change.p is None or change.ratio is None or change.low is None or change.high is None or change.delta is None:
+    if change.p is None or change.ratio is None or change.low is None or change.high is None:
         return _too_few(pair, change)
     floor, margin = np.log1p((change.floor_pct or 0) / 100), np.log1p((change.margin_pct or 0) / 100)
     distance = abs(np.log(change.ratio))
-    is_certain = change.p < ALPHA and (change.p_blocks or 0.0) < ALPHA
+    level = _FEW_RUNS_ALPHA if pair.has_few_runs else ALPHA
+    is_certain = change.p < level and (change.p_blocks or 0.0) < ALPHA
     holds_one = change.low <= 1 <= change.high
-    if is_certain and abs(change.delta) >= LEAST_DELTA and distance > floor and not holds_one:
+    is_clear = change.delta is None or abs(change.delta) >= LEAST_DELTA
+    if is_certain and is_clear and distance > floor and not holds_one:
         return replace(change, verdict=LatencyVerdict.SLOWER if change.ratio > 1 else LatencyVerdict.FASTER)
     if -margin <= np.log(change.low) and np.log(change.high) <= margin:
         return replace(change, verdict=LatencyVerdict.SAME, reason=f"within {change.margin_pct:.2g} %")
@@ -361,8 +395,8 @@ def _need_processes(change: LatencyChange, settings: Settings, tests: int) -> La
     """Return the change of a host-bound case with one process a side: it has neither a test nor an interval."""
     needed = max(LEAST_BLOCKS, units_needed(float(np.log1p(HOST_PROCESS_PCT / 100)), settings.margin_pct, tests))
     reason = (
-        "each side is one process, and the host determines this time: another process of the same code may take up to "
-        f"{HOST_PROCESS_TIMES} times as long"
+        "each side is one process, and the host determines this time (or other ranks do): another process of the same "
+        f"code may take up to {HOST_PROCESS_TIMES} times as long"
     )
     step = f"Give at least {LEAST_BLOCKS} of each side; about {needed} tell {settings.margin_pct:g} % where processes "
     step += f"differ by {HOST_PROCESS_PCT:g} %. Counts, bytes and GPU time can be compared without them."
@@ -375,16 +409,24 @@ def _need_more(
     units = "processes" if change.unit == "process" else "runs"
     counts = min(len(pair.baseline.blocks), len(pair.candidate.blocks))
     moderated = prior.moderate(pair.spread, pair.freedom)
-    if moderated is None:
+    if moderated is None or pair.is_assumed:
+        alone = "each side was measured in one process" if moderated is None else f"a side has only {counts} {units}"
         reason = (
-            f"each side was measured in one process, and {change.floor_pct:.3g} % between two of the same code are "
+            f"{alone}, and {change.floor_pct:.3g} % between two of the same code are "
             f"{'what was given' if settings.floor_pct is not None else 'assumed'}"
         )
         step = f"Give {LEAST_BLOCKS} captures of each side, or benches with several --processes."
+        if moderated is not None:
+            if _is_seen(pair, moderated, change):
+                reason = f"{alone}, and they differ by more than is assumed of the same code"
+            step = f"Give at least {LEAST_BLOCKS} {units} of each side: their own spread decides then."
         return replace(change, reason=reason, next_step=step, more=LEAST_BLOCKS - counts)
     deviation, between_runs = float(np.sqrt(moderated[0])), _run_error(pair)
     needed = units_needed(deviation, settings.margin_pct, tests, between_runs)
     reason = f"the interval is wider than ±{change.margin_pct:.2g} %, and the difference is not certain"
+    floor, least = change.floor_pct or 0.0, abs(pair.difference)
+    if not (change.low or 0.0) <= 1 <= (change.high or 0.0) and least <= np.log1p(floor / 100):
+        reason = f"the difference is within the {floor:.3g} % by which {units} of the same code differ here"
     if needed > MOST_UNITS and pair.run_floor_pct:
         # More processes of one run do not tell how much runs differ; only more runs do.
         runs = units_needed(float(np.hypot(between_runs / np.sqrt(2), deviation / np.sqrt(counts))),
@@ -561,6 +603,11 @@ class MeasuredUnits:
         return np.array([np.median(blocks) for blocks in self.blocks])
 
     @property
+    def level_ns(self) -> float:
+        """Return the geometric mean of the units' medians (ns), which is what is tested."""
+        return float(np.exp(self.levels.mean()))
+
+    @property
     def flat(self) -> Floats:
         return np.concatenate(self.blocks)
 
@@ -576,6 +623,22 @@ class MeasuredPair:
     run_floor_pct: float = 0.0
     # Whether the host determines the time.
     host_bound: bool = False
+    # Whether a unit is a run, such as a trace.
+    of_runs: bool = False
+
+    @property
+    def is_assumed(self) -> bool:
+        """Return whether there are too few runs of what the GPU determines to go by their own spread alone."""
+        return self.has_few_runs and not self.host_bound
+
+    @property
+    def has_few_runs(self) -> bool:
+        return self.of_runs and min(len(self.baseline.blocks), len(self.candidate.blocks)) < LEAST_BLOCKS
+
+    @property
+    def difference(self) -> float:
+        """Return the log ratio of the candidate's level to the baseline's."""
+        return float(self.candidate.levels.mean() - self.baseline.levels.mean())
 
     @property
     def freedom(self) -> int:

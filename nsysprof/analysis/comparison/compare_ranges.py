@@ -135,7 +135,8 @@ def _metric(name: str, old: Sequence[_Counted], new: Sequence[_Counted]) -> Metr
             for side in (old, new)
         )
         error = sum(worst)
-    change = MetricChange(name, before, after, _median(before), _median(after), error)
+    middle = middle_time if METRICS[name].unit == "ns" else _median
+    change = MetricChange(name, before, after, middle(before), middle(after), error)
     return replace(change, is_within_error=error > 0 and change.change is not None and abs(change.change) <= error)
 
 
@@ -143,6 +144,15 @@ def _median(values: Sequence[float | None]) -> float | None:
     """Return the median, or None where any value is unknown: the median of the others would describe other traces."""
     known = [value for value in values if value is not None]
     return statistics.median(known) if known and len(known) == len(values) else None
+
+
+def middle_time(values: Sequence[float | None]) -> float | None:
+    """Return the geometric mean of a time (ns) over traces, which is what is tested; None where any is unknown."""
+    known = [value for value in values if value is not None]
+    if not known or len(known) < len(values):
+        return None
+    is_one = len(known) == 1 or not any(known)
+    return known[0] if is_one else statistics.geometric_mean([max(1.0, value) for value in known])
 
 
 def _part_changes(old: _Counted | None, new: _Counted | None) -> tuple[dict[str, int] | None, bool]:

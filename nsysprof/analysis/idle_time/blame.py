@@ -108,10 +108,10 @@ def _list_ends(
     The result has the ends, the number of each one's thread, and the first of each process.
     """
     parts: list[tuple[Int64s, Rows]] = []
-    last_begun = loop("last_begun")
-    if ends is not None and last_begun is not None:
+    if ends is not None:
         since = int(gaps.starts_ns(slice(some.start, some.start + 1))[0])
-        until = last_begun(launch, gaps.ender, some.start, some.stop, calls.start_ns, len(calls), since)
+        launched_by = launch[gaps.ender[some]]
+        until = int(calls.start_ns[launched_by[launched_by >= 0]].max(initial=since))
         parts = [ends.list_within(pid, thread_of, since, until) for pid in pids]
     first = np.cumsum([0, *(len(ended) for ended, _ in parts)], dtype=np.int64)
     if len(parts) == 1:

@@ -113,11 +113,6 @@ def list_ends(calls: Calls, working: Bools) -> CallEnds | None:
 
 def _bounds(calls: Calls, rows: Rows | None) -> tuple[Int64s, Int64s]:
     """Return when the first and the last call of each block ended (ns)."""
-    if (find := loop("bound_ends")) is not None:
-        first, last = np.empty((2, -(-len(calls) // _BLOCK)), dtype=np.int64)
-        order = np.zeros(0, dtype=np.int32) if rows is None else rows
-        find(calls.start_ns, calls.duration_ns, order, len(order), _BLOCK, first, last, len(first))
-        return first, last
     parts = [slice(low, low + _BLOCK) for low in range(0, len(calls), _BLOCK)]
     ends = (calls.ends_ns(part if rows is None else rows[part]) for part in parts)
     bounds = np.array([(int(each.min()), int(each.max())) for each in ends], dtype=np.int64).reshape(-1, 2)

@@ -17,6 +17,7 @@ from nsysprof.analysis.sampling.significance import (
     Prior,
     Turns,
     compare_shape,
+    correct_noisy,
     fit,
     fit_differences,
     noise_floor,
@@ -108,8 +109,7 @@ def summarize_bench(
         for case, name, own in zip(cells, names, by_cell, strict=True)
     ]
     if copies == 1:
-        floor, pairs = _rank(rows, turns, medians, allow_error)
-        _refuse_stalls(rows, by_cell)
+        floor, pairs = _rank(rows, turns, medians, by_cell, allow_error)
         _set_goals(rows, floor)
     else:
         alike = same_code(medians, copies)
@@ -235,11 +235,15 @@ def _percent(rate: float | None, whole: float | None) -> float | None:
 
 
 def _rank(
-    rows: list[dict[str, Any]], turns: Sequence[Turns], medians: Sequence[Floats], allow_error: float
+    rows: list[dict[str, Any]],
+    turns: Sequence[Turns],
+    medians: Sequence[Floats],
+    by_cell: Sequence[Sequence[Block]],
+    allow_error: float,
 ) -> tuple[float | None, int]:
     """Write each cell's rank among cells with equal work, and its verdict against the fastest.
 
-    Failed cells get neither, and approximate ones only where their error is allowed.
+    Failed cells get neither, and approximate ones only where their error is allowed. Shapes that stall get no verdict.
 
     Return the smallest difference that could be told (percent), and from how many pairs.
     """
@@ -251,9 +255,10 @@ def _rank(
             groups.setdefault(_shape_key(row), []).append(index)
     shapes = [{str(index): turns[index] for index in members} for members in groups.values()]
     prior = fit_differences(shapes)
-    for members, shape in zip(groups.values(), shapes, strict=True):
+    every = correct_noisy(shapes, [compare_shape(shape, prior) for shape in shapes])
+    for members, pairs in zip(groups.values(), every, strict=True):
         members.sort(key=lambda index: rows[index]["median_ns"])
-        best, pairs = members[0], compare_shape(shape, prior)
+        best = members[0]
         rows[best]["rank"], rows[best]["verdict"] = 1, "fastest" if len(members) > 1 else "alone"
         for place, index in enumerate(members[1:], start=2):
             difference = pairs.get((str(best), str(index)))
@@ -272,7 +277,13 @@ def _rank(
         best_ns = bests.get(_shape_key(row))
         if row["verdict"] == APPROXIMATE and best_ns:
             row["against_best"] = row["median_ns"] / best_ns
-    return smallest_difference(shapes, prior)
+    _refuse_stalls(rows, by_cell)
+    told = [
+        shape
+        for members, shape in zip(groups.values(), shapes, strict=True)
+        if rows[members[0]]["verdict"] != CaseVerdict.INCONCLUSIVE.value
+    ]
+    return smallest_difference(told, prior)
 
 
 def is_approximate(case: Case, blocks: Sequence[Block]) -> bool:
@@ -317,6 +328,11 @@ def _refuse_stalls(rows: Sequence[dict[str, Any]], by_cell: Sequence[Sequence[Bl
             row |= {"verdict": CaseVerdict.INCONCLUSIVE.value, "against_best_low": None, "against_best_high": None}
 
 
+def refused(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the best rows of the shapes that have no verdict because a cell of theirs stalled."""
+    return table[(table["rank"] == 1) & (table["verdict"] == CaseVerdict.INCONCLUSIVE.value)]
+
+
 def _shape_key(row: Mapping[str, Any]) -> tuple[Any, ...]:
     return tuple(row.get(key) for key in SHAPE_COLUMNS)
 
@@ -324,7 +340,7 @@ def _shape_key(row: Mapping[str, Any]) -> tuple[Any, ...]:
 def _set_goals(rows: list[dict[str, Any]], floor_pct: float | None) -> None:
     """Give the fastest cell of each shape the latency that a new kernel must stay below to be called faster (ns)."""
     for row in rows:
-        if row["rank"] == 1:
+        if row["rank"] == 1 and row["verdict"] != CaseVerdict.INCONCLUSIVE.value:
             told = None if floor_pct is None else row["median_ns"] / (1 + floor_pct / 100)
             row["to_beat_ns"] = told or row["low_ns"] or row["median_ns"]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from nsysprof.analysis.sampling.bench import is_allowed, is_approximate, unsettled
+from nsysprof.analysis.sampling.bench import is_allowed, is_approximate, refused, unsettled
 from nsysprof.analysis.sampling.latency import block_medians
 from nsysprof.analysis.sampling.significance import (
     INTERIM_ALPHA,
@@ -219,7 +219,7 @@ def choose_backends(winners: pd.DataFrame) -> list[Choice]:
     choices = []
     for row in winners[winners["verdict"] != UNKNOWN].to_dict("records"):
         candidates = [row["backend"], *filter(None, str(row["tied"]).split(", "))]
-        backend = AUTO if AUTO in candidates else row["backend"]
+        backend = AUTO if AUTO in candidates or row["verdict"] == OPEN else row["backend"]
         over = row["over_auto"]
         over_auto = None if over is None or over != over else float(over)  # noqa: PLR0124 - NaN
         choices.append(Choice(shape_of_row(row), backend, row["verdict"], row["median_ns"], over_auto))
@@ -237,22 +237,28 @@ def insights(table: pd.DataFrame, winners: pd.DataFrame, floor_pct: float | None
     if len(known) == 0:
         return ["Nothing could be measured."]
     lines = []
+    stalled = {shape_of_row(row) for row in refused(table).to_dict("records")}
+    is_refused = pd.Series([shape_of_row(row) in stalled for row in known.to_dict("records")], index=known.index)
+    told = known[~is_refused]
     won = known[known["verdict"] == WINNER]["backend"].value_counts()
     parts = [f"{name} wins {count}" for name, count in won.items()]
     for verdict, text in ((TIE, "{} {} tied between {}"), (OPEN, "{} {} undecided between {}")):
-        rows = known[known["verdict"] == verdict].to_dict("records")
+        rows = told[told["verdict"] == verdict].to_dict("records")
         sets = pd.Series([_tie_names(row) for row in rows], dtype=object).value_counts()
         parts += [text.format(count, "is" if count == 1 else "are", names) for names, count in sets.items()]
+    count = int(is_refused.sum())
+    parts += [f"{count} {'is' if count == 1 else 'are'} refused, as samples stall"] if count else []
     lines.append(f"Of {len(known)} shapes: {', '.join(parts) or 'only one backend ran each'}.")
     lines += _measured_again(known)
-    lines += _against_auto(known)
+    lines += _against_auto(known, is_refused)
+    table = table[[shape_of_row(row) not in stalled for row in table.to_dict("records")]]
     lines += _along(table, "seq", "sequence length")
     lines += _along(table, "kv_seq", "length of k and v") if table["seq"].nunique() == 1 else []
     lines += _along(table, "batch", "batch")
     lines += _along(table, "heads", "heads")
     if floor_pct is not None:
-        told = f"would be told in {100 * POWER:g} % of such runs."
-        lines.append(f"A difference of {floor_pct:.2g} % between two backends {told}")
+        share = f"would be told in {100 * POWER:g} % of such runs."
+        lines.append(f"A difference of {floor_pct:.2g} % between two backends {share}")
     return lines
 
 
@@ -276,10 +282,20 @@ def _shape(table: pd.DataFrame) -> list[str]:
     return varied_columns(table)
 
 
-def _against_auto(known: pd.DataFrame) -> list[str]:
-    measured = known[known["over_auto"].notna()]
+def _against_auto(known: pd.DataFrame, is_refused: pd.Series) -> list[str]:
+    """Return what follows for torch's own choice.
+
+    is_refused: which shapes stalled, so that more processes tell nothing before the machine is quiet.
+    """
+    measured = known[known["over_auto"].notna() & ~is_refused]
+    stalled = int((known["over_auto"].notna() & is_refused).sum())
+    count = len(measured) + stalled
+    unknown = [
+        f"Whether torch's own choice is beaten is unknown on {stalled} of {count} shapes, whose samples stall: measure "
+        "them again where nothing else runs."
+    ]
     if len(measured) == 0:
-        return []
+        return unknown if stalled else []
     tied = pd.Series(
         [AUTO in (row["backend"], *str(row["tied"]).split(", ")) for row in measured.to_dict("records")],
         index=measured.index,
@@ -290,14 +306,15 @@ def _against_auto(known: pd.DataFrame) -> list[str]:
     if len(beaten):
         worst = beaten.iloc[0]
         lines.append(
-            f"Torch's own choice is beaten on {len(beaten)} of {len(measured)} shapes, most by {worst['backend']} at "
+            f"Torch's own choice is beaten on {len(beaten)} of {count} shapes, most by {worst['backend']} at "
             f"{_label(worst, known)}: {worst['over_auto']:.3g} times as long."
         )
     if len(undecided):
         lines.append(
-            f"Whether torch's own choice is beaten is undecided on {len(undecided)} of {len(measured)} shapes. It took "
+            f"Whether torch's own choice is beaten is undecided on {len(undecided)} of {count} shapes. It took "
             f"up to {undecided['over_auto'].max():.3g} times as long as the fastest there; more processes decide it."
         )
+    lines += unknown if stalled else []
     if not lines:
         lines = [f"Torch's own choice is beaten nowhere on these {len(measured)} shapes: no policy is needed for them."]
     return lines

@@ -30,7 +30,7 @@ from nsysprof.results.samples import OK
 from nsysprof.trace.inputs.resolve_input import PACKED, REPORTS, own_trace, resolve_input
 
 _MOST_BYTES = 1 << 30  # the most bytes of unpacked samples
-# Where the GPU works in less of a step than this, the host determines how long the step takes.
+# Where the GPU's own work takes less of a step than this, the host or other ranks determine how long the step takes.
 _GPU_BOUND_SHARE = 0.9
 
 
@@ -236,7 +236,7 @@ def _step_walls(times: StepTimes | None) -> StepWalls | None:
     if times is None or not times.are_steps:
         return None
     walls = tuple(times.steady_walls_ns().tolist())
-    is_host_bound, is_marked = times.busy_share < _GPU_BOUND_SHARE, times.found_pct is None
+    is_host_bound, is_marked = times.own_share < _GPU_BOUND_SHARE, times.found_pct is None
     return StepWalls(times.per, times.step_ns, walls, host_bound=is_host_bound, is_marked=is_marked)
 
 

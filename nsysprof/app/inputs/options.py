@@ -275,8 +275,8 @@ Processes = Annotated[int, Option("Number of fresh processes.", panel=MEASUREMEN
 
 # How a program is recorded.
 PROFILER = Option(
-    "auto, nsys, torch or none; ',ncu' adds a pass that counts. For a program also cupti. auto: nsys if there is one "
-    "and a GPU, else torch's own profiler.",
+    "auto, nsys, torch or none; ',ncu' adds a pass that counts. auto: nsys if there is one and a GPU, else torch's own "
+    "profiler.",
     ("--profiler",),
     MEASUREMENT,
 )

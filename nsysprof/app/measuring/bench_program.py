@@ -177,7 +177,7 @@ class _Session:
                 f"The program could not be started: {error.strerror}.", "Check that it is executable."
             ) from error
         self.runs.append(run)
-        write_runs(self.folder, self.request, self.runs)
+        write_runs(self.folder, _about(self.request), self.runs)
 
 
 def conclude(runs: Sequence[TimedRun], request: ProgramBenchRequest, notes: Sequence[Note]) -> ProgramComparison:
@@ -222,7 +222,7 @@ def _earlier_runs(request: ProgramBenchRequest, folder: Path) -> list[TimedRun]:
     path = next(killed, folder / RUNS)
     if not path.is_file():
         return []
-    file = read_json(path, _RunsFile, kind="the runs of a bench", advice="Measure anew.", newest=_FORMAT_VERSION)
+    file = read_runs(path)
     if file.about != _about(request):
         raise UsageError(
             f"{folder} holds runs of another program or other sides.", "Give the options of the first run."
@@ -231,7 +231,7 @@ def _earlier_runs(request: ProgramBenchRequest, folder: Path) -> list[TimedRun]:
 
 
 class _RunsFile(FileHeader, kw_only=True):
-    """The content of the file of runs.
+    """The content of runs.json.
 
     about: a digest of the program and its sides, so that a resumed bench measures the same.
     """
@@ -255,9 +255,14 @@ def _about(request: ProgramBenchRequest) -> str:
     return hashlib.sha256(encode_json(_About(request.argv, sides, patterns))).hexdigest()
 
 
-def write_runs(folder: Path, request: ProgramBenchRequest, runs: Sequence[TimedRun]) -> None:
+def read_runs(path: Path) -> _RunsFile:
+    """Return what write_runs wrote. Raises TraceError."""
+    return read_json(path, _RunsFile, kind="the runs of a program", advice="Measure anew.", newest=_FORMAT_VERSION)
+
+
+def write_runs(folder: Path, about: str, runs: Sequence[TimedRun]) -> None:
     """Write all runs so far. After a crash, --resume continues with them."""
-    file = _RunsFile(format_version=_FORMAT_VERSION, nsysprof_version=VERSION, about=_about(request), runs=tuple(runs))
+    file = _RunsFile(format_version=_FORMAT_VERSION, nsysprof_version=VERSION, about=about, runs=tuple(runs))
     write_whole(folder / RUNS, encode_json(file))
 
 
@@ -267,7 +272,7 @@ def _prepare(folder: Path) -> None:
 
 
 def _write(found: ProgramComparison, session: _Session, folder: Path) -> None:
-    write_runs(folder, session.request, session.runs)
+    write_runs(folder, _about(session.request), session.runs)
     write_whole(folder / COMPARISON, encode_json(found.to_json()))
     write_report(program_report(found), folder)
 

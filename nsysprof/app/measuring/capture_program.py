@@ -10,7 +10,6 @@ import sys
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 from nsysprof.analysis.overview.self_check import check_recording
@@ -136,10 +135,10 @@ _OF_TORCH = re.compile(r"\bat::native::")
 def plan_program_capture(request: ProgramRequest) -> PlannedProgram:
     """Return how the program would be recorded here. Raises UsageError for contradictory options."""
     plan, identity = _plan(request)
-    choice = choose_torch(request)
-    nsys = None if choice is not None else _find_nsys(request.nsys)
+    reason = choose_torch(request)
+    nsys = None if reason is not None else _find_nsys(request.nsys)
     ncu = find_ncu("--counters", request.ncu) if plan.counters else None
-    return PlannedProgram(plan, request.out or _default_folder(plan, identity), nsys, identity, choice, ncu)
+    return PlannedProgram(plan, request.out or _default_folder(plan, identity), nsys, identity, reason, ncu)
 
 
 def _plan(request: ProgramRequest) -> tuple[ProgramPlan, RankIdentity | None]:
@@ -171,8 +170,8 @@ def _plan(request: ProgramRequest) -> tuple[ProgramPlan, RankIdentity | None]:
 def capture_program(request: ProgramRequest, progress: Progress = SILENT) -> ProgramResult:
     """Record one program, and fill the capture folder. A failure is part of the result."""
     planned = plan_program_capture(request)
-    if planned.torch is not None:
-        captured, folder = capture_with_torch(request, planned.plan, planned.torch, progress)
+    if planned.torch_because is not None:
+        captured, folder = capture_with_torch(request, planned.plan, planned.torch_because, progress)
         return ProgramResult(captured, folder, True, _failure(captured, folder), _size(captured.traces))
     nsys = planned.nsys
     assert nsys is not None
@@ -198,7 +197,7 @@ def capture_program(request: ProgramRequest, progress: Progress = SILENT) -> Pro
             if _never_started(captured) and may_use_torch(request):
                 reason = captured.failure.text.rstrip(".") if captured.failure else "nsys did not start the program"
                 prepare_folder(claimed.path)
-                captured = record_with_torch(request, planned.plan, claimed.path, TorchChoice(reason), say)
+                captured = record_with_torch(request, planned.plan, claimed.path, reason, say)
             else:
                 if not planned.plan.per_rank:
                     split_capture(captured, claimed.path, progress)
@@ -345,7 +344,8 @@ class PlannedProgram:
     # The nsys to use; None where torch's own profiler records.
     nsys: Path | None
     identity: RankIdentity | None
-    torch: TorchChoice | None = None
+    # Why torch's own profiler records; see choose_torch.
+    torch_because: str | None = None
     # The ncu that counts; None where nothing is counted.
     ncu: Path | None = None
 
@@ -382,31 +382,22 @@ class ProgramResult:
     trace_bytes: int
 
 
-PROFILERS = ("auto", "nsys", "torch", "cupti")
+PROFILERS = ("auto", "nsys", "torch")
 _STARTS_PYTHON = ("torchrun", "accelerate", "deepspeed", "pytest", "ipython", "uvicorn", "gunicorn", "vllm", "ray")
 
 
-@dataclass(frozen=True)
-class TorchChoice:
-    """The choice of torch's own profiler instead of nsys.
+def choose_torch(request: ProgramRequest) -> str | None:
+    """Return why torch's own profiler records in place of nsys: "" where it was asked for, None where nsys records.
 
-    reason: why; empty where the user asked for it.
+    Raises UsageError for contradictory options.
     """
-
-    reason: str = ""
-    # "torch", or "cupti" for CUPTI in the program's own processes.
-    recorder: str = "torch"
-
-
-def choose_torch(request: ProgramRequest) -> TorchChoice | None:
-    """Return the choice of torch's own profiler, or None for nsys. Raises UsageError for contradictory options."""
     if request.profiler not in PROFILERS:
         raise UsageError(
             f"--profiler {request.profiler} cannot record a program.", f"Known for a program: {', '.join(PROFILERS)}."
         )
-    if request.profiler in ("torch", "cupti"):
+    if request.profiler == "torch":
         _refuse_options_of_nsys(request)
-        return TorchChoice(recorder=request.profiler)
+        return ""
     if request.steps or request.forward_steps or request.skip_steps:
         raise UsageError(
             "--optimizer-steps, --forward-steps and --skip-steps count what nsys does not see.",
@@ -414,7 +405,7 @@ def choose_torch(request: ProgramRequest) -> TorchChoice | None:
         )
     if request.profiler == "nsys" or find_tool(NSYS, request.nsys) is not None or not may_use_torch(request):
         return None
-    return TorchChoice("nsys was not found")
+    return "nsys was not found"
 
 
 def may_use_torch(request: ProgramRequest) -> bool:
@@ -425,33 +416,32 @@ def may_use_torch(request: ProgramRequest) -> bool:
     return request.profiler == "auto" and not _options_of_nsys(request) and starts_python(request.argv[0])
 
 
-def capture_with_torch(request: ProgramRequest, plan: ProgramPlan, choice: TorchChoice, progress: Progress) -> tuple[
+def capture_with_torch(request: ProgramRequest, plan: ProgramPlan, reason: str, progress: Progress) -> tuple[
     CapturedProgram, Path
 ]:  # fmt: skip
     """Record the program with torch's profiler, and return the capture and its folder."""
     folder = request.out or dated_folder()
     with claim_folder(folder, CAPTURE, force=request.force) as claimed:
         prepare_folder(claimed.path)
-        captured = record_with_torch(request, plan, claimed.path, choice, progress.tell)
+        captured = record_with_torch(request, plan, claimed.path, reason, progress.tell)
         claimed.commit()
     return replace(captured, traces=claimed.final(captured.traces)), folder
 
 
 def record_with_torch(
-    request: ProgramRequest, plan: ProgramPlan, folder: Path, choice: TorchChoice, say: Say
+    request: ProgramRequest, plan: ProgramPlan, folder: Path, reason: str, say: Say
 ) -> CapturedProgram:
     """Record the program into a prepared folder."""
-    if choice.reason:
-        say(f"{choice.reason}: torch's own profiler records instead")
+    if reason:
+        say(f"{reason}: torch's own profiler records instead")
     return run_torch_capture(
         plan,
         folder,
         watchers=own_watchers(quiet_stdout=request.stdout_to_stderr),
         say=say,
-        merge=partial(merge_kineto_files, tool=choice.recorder),
+        merge=merge_kineto_files,
         inspect=check_trace,
-        instead_of_nsys=choice.reason,
-        recorder=choice.recorder,
+        instead_of_nsys=reason,
     )
 
 
@@ -482,20 +472,15 @@ def _refuse_options_of_nsys(request: ProgramRequest) -> None:
     found = _options_of_nsys(request)
     if found:
         raise UsageError(
-            f"{found[0]} does not work with --profiler {request.profiler}.",
+            f"{found[0]} does not work with --profiler torch.",
             "Leave it out, or record with nsys (--profiler nsys).",
         )
     if own_identity() is not None:
         raise UsageError(
-            f"--profiler {request.profiler} records a single program, and this process is one rank of a job.",
+            "--profiler torch records a single program, and this process is one rank of a job.",
             "Start nsysprof once, around the launcher: its workers are recorded too.",
         )
     has_steps = request.steps or request.forward_steps
-    if request.profiler == "cupti" and (has_steps or request.delay_s or request.duration_s):
-        raise UsageError(
-            "--profiler cupti records a program from beginning to end.",
-            "Leave out --delay, --duration, --optimizer-steps and --forward-steps.",
-        )
     if min(request.steps, request.forward_steps, request.skip_steps) < 0 or (request.skip_steps and not has_steps):
         text = "--skip-steps needs --optimizer-steps or --forward-steps, and none may be negative."
         raise UsageError(text, "Give e.g. --skip-steps 5 --optimizer-steps 20.")

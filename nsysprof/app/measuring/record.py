@@ -478,7 +478,7 @@ def _check_program(request: ProgramRequest) -> None:
         request, "per_rank", "ranks", "capture_range", "delay_s", "end_program", "memory", "stacks", "operators",
         "layers", "attention", "power", "gpu_metrics", "force", "steps", "skip_steps", "forward_steps",
     )  # fmt: skip
-    given += [f"--profiler {request.profiler}"] * (request.profiler in ("torch", "cupti"))
+    given += ["--profiler torch"] * (request.profiler == "torch")
     if given:
         raise UsageError(
             f"{given[0]} does not work with --hold and --keep.",

@@ -36,6 +36,7 @@ class Remedy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     needs: tuple[str, ...]
     usual_pct: float
     start_s: float = 0.0
+    after: tuple[str, ...] = ()
     code: str
     edit: str
     changes: str
@@ -145,6 +146,11 @@ def _whole(value: object) -> int:
     return value if isinstance(value, int) else 0
 
 
+def _has_many_passes(around: Circumstances) -> bool:
+    traits = around.traits
+    return traits is not None and 0 < 2 * traits.optimizer_steps <= traits.outer_calls
+
+
 def _is_vllm(around: Circumstances) -> bool:
     name = Path(around.argv[0]).name if around.argv else ""
     return name == "vllm" and "--attention-backend" not in around.argv
@@ -183,6 +189,7 @@ _NEEDS: Mapping[str, tuple[str, Callable[[Circumstances], bool]]] = {
         lambda around: any(not loader["is_pinned"] for loader in _loaders(around)),
     ),
     "ddp": ("the program has no DistributedDataParallel", lambda around: bool(around.traits and around.traits.wrapped)),
+    "many-passes": ("each step of the optimizer has one pass of the model", _has_many_passes),
     "garbage": (f"Python's garbage collector takes less than {LEAST_GARBAGE_PCT:g} % of the steps", _collects),
     "transformers": ("the program does not use transformers", _is_loaded("transformers")),
     "diffusers": ("the program does not use diffusers", _is_loaded("diffusers")),

@@ -36,6 +36,7 @@ class Trial:
     changes: str = ""
     edit: str = ""
     start_s: float = 0.0
+    after: tuple[str, ...] = ()
 
 
 def list_trials(
@@ -130,7 +131,7 @@ def _trial(remedy: Remedy, facts: ProgramFacts, around: Circumstances) -> Trial 
         setting = f"PROGRAM {shlex.join(side.arguments)}"
     return Trial(
         remedy.title, why, side, setting, remedy.paste(), _gain(remedy, facts), remedy.kind, remedy.precision,
-        remedy.changes, remedy.edit, remedy.start_s if _uses_gpu(around) else 0.0,
+        remedy.changes, remedy.edit, remedy.start_s if _uses_gpu(around) else 0.0, remedy.after,
     )  # fmt: skip
 
 

@@ -33,7 +33,7 @@ from nsysprof.app.progress import Say
 from nsysprof.app.trace_analysis.analyze_snapshot import join_memory, session_start_ns
 from nsysprof.app.trace_analysis.join_recorded import join_attention, join_recording_cost
 from nsysprof.attention.policy_file import PolicyFile
-from nsysprof.attention.shape import SHAPE_COLUMNS, check_case_row, with_later_columns
+from nsysprof.attention.shape import SHAPE_COLUMNS, check_case_row
 from nsysprof.capture.collect import read_counters, write_counters
 from nsysprof.capture.manifest import MANIFEST, Manifest, read_manifest
 from nsysprof.capture.user_program.program_hook import find_recorded
@@ -46,7 +46,7 @@ from nsysprof.nsight.run_tool import NCU, find_tool
 from nsysprof.ranks.rank_energy import parse_power, power_of
 from nsysprof.results.analysis import Analysis, CaptureRecord
 from nsysprof.results.checks import MissingSource
-from nsysprof.results.column_registry.case_columns import CAPTURE_RESULTS, FIRST_CAPTURE_RESULTS
+from nsysprof.results.column_registry.case_columns import CAPTURE_RESULTS
 from nsysprof.results.column_registry.case_columns import COUNTERS as COUNTERS_FILE
 from nsysprof.results.column_registry.csv_table import set_dtypes
 from nsysprof.results.event_rows import KernelGrids
@@ -402,12 +402,11 @@ def read_results(folder: Path) -> pd.DataFrame:
             table = pd.read_csv(path, dtype="string", keep_default_na=False, na_values=[""])
     except (OSError, ValueError) as error:
         raise TraceError(f"{path} cannot be read: {error}.", "Capture again, or give the trace alone.") from error
-    table = with_later_columns(table)
-    missing = [column for column in FIRST_CAPTURE_RESULTS if column not in table]
+    missing = [column for column in CAPTURE_RESULTS.names if column not in table]
     if missing:
         raise TraceError(f"{path} lacks the columns {', '.join(missing)}.", "It was not written by nsysprof capture.")
     try:
-        table = set_dtypes(table.reindex(columns=list(CAPTURE_RESULTS.names)), CAPTURE_RESULTS)
+        table = set_dtypes(table[list(CAPTURE_RESULTS.names)], CAPTURE_RESULTS)
         _check_cases(table)
     except (ValueError, OverflowError) as error:
         raise TraceError(f"{path} cannot be read: {error}.", "Capture again, or give the trace alone.") from error

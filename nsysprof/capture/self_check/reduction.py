@@ -179,7 +179,7 @@ KNOWN_LOSSES = (
         "",
         Lost.PROCESS,
         "A process that is killed (SIGKILL): 0 of 100 kernels, although they had ended 3 s before.",
-        "End the program by another signal, or record it with `--profiler cupti`: 100 of 100.",
+        "End the program by another signal.",
     ),
     KnownLoss(
         "2025.3.1",

@@ -1,4 +1,4 @@
-"""Record a Python program from outside with torch's own profiler or CUPTI, where nsys is not wanted or cannot run."""
+"""Record a Python program from outside with torch's own profiler, where nsys is not wanted or cannot run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from msgspec import json
 
@@ -28,11 +27,10 @@ from nsysprof.results.checks import NOT_WATCHED, MissingSource, WatchedGpu
 
 # The same names as in nsysprof.workload.program_start.torch_recorder, which is not imported because it imports torch.
 _FOLDER, _SCHEDULE = "NSYSPROF_TORCH_FOLDER", "NSYSPROF_TORCH_SCHEDULE"
-_CUPTI_FOLDER = "NSYSPROF_CUPTI_FOLDER"
 _RECORDED = "torch"
 # The files of the hooks are named after a report of nsys, even where there is none.
 _REPORT = "nsys.nsys-rep"
-TORCH, CUPTI = "torch", "cupti"
+TORCH = "torch"
 PROCESSES = "processes"
 _MOST_NAMED = 4
 
@@ -49,19 +47,17 @@ def run_torch_capture(
     merge: Merge,
     inspect: Inspect,
     instead_of_nsys: str,
-    recorder: str = TORCH,
 ) -> CapturedProgram:
     """Run the plan's program into the prepared `folder`, and make a trace from what its processes recorded.
 
     If several processes recorded, each also has its own trace.
 
-    instead_of_nsys: why nsys does not record; empty where the user asked for another profiler.
-    recorder: TORCH or CUPTI.
+    instead_of_nsys: why nsys does not record; empty where the user asked for torch's.
     """
     manifest = Manifest(
         cases=(),
         range_keys=(),
-        profiler=recorder,
+        profiler=TORCH,
         traced_calls=0,
         method="",
         created_utc=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -77,16 +73,13 @@ def run_torch_capture(
         ended = run_streamed(
             list(plan.argv),
             Streams(logs / "stdout.log", logs / "stderr.log", logs / "torch.log", watchers.stdout, watchers.stderr),
-            program_environment() | watch.environment | _hook(plan, work, folder, recorder),
+            program_environment() | watch.environment | _hook(plan, work, folder),
             say=say,
         )
     manifest.steps.append(Step("program", ended.argv, ended.exit_code, ended.duration_ns))
     manifest.program = Program(plan.argv, ended.exit_code)
     manifest.notes += [*collect_recorded(folder / _REPORT, _kinds(plan)), *fork_notes(logs / "stderr.log")]
     write_manifest(folder, manifest)
-    if recorder == CUPTI:
-        for path in sorted(work.glob("*.jsonl")):
-            complete_lines(path, manifest.environment)
     captured = _collect(manifest, folder, ended, work, merge, inspect, say)
     has_schedule = plan.steps or plan.forward_steps or plan.skip_steps
     is_whole = plan.is_whole and not has_schedule and ended.interrupted is None
@@ -107,7 +100,7 @@ def _unrecorded(captured: CapturedProgram, watched: WatchedGpu) -> list[Note]:
     return [make_note("process-lost", "no-recorder", processes=names + more)]
 
 
-def _hook(plan: ProgramPlan, work: Path, folder: Path, recorder: str) -> dict[str, str]:
+def _hook(plan: ProgramPlan, work: Path, folder: Path) -> dict[str, str]:
     """Return the environment variables that make the program's Python record."""
     recorded = hook_environment(folder / _REPORT, os.environ, _kinds(plan))
     schedule = {
@@ -118,30 +111,7 @@ def _hook(plan: ProgramPlan, work: Path, folder: Path, recorder: str) -> dict[st
         "forward_steps": plan.forward_steps,
     }
     variables = {**recorded, **plan.layer_environment, **hook_path(os.environ)}
-    if recorder == CUPTI:
-        return {**variables, _CUPTI_FOLDER: str(work.resolve())}
     return {**variables, _FOLDER: str(work.resolve()), _SCHEDULE: json.encode(schedule).decode()}
-
-
-def complete_lines(path: Path, environment: Mapping[str, Any]) -> Path:
-    """Make a file in Kineto's format from the lines of a process, and return it. An incomplete last line is left out.
-
-    environment: the manifest's, with the GPUs.
-    """
-    names = [name for name in str(environment.get("gpu_name") or "").split(", ") if name]
-    devices = [{"id": number, "name": name} for number, name in enumerate(names)]
-    target_path = path.with_suffix(".json")
-    with path.open("rb") as source, target_path.open("wb") as target:
-        head = json.encode({"schemaVersion": 1, "deviceProperties": devices})
-        target.write(head[:-1] + b',"traceEvents":[\n')
-        begun = False
-        for line in source:
-            if line.endswith(b"}\n"):
-                target.write((b",\n" if begun else b"") + line.rstrip())
-                begun = True
-        target.write(b"\n]}\n")
-    path.unlink()
-    return target_path
 
 
 def _kinds(plan: ProgramPlan) -> tuple[str, ...]:
@@ -157,7 +127,7 @@ def _collect(
     if lost:
         manifest.notes.append(make_note("torch-trace-cut", processes=", ".join(_process(path) for path in lost)))
     if not files:
-        return CapturedProgram(manifest, ended, (), None if ended.refused else _nothing(manifest.profiler, ended))
+        return CapturedProgram(manifest, ended, (), None if ended.refused else _nothing(ended))
     trace = folder / TORCH_TRACE
     say(f"convert what {len(files)} process{'' if len(files) == 1 else 'es'} recorded")
     try:
@@ -189,15 +159,8 @@ def _process(path: Path) -> str:
     return path.name.partition(".")[0]
 
 
-def _nothing(recorder: str, ended: Ended) -> ToolFailedError:
+def _nothing(ended: Ended) -> ToolFailedError:
     how = f"it ended with {ended.exit_code}" if ended.exit_code else "it ended by itself"
-    if recorder == CUPTI:
-        return ToolFailedError(
-            f"CUPTI recorded nothing: no process of the program left a trace ({how}).",
-            "Install a cupti-python that fits the driver into the program's Python (for CUDA 13.0: pip install "
-            "'cupti-python<13.1'). A process leaves a trace if it imports torch, cupy, jax or numba and uses CUDA; see "
-            "logs/stderr.log.",
-        )
     return ToolFailedError(
         f"Torch's profiler recorded nothing: no process of the program left a trace ({how}).",
         "A program without torch needs nsys: nsysprof help nsys. A process with torch leaves a trace if its Python "

@@ -8,10 +8,6 @@ import warnings
 from collections.abc import Sequence
 from functools import cache
 from importlib.util import find_spec
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
 
 from nsysprof.report.figures import mpl
 
@@ -170,80 +166,3 @@ def _installed_fonts() -> tuple[str, ...]:
     """Return the other fonts that are installed. One that is missing would be complained of for each text."""
     names = set(mpl.get_font_names())
     return tuple(font for font in _OTHER_FONTS if font in names)
-
-
-# The background and the text colour of a dark page; see templates/report.css.
-_PAPER, _INK = np.array([0x14, 0x17, 0x1B]) / 255, np.array([0xDF, 0xE5, 0xEC]) / 255
-# A text on a dark page is at least this light (0 to 1).
-_LEAST_LIGHT = 0.35
-# A colour with less saturation than this counts as grey.
-_GREY = 0.26
-
-Colors = npt.NDArray[np.float64]
-
-
-def darken(figure: mpl.Figure) -> None:
-    """Change the colours of a figure in place. Its layout stays as it was when it was last drawn."""
-    figure.set_layout_engine("none")
-    # Colours that mean values stay, and so do the texts on them.
-    mapped = [axes for axes in figure.axes if any(np.asarray(image.get_array()).ndim == 2 for image in axes.images)]
-    on_pictures = {text for axes in mapped for text in axes.texts}
-    for artist in figure.findobj(include_self=True):
-        match artist:
-            case mpl.Text():
-                if artist not in on_pictures:
-                    artist.set_color(_readable(_one(artist.get_color())))
-            case mpl.Line2D():
-                # All colours are read first, because a marker without its own colour has the line's.
-                line, face, edge = artist.get_color(), artist.get_markerfacecolor(), artist.get_markeredgecolor()
-                artist.set_color(_one(line))
-                artist.set_markerfacecolor(_one(face))
-                artist.set_markeredgecolor(_one(edge))
-            case mpl.Patch():
-                artist.set_facecolor(_one(artist.get_facecolor()))
-                artist.set_edgecolor(_one(artist.get_edgecolor()))
-            case mpl.Collection():
-                if artist.get_array() is None:  # anything with a colour map keeps it
-                    artist.set_facecolor([_one(color) for color in np.asarray(artist.get_facecolor())])
-                    artist.set_edgecolor([_one(color) for color in np.asarray(artist.get_edgecolor())])
-            case _:
-                continue
-    for axes in figure.axes:
-        for image in axes.images:
-            pixels = np.asarray(image.get_array())
-            if pixels.ndim == 3:  # colours, and not values of a colour map
-                image.set_data(dark_colors(pixels.astype(float), smoothly=True))
-
-
-def _readable(color: Any) -> Any:
-    """Return the colour of a text, lightened where it would be too dark to read."""
-    red, green, blue, *opacity = mpl.to_rgba(color)
-    if 0.3 * red + 0.6 * green + 0.1 * blue > _LEAST_LIGHT:
-        return color
-    return (*((part + 1) / 2 for part in (red, green, blue)), *opacity)
-
-
-def _one(color: Any) -> Any:
-    """Return the dark variant of one colour. Values such as "none" stay."""
-    if isinstance(color, str) and color in ("none", "auto"):
-        return color
-    return tuple(dark_colors(np.array([mpl.to_rgba(color)]))[0])
-
-
-def dark_colors(colors: Colors, *, smoothly: bool = False) -> Colors:
-    """Return the dark variants of colours.
-
-    colors: shape (..., 3 or 4), from 0 to 1; the last of four is the opacity.
-    smoothly: whether this is a picture, in which colours blend into greys.
-    """
-    if colors.size == 0:
-        return colors
-    rgb = colors[..., :3]
-    high, low = rgb.max(axis=-1), rgb.min(axis=-1)
-    saturation = (high - low) / np.maximum(high, 1e-9)
-    grey = 1 - saturation if smoothly else (saturation <= _GREY).astype(float)
-    light = rgb.mean(axis=-1)[..., None]
-    turned = _INK + (_PAPER - _INK) * light
-    dark: Colors = colors.copy()
-    dark[..., :3] = grey[..., None] * turned + (1 - grey[..., None]) * rgb
-    return dark

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 __all__ = [
     "Axes",
     "Axis",
-    "Collection",
     "EngFormatter",
     "Figure",
     "FixedLocator",
@@ -22,15 +21,12 @@ __all__ = [
     "StrMethodFormatter",
     "Text",
     "get_font_names",
-    "to_rgb",
-    "to_rgba",
 ]
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
-    from matplotlib.collections import Collection
-    from matplotlib.colors import LinearSegmentedColormap, to_rgb, to_rgba
+    from matplotlib.colors import LinearSegmentedColormap
     from matplotlib.figure import Figure
     from matplotlib.font_manager import get_font_names
     from matplotlib.lines import Line2D
@@ -47,7 +43,7 @@ if TYPE_CHECKING:
         StrMethodFormatter,
     )
 else:
-    _MODULES = "axes", "axis", "collections", "colors", "figure", "font_manager", "lines", "patches", "text", "ticker"
+    _MODULES = "axes", "axis", "colors", "figure", "font_manager", "lines", "patches", "text", "ticker"
 
     def __getattr__(name: str) -> Any:
         modules = [] if name.startswith("__") else [import_module(f"matplotlib.{module}") for module in _MODULES]

@@ -1,4 +1,4 @@
-"""Draw all ranks of a job: step.png, heatmap.png and timeline.png, and the data of the page's interactive timeline.
+"""Draw all ranks of a job: step.png and heatmap.png, and the data of the page's interactive timeline.
 
 Each rank has two lanes: how much of each slice of time it computed, and NCCL's kernels. A collective has the same name
 on every rank, so that the page can show which rank arrived first and which last.
@@ -28,7 +28,6 @@ _MOST_LABELS = 48
 _SPAN_PCT = 30.0
 # A range with less time than this share of the largest is too short for anybody to wait for it.
 _LEAST_SHARE = 0.002
-_SLICES = 1200
 # At most so many ranks are drawn in the picture of one step. A line of it has room for so many letters.
 _MOST_LANES, _LETTERS, _LEAST_LETTERS = 16, 110, 8
 _LATE, _HATCH = "#B30000", "////"
@@ -182,48 +181,6 @@ def _deviations(rank_ranges: pd.DataFrame) -> tuple[pd.DataFrame | None, list[st
     return percent, titles
 
 
-def draw_timeline(job: RanksAnalysis) -> mpl.Figure | None:
-    """Draw when each rank computed and communicated, on the reference's clock. Return None without such ranks."""
-    offsets = {fit.rank: fit.offset_ns for fit in job.clocks if fit.offset_ns is not None}
-    ranks = [rank for rank in sorted(offsets) if rank in job.lanes]
-    if not ranks:
-        return None
-    begins = [job.lanes[rank].start_ns + offsets[rank] for rank in ranks]
-    ends = [start + job.lanes[rank].slice_ns * len(job.lanes[rank].compute)
-            for rank, start in zip(ranks, begins, strict=True)]  # fmt: skip
-    edges = np.linspace(min(begins), max(ends), _SLICES + 1)
-    colors = {name: np.array(mpl.to_rgb(color)) for name, color in
-              (("idle", _IDLE), ("compute", _COMPUTE), ("comm", _COMM))}  # fmt: skip
-    pixels = np.empty((len(ranks) * 2, _SLICES, 3))
-    for row, rank in enumerate(ranks):
-        lane = job.lanes[rank]
-        for half, name in enumerate(("compute", "comm")):
-            share = resample_shares(getattr(lane, name), lane.start_ns, lane.slice_ns, edges - offsets[rank])[:, None]
-            pixels[2 * row + half] = share * colors[name] + (1 - share) * colors["idle"]
-    figure = new_figure(1.6 + min(9.0, 0.3 * len(ranks)))
-    axes = figure.subplots()
-    span = max(ends) - min(begins)
-    axes.imshow(pixels, aspect="auto", interpolation="nearest", extent=(0, span / NS_PER_S, len(ranks) - 0.5, -0.5))
-    for line in range(1, len(ranks) if len(ranks) <= _MOST_LABELS else 0):
-        axes.axhline(line - 0.5, color="white", linewidth=1.5)
-    label_seconds(axes.xaxis)
-    _label_ranks(axes, ranks, job)
-    axes.set_ylabel("rank", fontsize=10)
-    left_out = len(job.read) - len(ranks)
-    more = f"; {left_out} ranks without a common clock left out" if left_out else ""
-    axes.set_xlabel(
-        f"time on the clock of rank {_reference(job)}; a slice is {format_ns(span / _SLICES)}{more}", fontsize=9
-    )
-    meanings = {"computes (upper half)": _COMPUTE, "NCCL (lower half)": _COMM, "neither": _IDLE}
-    handles = [mpl.Patch(color=color, label=label) for label, color in meanings.items()]
-    figure.legend(handles=handles, loc="outside upper center", ncols=3, fontsize=8, frameon=False)
-    return figure
-
-
-def _reference(job: RanksAnalysis) -> int:
-    return next((fit.rank for fit in job.clocks if fit.how == "reference"), 0)
-
-
 def _label_ranks(axes: mpl.Axes, ranks: list[int], job: RanksAnalysis) -> None:
     """Label the ranks: all of them or, of many, some and all that stand out."""
     slow = set(job.stragglers["rank"].tolist())
@@ -245,13 +202,6 @@ def describe_heatmap(job: RanksAnalysis) -> str:
     if job.imbalance_pct is not None:
         text += f" The imbalance is {job.imbalance_pct:.1f} %."
     slow = [f"rank {rank}" for rank in dict.fromkeys(job.stragglers["rank"].tolist())]
-    return f"{text} {sentence_of(slow, 'The others wait for ')}".rstrip()
-
-
-def describe_ranks_timeline(job: RanksAnalysis) -> str:
-    """Return how many ranks are shown, and which one delays the others."""
-    slow = [f"rank {rank}" for rank in dict.fromkeys(job.stragglers["rank"].tolist())]
-    text = f"Timeline of {len(job.lanes)} ranks on one clock, with computation and communication."
     return f"{text} {sentence_of(slow, 'The others wait for ')}".rstrip()
 
 

@@ -30,7 +30,7 @@ from nsysprof.report.document import (
     clean,
 )
 from nsysprof.report.formats.cell_text import amount_text, cell_text, shorten_names
-from nsysprof.results.checks import GateResult, Outcome
+from nsysprof.results.checks import GateResult, Outcome, said_once
 
 _LINE, _NOTE = 700, 500
 _MOST_FINDINGS = 20
@@ -117,10 +117,10 @@ def _gate_lines(result: GateResult) -> list[str]:
     count = f"{result.checked} checked" if result.checked else "nothing to check"
     lines = [f"{result.rule}: {result.outcome.value} ({count})"]
     worst_first = sorted(result.findings, key=lambda finding: finding.outcome != Outcome.REGRESSION)
-    for finding in worst_first[:_MOST_FINDINGS]:
+    for finding in said_once(worst_first[:_MOST_FINDINGS]):
         step = f" -> {finding.next_step}" if finding.next_step else ""
-        where = f"{finding.where}: " if finding.where else ""
-        lines.append(clean(f"  {finding.outcome.value}: {where}{finding.text}{step}", _NOTE))
+        said = ": ".join(filter(None, (finding.outcome.value, finding.where, finding.text)))
+        lines.append(clean(f"  {said}{step}", _NOTE))
     more = len(worst_first) - _MOST_FINDINGS
     return [*lines, *([f"  and {more} more"] if more > 0 else [])]
 

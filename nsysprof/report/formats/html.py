@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from nsysprof.report.document import Cell, Chart, Lines, Notes, Part, Report, Section, Table, Unit, clean, list_parts
 from nsysprof.report.formats.bars import describe_bars, describe_segments, show_bars, show_segments, usual_line
 from nsysprof.report.formats.cell_text import amount_text, cell_text, shorten_names, sort_key
+from nsysprof.results.checks import said_once
 from nsysprof.units import format_bytes, format_ns
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ def render_html(report: Report) -> str:
     """Return the page with the PNG figures inside. The template engine escapes everything except our own scripts."""
     engine = _make_engine(_CELL, kept_templates())
     engine.filters["clean_long"] = lambda text: clean(str(text), _FULL)
+    engine.filters["said_once"] = said_once
     engine.filters["base64"] = lambda data: base64.b64encode(data).decode()
     engine.filters["script_json"] = json_for_script
     engine.filters["anchor"] = anchor_of

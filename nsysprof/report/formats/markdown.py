@@ -24,7 +24,7 @@ from nsysprof.report.document import (
 )
 from nsysprof.report.formats.bars import bar_lines
 from nsysprof.report.formats.cell_text import amount_text, cell_text, shorten_names
-from nsysprof.results.checks import Outcome
+from nsysprof.results.checks import Outcome, said_once
 
 _NAME_WIDTH, _CELL_WIDTH = 90, 300
 _LINE, _NOTE = 1000, 600
@@ -129,10 +129,10 @@ def _gate_lines(part: Gate, most: int) -> list[str]:
     findings = [finding for result in part.results for finding in result.findings]
     findings.sort(key=lambda finding: finding.outcome != Outcome.REGRESSION)
     texts = []
-    for finding in findings:
-        where = f"{finding.where}: " if finding.where else ""
+    for finding in said_once(findings):
         step = f" → {finding.next_step}" if finding.next_step else ""
-        texts.append(_escape(f"{finding.outcome.value}: {where}{finding.text}{step}", _NOTE))
+        said = ": ".join(filter(None, (finding.outcome.value, finding.where, finding.text)))
+        texts.append(_escape(f"{said}{step}", _NOTE))
     return [*lines, "", *_list(texts, min(most, _FOLD_MARKED_ABOVE))]
 
 

@@ -97,14 +97,13 @@ def bench_report(bench: BenchReport, figures: Sequence[Figure] = ()) -> Report:
     figures: the figures that were drawn, in order.
     """
     table = bench.table
-    refused = next((f"{note.text} {note.next_step}" for note in bench.notes if note.code == _STALLS), "")
     verdicts = Lines(verdict_lines(table), is_verdict=True, document_lines=30)
     detail: list[Part] = [
         *sweep_tables(table), ceiling_table(table), Paragraph(_ceilings(bench.ceilings)),
         target_table(table),
     ]  # fmt: skip
     sections = [
-        *([Section("", (Paragraph(refused, is_warning=True),))] if refused else []),
+        *_stall_sections(bench.notes),
         *bench.extra[:1],
         Section("", (verdicts, Lines(tuple(bench.self_check)))),
         *bench.extra[1:],
@@ -112,11 +111,24 @@ def bench_report(bench: BenchReport, figures: Sequence[Figure] = ()) -> Report:
         *figure_sections(figures),
         Section("", tuple(detail), in_terminal=False),
         _ablation(),
-        Section("Notes", (Notes(tuple(note for note in bench.notes if note.code != _STALLS)),)),
+        Section("Notes", (_other_notes(bench.notes),)),
         Section("Method", (Lines(tuple(bench.method)),), in_terminal=False),
         _environment(bench),
     ]
     return Report(bench.title, tuple(sections))
+
+
+def _stall_sections(notes: Sequence[Note]) -> list[Section]:
+    """Return the section that says first that the machine stalls; none where it does not."""
+    return [
+        Section("", (Paragraph(f"{note.text} {note.next_step}", is_warning=True),))
+        for note in notes
+        if note.code == _STALLS
+    ]
+
+
+def _other_notes(notes: Sequence[Note]) -> Notes:
+    return Notes(tuple(note for note in notes if note.code != _STALLS))
 
 
 def _environment(bench: BenchReport) -> Section:
@@ -249,7 +261,7 @@ def target_table(table: pd.DataFrame) -> Table:
         (Column("by formula", Unit.FLOPS), "flops_per_s"),
         (Column("peak memory", Unit.BYTES), "peak_bytes"),
     )
-    fastest = table[table["rank"] == 1].to_dict("records")
+    fastest = table[(table["rank"] == 1) & table["to_beat_ns"].notna()].to_dict("records")
     return table_of("What must be beaten", fastest, columns, source=_CSV, terminal_rows=0, document_rows=30)
 
 
@@ -283,6 +295,8 @@ def _without_interval(table: pd.DataFrame) -> tuple[str, ...]:
 
 def _sentence(rows: Sequence[Row]) -> str:
     best, rest = rows[0], rows[1:]
+    if best["verdict"] == "inconclusive":
+        return f"{best['backend']} takes {latency_text(best['median_ns'], None, None)}; no verdict, as samples stall"
     tied = [row["backend"] for row in rest if row["verdict"] == "tie"]
     unknown = [row["backend"] for row in rest if row["verdict"] in ("inconclusive", "too few processes")]
     slower = [row for row in rest if row["verdict"] in _SLOWER]
@@ -369,7 +383,7 @@ _WINNERS_CSV = "winners.csv"
 
 def tuning_report(sections: Sequence[Section], notes: Sequence[Note]) -> Report:
     """Return what the terminal shows of a tuning."""
-    return Report("tune", (*sections, Section("", (Notes(tuple(notes)),))))
+    return Report("tune", (*_stall_sections(notes), *sections, Section("", (_other_notes(notes),))))
 
 
 def tuning_sections(

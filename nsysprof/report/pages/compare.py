@@ -110,7 +110,7 @@ def _forced(comparison: VersionComparison) -> list[Part]:
 def floor_lines(comparison: VersionComparison) -> tuple[str, ...]:
     """Return the noise floor that differences had to exceed, where it is known."""
     latency = comparison.latency
-    if not latency.changes or latency.floor_pct is None:
+    if not latency.uses_floor or latency.floor_pct is None:
         return ()
     return (f"noise floor of one {latency.unit}: {latency.floor_pct:.2f} %, {latency.floor_from}",)
 
@@ -402,6 +402,8 @@ def step_line(comparison: VersionComparison) -> str:
     direction = f"{amount} {'longer' if change.change_pct > 0 else 'shorter'}" if size else "no difference"
     old, new = format_apart(format_ns, change.baseline_ns, change.candidate_ns)
     text = f"A step takes {new} instead of {old}: {direction}"
+    if size < _LEAST_STEP_PCT:
+        text = f"A step takes {format_ns(change.candidate_ns)} on both sides: {direction}"
     verdict = change.verdict
     if verdict is None or verdict.verdict is None:
         text += "; there are too few steps for a verdict."

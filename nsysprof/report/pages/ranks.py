@@ -32,11 +32,9 @@ from nsysprof.report.figures.ranks import (
     ALT,
     HINT,
     describe_heatmap,
-    describe_ranks_timeline,
     describe_step,
     draw_heatmap,
     draw_step,
-    draw_timeline,
     ranks_timeline_data,
 )
 from nsysprof.report.pages.analysis import figure_sections, finding_item
@@ -150,12 +148,10 @@ def _write_figures(job: RanksAnalysis, out: Path, svg: bool, say: Callable[[str]
     draw = {
         "step": lambda: draw_step(job),
         "heatmap": lambda: draw_heatmap(job),
-        "timeline": lambda: draw_timeline(job),
     }
     alts = {
         "step": lambda: describe_step(job),
         "heatmap": lambda: describe_heatmap(job),
-        "timeline": lambda: describe_ranks_timeline(job),
     }
     return write_figures(draw, alts, out, svg=svg, say=say)
 

@@ -8,5 +8,3 @@ CAPTURE_RESULTS = FILES["capture/results.csv"]
 BENCH_RESULTS = FILES["bench/results.csv"]
 WINNERS = FILES["tune/winners.csv"]
 COUNTERS = FILES["capture/counters.csv"]
-# Version 0.1.0 wrote these columns; the rest came with hardware counters.
-FIRST_CAPTURE_RESULTS = CAPTURE_RESULTS.names[: CAPTURE_RESULTS.names.index("sampled_read_bytes")]

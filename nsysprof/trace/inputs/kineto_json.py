@@ -47,12 +47,10 @@ def convert_kineto_json(source: Path, target: Path, named: Path | None = None) -
     return target
 
 
-def merge_kineto_files(sources: Sequence[Path], target: Path, *, tool: str = "torch") -> dict[Path, int]:
+def merge_kineto_files(sources: Sequence[Path], target: Path) -> dict[Path, int]:
     """Write the files of several processes as the one new SQLite file `target`; return how many rows each became.
 
     Time zero is the first event of all. Raises what convert_kineto_json raises.
-
-    tool: what recorded them: "torch" or "cupti".
     """
     headers = {source: read_header(source) for source in sources}
     firsts = {source: _until_first_time(read_events(source))[1] for source in sources}
@@ -63,7 +61,7 @@ def merge_kineto_files(sources: Sequence[Path], target: Path, *, tool: str = "to
     try:
         tables = TorchTables(target, device, VERSION)
         try:
-            tables.describe(origin_ns, devices if device == "cuda" else (), None, tool=tool)
+            tables.describe(origin_ns, devices if device == "cuda" else (), None)
             for source in sources:
                 shift_ns = headers[source].base_ns - origin_ns
                 rows[source] = tables.append(read_events(source), shift_ns, earlier_memory=True)

@@ -20,6 +20,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from .attention_calls.fast_path import forget_module, watch_modules
 from .attention_calls.range_marker import find_marker
 from .watched_program.module_places import named_modules
 from .watched_program.process_file import process_path, write_json
@@ -29,8 +30,7 @@ FOLDER, DEPTH, PATTERN = "NSYSPROF_LAYERS_FOLDER", "NSYSPROF_LAYERS_DEPTH", "NSY
 _UNSAFE = re.compile(r"[\s()\x00-\x1f\x7f\ud800-\udfff]+")
 _LONGEST = 200
 # In a model with more modules than the first number, at most the second share get ranges, unless a depth is given:
-# those that are not too deep. On an H200, the decode of a Llama with 319 modules took 4 % longer with 79 ranges and
-# with 127, and 6 to 10 % with ranges of all (scripts/programs/layers_cost.py).
+# those that are not too deep: of what is left of the cost, a range of NVTX under nsys takes most.
 _FEW_MODULES, _AFFORDABLE = 100, 0.5
 # So many tensors of a module's inputs and outputs lead to nodes of autograd.
 _MOST_TENSORS = 16
@@ -58,9 +58,9 @@ class Layers:
         self._depth, self._pattern = depth, re.compile(pattern) if pattern else None
         # By the number of the module; None for one without a range.
         self.by_module: dict[int, ModuleRanges | None] = {}
+        # Of the modules that are not timed, the name of the range of their calls, or None.
+        self.texts: dict[int, str | None] = {}
         self._kept: dict[int, weakref.ref[Any]] = {}
-        # Whether the recorder has to see the calls of each class: a module of it has a range, or others within.
-        self.is_needed: dict[type, bool] = {}
         self._roots = self.count = self.timed = 0
         # How many parts a path may have; 0 for any number.
         self._deepest = depth or 0
@@ -104,19 +104,20 @@ class Layers:
         self._keep(module, ModuleRanges(path, kind, is_timed=is_timed))
 
     def _keep(self, module: Any, layer: ModuleRanges | None) -> None:
-        number, kind = id(module), type(module)
-        try:
-            has_others = next(iter(module.children()), None) is not None
-        except Exception:  # noqa: BLE001 - a module of the program's own kind
-            has_others = True
-        self.is_needed[kind] = self.is_needed.get(kind, False) or layer is not None or has_others
+        number = id(module)
         self.by_module[number] = layer
+        self.texts.pop(number, None)  # it may have had another name
+        forget_module(number)
+        if layer is None or not layer.is_timed:
+            self.texts[number] = None if layer is None else layer.forward
         with contextlib.suppress(TypeError):
             self._kept[number] = weakref.ref(module, lambda _: self._forget(number))
 
     def _forget(self, number: int) -> None:
         self.by_module.pop(number, None)
+        self.texts.pop(number, None)
         self._kept.pop(number, None)
+        forget_module(number)
 
 
 def _affordable_depth(paths: list[str]) -> int:
@@ -203,9 +204,6 @@ class LayerRecorder:
         self._torch, self._layers, self._push, self._pop = torch, layers, push, pop
         self._backward = backward
         self._held = threading.local()
-        # The classes whose modules are called as without the recorder.
-        self.spared: set[type] = set()
-        self._original: Any = None
         self._first_ns = self._timed_calls = self._own_ns = 0
 
     def start(self) -> None:
@@ -233,11 +231,9 @@ class LayerRecorder:
         torch, kind, push, pop, watched = self._torch, self._torch.nn.Module, self._push, self._pop, self._watched
         find, known = self._find, self._layers.by_module
         is_compiling = torch.compiler.is_dynamo_compiling
-        has_gradients = torch.is_grad_enabled if self._backward is not None else lambda: False
+        has_gradients = torch.is_grad_enabled if self._backward is not None else None
         original, left_open = kind.__dict__["__call__"], {} if self._backward is None else self._backward.open
-        is_torchs = original is kind.__dict__.get("_wrapped_call_impl")
 
-        # Most calls are of modules without a range: each look at an attribute of a module takes as long as a range.
         def call(module: Any, *arguments: Any, **named: Any) -> Any:
             if is_compiling():  # torch.compile reads this function, and only the call of the original is left of it
                 return original(module, *arguments, **named)
@@ -245,53 +241,29 @@ class LayerRecorder:
                 layer: Any = known[id(module)]
             except KeyError:
                 layer = find(module)
-            if not is_torchs:
-                run = functools.partial(original, module)
-            elif module._compiled_call_impl is not None:
-                run = module._compiled_call_impl
-            elif layer is None:  # the same as torch's own, which would take another frame
-                return module._call_impl(*arguments, **named)
-            else:
-                run = module._call_impl
             if layer is None:
-                return run(*arguments, **named)
-            if layer.is_timed or left_open or has_gradients():
-                return watched(layer, run, arguments, named)
+                return original(module, *arguments, **named)
+            if layer.is_timed or left_open or (has_gradients is not None and has_gradients()):
+                return watched(layer, functools.partial(original, module), arguments, named)
             push(layer.forward)
             try:
-                return run(*arguments, **named)
+                return original(module, *arguments, **named)
             finally:
                 pop()
 
-        self._code, self._original = call.__code__, original
+        before = None if original is kind.__dict__.get("_wrapped_call_impl") else original
+        watch_modules(call, before, self._layers.texts, left_open, has_gradients, push, pop)
         kind.__call__ = call
-
-    def _spare(self) -> None:
-        """Let modules of classes that have no range, as most linear layers of a large model, be called directly."""
-        kinds, base = dict(self._layers.is_needed), self._torch.nn.Module  # other threads may add some meanwhile
-        needed = [kind for kind, is_needed in kinds.items() if is_needed]
-        for kind in kinds:
-            is_free = not any(issubclass(other, kind) for other in needed)
-            if is_free and kind is not base and kind not in self.spared and kind.__call__ is base.__call__:
-                kind.__call__ = self._original  # type: ignore[method-assign]
-                self.spared.add(kind)
-            elif not is_free and kind in self.spared:
-                self.spared.discard(kind)
-                del kind.__call__
 
     def _find(self, module: Any) -> ModuleRanges | None:
         """Return the layer of a module that has not been called before."""
         self._first_ns = self._first_ns or time.perf_counter_ns()
-        frame, parent = sys._getframe(2), None
+        frame, parent, run = sys._getframe(2), None, self._torch.nn.Module._call_impl.__code__
         while frame is not None and parent is None:
-            if frame.f_code is self._code:
-                parent = frame.f_locals.get("layer")
+            if frame.f_code is run:
+                parent = self._layers.by_module.get(id(frame.f_locals.get("self")))
             frame = frame.f_back  # type: ignore[assignment]
-        try:
-            return self._layers.add(module, parent if isinstance(parent, ModuleRanges) else None)
-        finally:
-            with contextlib.suppress(Exception):  # a class of the program's own kind, which takes no attribute
-                self._spare()
+        return self._layers.add(module, parent)
 
     def _watched(
         self, layer: ModuleRanges, run: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]

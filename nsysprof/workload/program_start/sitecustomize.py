@@ -15,7 +15,6 @@ from typing import Any
 # its name, and a module of this folder.
 _AT_START = (
     ("NSYSPROF_ATTN_IMPLEMENTATION", "attention implementations", "transformers_attention"),
-    ("NSYSPROF_CUPTI_FOLDER", "CUPTI activities", "cupti_recorder"),
     ("NSYSPROF_STACKS_FOLDER", "stacks", "stack_sampler"),
 )
 _AFTER_TORCH = (

@@ -1,4 +1,17 @@
-from nsysprof.analysis.comparison.compare import compare_environments, noted_differences, unknown_facts
+from dataclasses import replace
+
+import numpy as np
+
+from nsysprof.analysis.comparison.compare import (
+    compare_environments,
+    compare_inputs,
+    noted_differences,
+    unknown_facts,
+)
+from nsysprof.analysis.comparison.compare_latency import Settings
+from nsysprof.report.pages.compare import floor_lines
+from nsysprof.results.comparison import Input
+from tests.analysis.noise import captured
 
 BASE = {
     "gpu_name": "NVIDIA H200", "gpu_count": 1, "driver_version": "580.1", "torch_version": "2.11",
@@ -47,3 +60,15 @@ def test_damaged_clocks_are_unknown():
 def test_throttling_on_one_side_is_told():
     found = noted_differences([BASE], [{**BASE, **clocks(1950, 1980, "sw_power_cap")}])
     assert [(each.fact, each.baseline, each.candidate) for each in found] == [("throttled", ("no",), ("sw_power_cap",))]
+
+
+def test_captures_of_the_host_are_not_judged_by_an_assumed_noise_which_no_note_names():
+    random = np.random.default_rng(0)
+    for host_bound, codes in ((True, []), (False, ["floor-assumed"])):
+        sides = [
+            [Input(name, "capture", {"device": "cpu"}, {"case": replace(captured(random), host_bound=host_bound)})]
+            for name in "ab"
+        ]
+        found = compare_inputs(*sides, {"case": "case"}, (), Settings(), force=False)
+        assert [note.code for note in found.notes if note.code in ("floor-assumed", "one-run")] == codes
+        assert bool(floor_lines(found)) is not host_bound

@@ -1,5 +1,6 @@
 """The time of a step on two sides is that of analyze, and it is judged with the ranges."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -94,12 +95,29 @@ def test_where_the_host_runs_ahead_neither_the_step_nor_its_range_takes_longer(r
     found = compared(read("ddp_rank0"), read("ddp_rank1"))
     assert abs(found.step.change_pct) < 1
     assert found.step.verdict.verdict is LatencyVerdict.INCONCLUSIVE
-    assert "less than 0.1 %" in step_line(found)
+    (time,) = set(re.findall(r"A step takes ([\d.]+ ms)", step_line(found)))
+    assert step_line(found).startswith(f"A step takes {time} on both sides: less than 0.1 %")
     (table_row,) = (change for change in found.ranges if change.range == found.step.per)
     assert table_row.wall_verdict.verdict is LatencyVerdict.INCONCLUSIVE
     assert found.headline is None, "neither the range of the steps nor what NCCL does at the end"
     assert [text for text in open_questions(found) if STEP_CASE in text]
     assert not [change for change in found.ranges if "\0" in change.range], "no row of the table"
+
+
+def test_a_rank_that_waits_in_collectives_is_not_bound_by_its_gpu(read):
+    waiting, working = read("h200-ddp/rank00000"), read("h200-ddp/rank00001")
+    assert (waiting.steps.host_bound, working.steps.host_bound) == (True, False)
+    found = compared(read("h200-ddp-even/rank00000"), waiting)
+    assert (found.step.verdict.verdict, found.step.verdict.low) == (LatencyVerdict.INCONCLUSIVE, None)
+
+
+def test_two_ranks_a_side_tell_what_one_cannot(read):
+    even, slow = ([read(f"{job}/rank0000{rank}") for rank in (0, 1)] for job in ("h200-ddp-even", "h200-ddp"))
+    found = compare_inputs(even, slow, {}, parse_gate("step:3%,busy:5%"), Settings(), force=True)
+    assert found.step.verdict.verdict is LatencyVerdict.SLOWER
+    step, busy = found.gate
+    assert (step.outcome, busy.outcome) == (Outcome.REGRESSION, Outcome.REGRESSION)
+    assert not [finding for finding in busy.findings if "--rounds" in finding.next_step]
 
 
 def test_traces_without_steps_say_nothing(read):
@@ -127,10 +145,10 @@ def test_a_range_may_be_called_as_steps_without_one_are(read):
         assert ("No range marks" in said) == (each is without)
 
 
-def test_of_several_traces_it_is_the_median():
-    old = [with_steps([wall * MS] * 8) for wall in (10, 12, 50)]
+def test_of_several_traces_it_is_the_geometric_mean_which_is_what_is_tested():
+    old = [with_steps([wall * MS] * 8) for wall in (10, 12, 14.4)]
     found = compare_steps(old, [with_steps([6 * MS] * 8)])
-    assert (found.baseline_ns, found.candidate_ns, found.change_pct) == (12 * MS, 6 * MS, -50)
+    assert (found.baseline_ns, found.candidate_ns) == pytest.approx((12 * MS, 6 * MS))
 
 
 def test_few_steps_have_no_verdict(read):

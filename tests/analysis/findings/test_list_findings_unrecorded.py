@@ -50,6 +50,20 @@ def test_savings_are_nearer_to_the_truth_than_those_of_a_replay_alone(trace_path
     assert off_ms(measured) < 0.02 * step_ms(form)
 
 
+@pytest.mark.parametrize(("form", "code"), [("sync", "sync"), ("sleeping-loader", "host-bound")])
+def test_bounds_hold_what_another_run_would_have_said_whose_host_is_slower_or_faster_as_programs_were(
+    trace_path, tmp_path, form, code
+):
+    """Eight programs that ran twice differed by 2 to 16 %."""
+
+    def finding(times):
+        found = findings_of(trace_path, tmp_path, form, [times * step_ms(form)] * 11)
+        return next(item for item in found.items if item.code == code)
+
+    told = finding(1.0)
+    assert all(told.saving_low_ns <= finding(times).saving_ns <= told.saving_high_ns for times in (1 / 1.16, 1.16))
+
+
 def steps_of(*steps_ns):
     return UnrecordedSteps(format_version=1, steps_ns=list(steps_ns), source="")
 

@@ -54,7 +54,8 @@ def test_compiled_code_blames_what_numpy_blames(at_once: int, monkeypatch: pytes
 def test_an_array_that_is_no_column_is_refused() -> None:
     calls = random_tables(np.random.default_rng(1)).calls
     odd = dataclasses.replace(calls, duration_ns=calls.duration_ns.astype(np.float64))
-    ends = load.loop("bound_ends")
+    ends = load.loop("list_ends")
     with pytest.raises(Exception, match="loops.c"):
-        none = np.zeros(0, dtype=np.int32)
-        ends(odd.start_ns, odd.duration_ns, none, 0, 16, np.zeros(9, np.int64), np.zeros(9, np.int64), 9)
+        none, blocks, room = np.zeros(0, np.int32), np.zeros(1, np.int64), np.zeros(9, np.int64)
+        columns = odd.start_ns, odd.duration_ns, odd.variant, none, 0, 16, blocks, 1
+        ends(*columns, np.zeros(5, np.int64), 5, 0, 1, room, np.zeros(9, np.int32), 9)

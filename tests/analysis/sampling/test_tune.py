@@ -163,29 +163,51 @@ def test_a_shape_of_which_nothing_is_claimed_is_not_measured_again():
     assert not winners.iloc[0]["measured_again"]
 
 
-def stalling(shapes, seed=0):
-    """Return what a tuning says where torch's own choice takes twice as long, on a machine that stalls."""
-    random = np.random.default_rng(seed)
+def disturbed(shapes, stalls=0.0, processes=1.0):
+    """Return what a tuning says where torch's own choice takes twice as long, on a machine that stalls or is noisy.
+
+    stalls: the share of samples that stall. processes: how many times slower one process of math is, and one faster.
+    """
+    random, level = np.random.default_rng(0), {"auto": (2.0, 2.0, 2.0), "math": (1.0, processes, 1 / processes)}
     cells = [Case(backend, seq=64 * (shape + 1)) for shape in range(shapes) for backend in ("auto", "math")]
     blocks = [
         Block(cell, process, turn, "ok", started_ns=1000 * (5 * process + turn), values_ns=tuple(
-            int(100_000 * (2.0 if cells[cell].backend == "auto" else 1.0) * (20 if random.random() < 0.4 else 1))
+            int(100_000 * level[cells[cell].backend][process] * (20 if random.random() < stalls else 1))
             for _ in range(10)
         ))
         for cell in range(len(cells)) for process in range(3) for turn in range(5)
     ]  # fmt: skip
-    table = summarize_bench(cells, [str(case) for case in cells], blocks, {}, {}).table
-    return table, find_winners(table)
+    results = summarize_bench(cells, [str(case) for case in cells], blocks, {}, {})
+    return results, results.table, find_winners(results.table)
+
+
+def test_of_shapes_that_stall_nothing_is_computed_and_processes_are_not_said_to_help():
+    results, table, winners = disturbed(2, stalls=0.4)
+    lines = insights(table, winners, results.floor_pct)
+    assert lines == [
+        "Of 2 shapes: 2 are refused, as samples stall.",
+        "Whether torch's own choice is beaten is unknown on 2 of 2 shapes, whose samples stall: measure them again "
+        "where nothing else runs.",
+    ]
+    assert (results.floor_pct, results.floor_pairs) == (None, 0)
+    assert table["to_beat_ns"].isna().all()
+    assert not decides_something(choose_backends(winners))
 
 
 def test_undecided_shapes_are_not_called_shapes_that_need_no_policy():
-    table, winners = stalling(2)
+    _, table, winners = disturbed(2, processes=1.6)
     assert list(winners["verdict"]) == ["inconclusive"] * 2
     (line,) = [line for line in insights(table, winners, None) if "own choice" in line]
     assert "undecided on 2 of 2 shapes" in line
     assert "no policy is needed" not in line
     assert f"up to {winners['over_auto'].max():.3g} times" in line
     assert not decides_something(choose_backends(winners))
+
+
+def test_a_policy_chooses_nothing_that_is_undecided_though_torchs_own_choice_was_not_measured():
+    _, winners = tuned([100_000, 100_200, 100_100], (512,))
+    unmeasured = winners.assign(verdict="inconclusive", backend="flash", tied="math", over_auto=None)
+    assert [choice.backend for choice in choose_backends(unmeasured)] == ["auto"]
 
 
 def test_shapes_whose_backends_tie_need_no_policy():

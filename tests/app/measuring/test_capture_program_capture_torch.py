@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nsysprof.app.measuring.capture_program import TorchChoice, choose_torch, may_use_torch, starts_python
+from nsysprof.app.measuring.capture_program import choose_torch, may_use_torch, starts_python
 from nsysprof.app.measuring.program_request import ProgramRequest
 from nsysprof.errors import UsageError
 
@@ -24,9 +24,9 @@ def request(**fields):
 
 
 def test_when_it_is_asked_for_and_when_nsys_is_missing(no_nsys):
-    assert choose_torch(request(profiler="torch")) == TorchChoice("")
-    assert choose_torch(request()) == TorchChoice("nsys was not found")
-    assert choose_torch(request(attention=True)) == TorchChoice("nsys was not found")
+    assert choose_torch(request(profiler="torch")) == ""
+    assert choose_torch(request()) == "nsys was not found"
+    assert choose_torch(request(attention=True)) == "nsys was not found"
     assert choose_torch(request(profiler="nsys")) is None
     assert choose_torch(request(argv=("ls",))) is None, "it is no Python program"
     assert choose_torch(request(memory=True)) is None, "an option that only nsys follows"
@@ -52,7 +52,6 @@ def test_with_nsys_it_is_nsys_that_records(monkeypatch):
         ({"profiler": "torch", "forward_steps": 2, "duration_s": 3}, "--duration"),
         ({"profiler": "torch", "forward_steps": 2, "steps": 3}, "different steps"),
         ({"forward_steps": 2}, "--profiler torch"),
-        ({"profiler": "cupti", "forward_steps": 2}, "--forward-steps"),
     ],
 )
 def test_what_contradicts(fields, says):
@@ -71,14 +70,12 @@ def test_programs_that_are_python(tmp_path, monkeypatch):
 
 
 def test_a_capture_that_replaces_an_older_one_names_its_trace_where_it_is_in_the_end(tmp_path, monkeypatch):
-    from types import SimpleNamespace
-
     from nsysprof.app.measuring import capture_program as capture_torch
     from nsysprof.app.measuring.program_request import ProgramRequest
     from nsysprof.app.progress import SILENT
     from nsysprof.capture.user_program.program import CapturedProgram
 
-    def record(_request, _plan, folder, _choice, _say):
+    def record(_request, _plan, folder, _reason, _say):
         (folder / "torch.sqlite").write_text("trace")
         (folder / "manifest.json").write_text("{}")
         return CapturedProgram(None, None, (folder / "torch.sqlite",), None)
@@ -86,5 +83,5 @@ def test_a_capture_that_replaces_an_older_one_names_its_trace_where_it_is_in_the
     monkeypatch.setattr(capture_torch, "record_with_torch", record)
     request = ProgramRequest(("python3",), out=tmp_path / "out", force=True)
     for _ in range(2):
-        captured, _ = capture_torch.capture_with_torch(request, None, SimpleNamespace(), SILENT)
+        captured, _ = capture_torch.capture_with_torch(request, None, "", SILENT)
         assert [path.read_text() for path in captured.traces] == ["trace"]

@@ -17,7 +17,7 @@ MODULE = {
 ADAM = {"kind": "Adam", "place": "", "device": "cuda", "fused": None, "foreach": None}
 ADAM |= {"has_fused": True, "has_foreach": True, "tensors": 4}
 # Codes that other findings have, besides those of a trace.
-LATER = ("exposed-communication", "small-messages", "python-gc")
+LATER = ("exposed-communication", "redundant-communication", "small-messages", "python-gc")
 
 
 def possible(traits, **around):
@@ -48,6 +48,13 @@ def test_a_training_on_a_gpu_can_use_what_its_traits_leave_open():
     assert "compile-reduce-overhead" in possible(traits, findings=["launch-bound"])
     assert "autocast" in possible(traits, allow_precision=True)
     assert "expandable-segments" in possible(traits, findings=["alloc-in-loop"])
+
+
+def test_gradients_can_be_reduced_once_where_a_step_has_many_passes():
+    wrapped = ({"place": "", "bucket_bytes": 25 << 20, "is_view": False},)
+    for calls, is_possible in ((40, True), (10, False)):
+        traits = ProgramTraits(wrapped=wrapped, optimizer_steps=10, outer_calls=calls)
+        assert ("ddp-no-sync" in possible(traits)) == is_possible
 
 
 @pytest.mark.parametrize(

@@ -19,10 +19,10 @@ from nsysprof.report.figures.compare import draw_parts, draw_ratios
 from nsysprof.report.figures.memory import draw_memory, draw_vram
 from nsysprof.report.figures.ranks import draw_heatmap
 from nsysprof.report.figures.ranks import draw_step as draw_step_of_ranks
-from nsysprof.report.figures.ranks import draw_timeline as draw_timeline_of_ranks
 from nsysprof.report.figures.roofline import draw_roofline, draw_traffic
 from nsysprof.report.figures.step import draw_step
 from nsysprof.report.figures.timeline import draw_kernels, draw_timeline
+from nsysprof.results.rank_results import StepLane, StepPicture
 from nsysprof.trace.inputs.resolve_input import resolve_input
 from tests.builders.build_trace import TraceBuilder
 from tests.conftest import REPOSITORY
@@ -154,10 +154,18 @@ def test_figures_of_comparisons() -> None:
     check(draw_ratios(replace(compared, latency=replace(latency, changes=many))))
 
 
-def test_figures_of_ranks(tmp_path: Path) -> None:
+def test_figures_of_ranks() -> None:
     job = fixed_results.ranks_analysis()
-    check(draw_heatmap(job), draw_timeline_of_ranks(job))
-    several = {rank: replace(job.lanes[rank % 2]) for rank in range(64)}
-    rows = tuple(replace(job.rows[rank % 2], rank=rank) for rank in range(64))
-    many = replace(job, lanes=several, rows=rows)
-    check(draw_heatmap(many), draw_timeline_of_ranks(many), draw_step_of_ranks(many))
+    lanes = tuple(
+        StepLane(rank, 0, 900, (50, 100), ((0, 300),), ((600, 900),), ((f"{LONG}{rank}", 0, 400), ("b", 400, 410)))
+        for rank in range(64)
+    )
+    own = {"style": "PushPop", "domain": "", "host_ns": 0}
+    ranges = pd.DataFrame(
+        {"rank": rank, "range": name, "compute_ns": 10**6 + 10**4 * rank, **own}
+        for rank in range(64)
+        for name in (LONG, "b")
+    )
+    many = replace(job, rank_ranges=ranges, picture=StepPicture(1000, lanes, 3, 300))
+    check(draw_heatmap(many))
+    check(draw_step_of_ranks(many))

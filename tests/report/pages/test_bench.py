@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from nsysprof.analysis.sampling.bench import summarize_bench
+from nsysprof.analysis.sampling.latency import stall_note
 from nsysprof.analysis.sampling.tune import find_winners, insights
 from nsysprof.attention.shape import Case
-from nsysprof.notes import Note, Severity
-from nsysprof.report.document import Figure
+from nsysprof.notes import Note, Severity, make_note
+from nsysprof.report.document import Figure, Lines, Section
 from nsysprof.report.figures.benches import _cell_text, draw_latency, draw_scaling, draw_throughput, draw_winners
 from nsysprof.report.formats.console import render_console
 from nsysprof.report.formats.html import render_html
@@ -18,6 +19,7 @@ from nsysprof.report.pages.bench import (
     latency_table,
     results_csv,
     target_table,
+    tuning_report,
     tuning_sections,
     verdict_lines,
 )
@@ -153,11 +155,11 @@ def test_a_page_of_many_shapes_opens_with_what_follows_and_folds_most_verdicts()
     cells = [Case(backend, seq=16 * i) for backend in ("flash", "math") for i in range(1, 21)]
     found = results(cells, [1e4 * (i + 1) for i in range(len(cells))], count=4)
     winners = find_winners(found.table)
-    picture = Figure("winners.png", "the winners", b"light", b"dark")
+    picture = Figure("winners.png", "the winners", b"drawn")
     extra = tuning_sections(winners, ["flash wins."], price=None, policy=None, budget_note="", figures=[picture])
     page = render_html(bench_report(report(found, extra=extra)))
     assert page.index("flash wins.") < page.index("S=16:") < page.index("10 more</summary>") < page.index("S=320:")
-    assert base64.b64encode(b"dark").decode() in page
+    assert base64.b64encode(b"drawn").decode() in page
     assert 'src="data:image/png;base64,"' not in page
     assert '<h2 id="notes">' not in page, "there are none"
 
@@ -179,3 +181,10 @@ def test_an_interval_that_says_nothing_is_not_shown_and_the_next_step_is() -> No
     )
     assert "417" not in " ".join(said)
     assert sorted(row[2].low is None for row in latency_table(table).rows) == [False, True]
+
+
+def test_a_tuning_on_a_machine_that_stalls_says_so_first():
+    notes = [make_note("cpu"), stall_note("math 512", "Their shapes have no verdict.")]
+    text = render_console(tuning_report([Section("What follows", (Lines(("1 shape is refused.",)),))], notes), 100)
+    assert text.splitlines()[0].startswith("The machine stalls: over 10 % of the samples of math 512")
+    assert text.count("The machine stalls") == 1

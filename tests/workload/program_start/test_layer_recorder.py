@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import sys
 import threading
 import time
 import warnings
@@ -10,6 +11,8 @@ from types import SimpleNamespace
 import pytest
 
 from nsysprof.trace.table_readers.layer_ranges import read_layer_range
+from nsysprof.workload.program_start import layer_recorder
+from nsysprof.workload.program_start.attention_calls import fast_path
 from nsysprof.workload.program_start.layer_recorder import Backward, LayerRecorder, Layers
 from nsysprof.workload.program_start.watched_program.program_steps import ModuleCalls
 
@@ -43,10 +46,14 @@ class Ranges:
         return [(layer.way, layer.layer, layer.is_call) for kind, layer in self.events if kind in kinds]
 
 
-@pytest.fixture
-def record():
+@pytest.fixture(params=["compiled", "python"])
+def record(request, monkeypatch):
     """Return a function that records from then on, and returns the ranges."""
-    original, hooks, recorders = nn.Module.__dict__["__call__"], [], []
+    if request.param == "python":
+        monkeypatch.setattr(layer_recorder, "watch_modules", lambda *_: None)
+    elif fast_path.compiled is None:
+        pytest.skip("the compiled part is not there")
+    original = nn.Module.__dict__["__call__"]
 
     def begin(depth=None, pattern="", *, backward=True):
         ranges, layers = Ranges(), Layers(depth, pattern)
@@ -55,19 +62,15 @@ def record():
             Backward(torch, ranges.start, ranges.end) if backward else None,
         )  # fmt: skip
         recorder.start()
-        recorders.append(recorder)
         ranges.recorder, ranges.layers = recorder, layers
         return ranges
 
     yield begin
     nn.Module.__call__ = original
-    for kind in (kind for recorder in recorders for kind in recorder.spared):
-        del kind.__call__
     from torch.optim import optimizer
 
     for registered in (optimizer._global_optimizer_pre_hooks, optimizer._global_optimizer_post_hooks):
         registered.clear()
-    assert not hooks
 
 
 class Block(nn.Module):
@@ -263,6 +266,63 @@ def test_a_compiled_model_is_one_layer(record):
     assert next(layer for _, layer, _ in ranges.names("push")) == "Block"
 
 
+@pytest.mark.parametrize("is_root", [True, False])
+def test_modules_inside_a_compiled_region_compile_as_without(record, is_root):
+    """Their calls are one graph without a break, which is compiled once."""
+    model, x, graphs = Model(), torch.ones(2, 8), []
+
+    def backend(graph, _inputs):
+        graphs.append(graph)
+        return graph.forward
+
+    torch._dynamo.reset()
+    expected = model(x)["logits"][0]
+    ranges = record()
+    region = model if is_root else lambda given: model(given) | {"more": model.layers[0](given)}
+    compiled = torch.compile(region, backend=backend, fullgraph=True)
+    for _ in range(3):
+        assert torch.equal(compiled(x)["logits"][0], expected)
+    assert len(graphs) == 1
+    assert {layer for _, layer, _ in ranges.names("push")} <= {"Model", "OptimizedModule"}
+    assert not ranges.stack
+
+
+def test_a_module_that_was_compiled_in_place_is_one_layer(record):
+    model, x = Model(), torch.ones(2, 8)
+    expected = model(x)["logits"][0]
+    model.compile(backend="eager")
+    ranges = record(backward=False)
+    assert torch.equal(model(x)["logits"][0], expected)
+    assert ranges.names("push")[0] == ("forward", "Model", True) and not ranges.stack
+
+
+def test_torch_fx_sees_each_module(record):
+    ranges = record(pattern=r"layers\.")
+    with torch.no_grad():
+        Model()(torch.ones(2, 8))
+    block, x = Block(), torch.ones(2, 8)
+    graph = torch.fx.symbolic_trace(block)
+    assert [node.target for node in graph.graph.nodes if node.op == "call_module"] == ["norm", "up", "down"]
+    assert torch.equal(graph(x), block(x))
+    ranges.events.clear()
+    with torch.no_grad():
+        Model()(x)
+    assert len(ranges.names("push")) == 8, "what fx put back is the recorder's own"
+
+
+def test_calls_of_known_modules_run_no_python_of_the_recorder(record, request):
+    entered = []
+    ranges, model = record(1, backward=False), Model()
+    model(torch.ones(2, 8))
+    sys.setprofile(lambda frame, event, _: entered.append(frame.f_code.co_filename) if event == "call" else None)
+    try:
+        model(torch.ones(2, 8))
+    finally:
+        sys.setprofile(None)
+    assert len(ranges.names("push")) == 4 and not ranges.layers.timed
+    assert (layer_recorder.__file__ in entered) == ("[python]" in request.node.name)
+
+
 def test_threads_have_ranges_of_their_own(record):
     ranges, model = record(backward=False), Model()
     with torch.no_grad():
@@ -406,35 +466,6 @@ def test_any_name_of_a_module_and_of_its_class_is_one_range_that_is_read_again(r
     assert len(ranges.names("push")) == len(ranges.names("pop")) == 2, "each text is read as a range of a layer"
     (_, path, _) = ranges.names("push")[1]
     assert path and len(path) <= 200 and path.isprintable() and not set(path) & set(" ()")
-
-
-def test_classes_without_a_range_are_called_as_without_the_recorder(record):
-    original = nn.Module.__dict__["__call__"]
-    large = nn.Sequential(*(nn.Sequential(nn.Linear(2, 2), nn.ReLU()) for _ in range(60)))
-    ranges = record()
-    large(torch.ones(1, 2))
-    assert len(ranges.names("push")) == 61  # the blocks, which are less than half of all modules, and the whole
-    assert nn.Linear.__dict__["__call__"] is original
-    assert "__call__" not in nn.Sequential.__dict__
-    ranges.events.clear()
-    nn.Sequential(nn.Linear(2, 2))(torch.ones(1, 2))  # a small model has ranges of all
-    assert ranges.names("push") == [("forward", "Sequential", True), ("forward", "Sequential.0", True)]
-    assert "__call__" not in nn.Linear.__dict__
-
-
-def test_a_class_that_others_with_a_range_inherit_from_is_not_left_out(record):
-    class Own(nn.Linear):
-        pass
-
-    ranges = record(pattern=r"\.own")
-    model = nn.Sequential()
-    model.add_module("plain", nn.Linear(2, 2))
-    model.add_module("own", Own(2, 2))
-    whole = nn.Sequential()
-    whole.add_module("inner", model)
-    whole(torch.ones(1, 2))
-    assert [layer for _, layer, _ in ranges.names("push")] == ["inner.own"]
-    assert "__call__" not in nn.Linear.__dict__
 
 
 def test_classes_that_tell_nothing_of_themselves_or_take_nothing_run_as_before(record):

@@ -5,9 +5,11 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 import torch
+from torch.distributed.fsdp import fully_shard
 
 from nsysprof.capture.user_program.program_hook import collect_recorded, hook_environment
 from nsysprof.torchprof.allocator_history import read_plain_pickle
@@ -116,6 +118,38 @@ class Odd(torch.nn.Module):
 
     def __getattr__(self, name: str) -> object:
         raise RuntimeError(name)
+
+
+class Looking(torch.nn.Linear):
+    """Asks what its weight is while it runs."""
+
+    seen: ClassVar[list[tuple[str, str]]] = []
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        kinds = {address: (kind, name) for kind, name, address, _ in find_kinds(torch, "cpu")["tensors"]}
+        self.seen.append(kinds[self.weight.untyped_storage().data_ptr()])
+        return super().forward(x)
+
+
+def test_kinds_of_a_rank_of_fsdp_are_of_its_shards_and_of_what_is_gathered() -> None:
+    """What a layer has gathered while it runs is parameters too, under its path."""
+    distributed = torch.distributed
+    distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+    try:
+        mesh = distributed.device_mesh.init_device_mesh("cpu", (1,))
+        model = torch.nn.Sequential(Looking(4, 8), torch.nn.Linear(8, 4))
+        for layer in model:
+            fully_shard(layer, mesh=mesh)
+        optimizer = torch.optim.AdamW(fully_shard(model, mesh=mesh).parameters())
+        for _ in range(2):
+            model(torch.ones(2, 4)).sum().backward()
+            optimizer.step()
+        found = [(kind, name) for kind, name, _, _ in find_kinds(torch, "cpu")["tensors"]]
+    finally:
+        distributed.destroy_process_group()
+    assert Looking.seen == [("parameters", "0")] * 2
+    assert found.count(("parameters", "0")) == found.count(("parameters", "1")) == 2
+    assert {("gradients", "0"), ("gradients", "1"), ("optimizer-state", "AdamW")} <= set(found)
 
 
 def test_kinds_are_what_modules_and_optimizers_say() -> None:

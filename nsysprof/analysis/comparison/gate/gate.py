@@ -44,6 +44,8 @@ from nsysprof.units import format_apart, format_bytes, format_count, format_ns, 
 
 # The times of ranges, and those of them that the GPU determines, of which one trace says something.
 TIMES, _OF_GPU = ("wall", "busy", "gaps", "kernel_time"), ("busy", "kernel_time")
+# Where collectives take more of the kernel time of a range (percent), other ranks determine how long its GPU is busy.
+_MOST_COLLECTIVE_PCT = 10.0
 
 
 def compare_range_times(metric: str, ranges: Sequence[RangeChange], margin_pct: float) -> dict[int, LatencyChange]:
@@ -80,12 +82,13 @@ def _compare_traces(metric: str, judged: dict[int, RangeChange], margin_pct: flo
               for change in judged.values()]  # fmt: skip
     if max(counts) == 1:
         return {number: _of_one_trace(metric, change, margin_pct) for number, change in judged.items()}
+    of_gpu = {number for number, change in judged.items() if _is_of_gpu(metric, change)}
     sides = []
     for of_side in ("baselines", "candidates"):
         values = {number: getattr(change.metrics[metric], of_side) for number, change in judged.items()}
         most = max(map(len, values.values()))
         sides.append([
-            {number: Measured("ok", processes=(((max(1, round(own[trace])),),),))
+            {number: Measured("ok", processes=(((max(1, round(own[trace])),),),), host_bound=number not in of_gpu)
              for number, own in values.items() if trace < len(own)}
             for trace in range(most)
         ])  # fmt: skip
@@ -96,16 +99,29 @@ def _compare_traces(metric: str, judged: dict[int, RangeChange], margin_pct: flo
     return dict(zip(judged, answer.changes, strict=True))
 
 
+def _is_of_gpu(metric: str, change: RangeChange) -> bool:
+    """Return whether the GPU of a trace determines this time: not where it waits in collectives for other ranks."""
+    sides = [(kernel.role.startswith("communication"), kernel.baseline_ns, kernel.candidate_ns)
+             for kernel in change.kernels]  # fmt: skip
+    shares = (
+        sum(side[place] for side in sides if side[0]) / (sum(side[place] for side in sides) or 1) for place in (1, 2)
+    )
+    return metric in _OF_GPU and max(shares) <= _MOST_COLLECTIVE_PCT / 100
+
+
 def _of_one_trace(metric: str, change: RangeChange, margin_pct: float) -> LatencyChange:
     """Return what one trace a side says: of GPU time by the assumed difference of two processes, else nothing."""
     time = change.metrics[metric]
     old, new = max(1.0, time.baseline or 0.0), max(1.0, time.candidate or 0.0)
     sides = SideOfCase("ok", median_ns=old), SideOfCase("ok", median_ns=new)
-    if old == new:
+    is_none, step = time.baseline == time.candidate == 0, f"Give {LEAST_BLOCKS} traces of each side."
+    # Two traces may have none of it by chance; where all times are equal, they are the same one.
+    are_one = all(change.metrics[name].baseline == change.metrics[name].candidate for name in TIMES)
+    if are_one or (old == new and (metric in _OF_GPU or not is_none)):
         return LatencyChange(change.label, LatencyVerdict.SAME, *sides, SAME_SAMPLES, ratio=1.0, low=1.0, high=1.0)
-    step = f"Give {LEAST_BLOCKS} traces of each side."
-    if metric not in _OF_GPU:
-        reason = "each side is one trace, and the host determines this time"
+    if not _is_of_gpu(metric, change):
+        who = "other ranks determine" if metric in _OF_GPU else "the host determines"
+        reason = f"each side is one trace, and {who} this time"
         return LatencyChange(change.label, LatencyVerdict.INCONCLUSIVE, *sides, reason, step, ratio=new / old)
     reach, ratio = math.log1p(ASSUMED_FLOOR_PCT / 100), new / old
     low, high = ratio * math.exp(-reach), ratio * math.exp(reach)
@@ -199,7 +215,8 @@ def _judge_step(rule: GateRule, step: StepChange | None, lost: Sequence[str]) ->
         percent = rule.limit if rule.percent else 100 * rule.limit / step.baseline_ns
         slower = GateRule(rule.text, "slower", percent, True)
         ((_, finding),) = _judge_latencies(slower, LatencyComparison((step.verdict,)))
-        finding = replace(finding, where=step.per, text=f"{times}; the median step takes {finding.text}")
+        about = "" if step.verdict.ratio is None or step.verdict.low is None else "the median step takes "
+        finding = replace(finding, where=step.per, text=f"{times}; {about}{finding.text}")
     finding = _doubt(finding, lost)
     return GateResult(rule.text, finding.outcome, 1, () if finding.outcome is Outcome.PASS else (finding,))
 
@@ -260,8 +277,9 @@ def _judge_times(
         percent = rule.limit if rule.percent else 100 * rule.limit / max(1.0, baseline)
         pairs.append((GateRule(rule.text, "slower", percent, True), judged))
     for number, (where, finding) in zip(by_number, _judge_corrected(pairs, ALPHA), strict=True):
-        time = ranges[number].metrics[rule.metric]
-        times = " to ".join(format_apart(format_ns, time.baseline or 0, time.candidate or 0))
+        time, judged = ranges[number].metrics[rule.metric], by_number[number]
+        levels = judged.baseline.median_ns if time.baseline else 0, judged.candidate.median_ns if time.candidate else 0
+        times = " to ".join(format_apart(format_ns, *levels))
         text = f"{rule.metric} {times}; {finding.text}"
         yield where, _doubt(replace(finding, text=text), lost)
 

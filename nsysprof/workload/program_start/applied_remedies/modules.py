@@ -39,7 +39,10 @@ class Compile(_OfModules):
         self._take(module)
 
     def is_in_force(self) -> bool:
-        return bool(self.modules) and all(is_compiled(module) for module in self.modules) and self._graphs() > 0
+        is_compiling = bool(self.modules) and all(is_compiled(module) for module in self.modules)
+        if is_compiling and not self._graphs():
+            self.why_not = f"torch.compile makes no graph of {self._names()}{self._breaks()}"
+        return is_compiling and self._graphs() > 0
 
     def _graphs(self) -> int:
         from torch._dynamo.utils import counters
@@ -47,14 +50,16 @@ class Compile(_OfModules):
         return int(counters["stats"]["unique_graphs"])
 
     def evidence(self) -> str:
+        return f"{self._graphs()} graphs of {self._names() or 'no module'}{self._breaks()}"
+
+    def _breaks(self) -> str:
         from torch._dynamo.utils import counters
 
         breaks = counters["graph_break"]
-        text = f"{self._graphs()} graphs of {self._names() or 'no module'}"
-        if breaks:
-            reasons = "; ".join(" ".join(str(reason).split())[:160] for reason in list(breaks)[:3])
-            text += f", with {sum(breaks.values())} graph breaks: {reasons}"
-        return text
+        if not breaks:
+            return ""
+        reasons = "; ".join(" ".join(str(reason).split())[:160] for reason in list(breaks)[:3])
+        return f", with {sum(breaks.values())} graph breaks: {reasons}"
 
 
 class Rounded(_OfModules):

@@ -191,6 +191,60 @@ class Buckets(_OfMade):
         return f"{len(self._made.wrapped)} wrappers have buckets of {self.option} MiB"
 
 
+class NoSync(AppliedRemedy):
+    """DistributedDataParallel reduces gradients in the last backward pass of a step alone.
+
+    How many passes a step has is learned from two steps that have the same number. Where a later step ends after fewer
+    of them, its gradients are averaged before the optimizer uses them.
+    """
+
+    def __init__(self, torch: Any, option: str) -> None:
+        super().__init__(torch, option)
+        self._wrappers: list[Any] = []
+        self._passes = self._before = self._expected = self._all = self._skipped = 0
+
+    def begin(self) -> None:
+        from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+        register_optimizer_step_pre_hook(lambda _optimizer, _arguments, _named: self._average())
+        register_optimizer_step_post_hook(lambda _optimizer, _arguments, _named: self._end_step())
+
+    def on_module(self, module: Any) -> None:
+        if isinstance(module, self.torch.nn.parallel.DistributedDataParallel):
+            self._wrappers.append(module)
+            module.register_forward_pre_hook(self._before_pass)
+
+    def _before_pass(self, module: Any, _inputs: Any) -> None:
+        if not self.torch.is_grad_enabled() or module is not self._wrappers[0]:
+            return
+        self._passes, self._all = self._passes + 1, self._all + 1
+        is_earlier = self._passes < self._expected
+        self._skipped += is_earlier
+        module.require_backward_grad_sync = not is_earlier
+
+    def _average(self) -> None:
+        if not 0 < self._passes < self._expected:
+            return
+        group = self._wrappers[0].process_group
+        for parameter in self._wrappers[0].parameters():
+            if parameter.grad is not None:
+                self.torch.distributed.all_reduce(parameter.grad.div_(group.size()), group=group)
+
+    def _end_step(self) -> None:
+        if self._passes:  # another optimizer's step may follow in the same step
+            self._expected = self._passes if self._passes in (self._before, self._expected) else 0
+            self._before, self._passes = self._passes, 0
+
+    def is_in_force(self) -> bool:
+        return self._skipped > 0
+
+    def evidence(self) -> str:
+        if not self._skipped:
+            has_wrapper = "each step has one backward pass, or steps differ" if self._wrappers else ""
+            self.why_not = has_wrapper or "no DistributedDataParallel is called from outside of any module"
+        return f"{self._skipped} of {self._all} backward passes reduce no gradients"
+
+
 class FrozenGarbage(AppliedRemedy):
     """Objects that are alive after the warm-up are no longer looked at by Python's garbage collector."""
 

@@ -24,7 +24,7 @@ from .flags import CudnnBenchmark, FlagSettings, Tf32
 from .modules import Autocast, ChannelsLast, Compile, Liger, Rounded, describe_module
 from .outer_modules import OuterModules
 from .remedy import AppliedRemedy
-from .training import Buckets, FreeGradients, FrozenGarbage, FusedOptimizer, GarbageTime, Loader, Made
+from .training import Buckets, FreeGradients, FrozenGarbage, FusedOptimizer, GarbageTime, Loader, Made, NoSync
 from .value_samples import ValueSampler, seed_all
 
 WANTED, FOLDER, SEED = "NSYSPROF_REMEDIES", "NSYSPROF_REMEDIES_FOLDER", "NSYSPROF_SEED"
@@ -76,6 +76,7 @@ class ProgramWatch:
             "free_gradients": lambda: FreeGradients(self.torch, option, self.made),
             "loader": lambda: Loader(self.torch, option, self.made),
             "ddp_buckets": lambda: Buckets(self.torch, option, self.made),
+            "ddp_no_sync": lambda: NoSync(self.torch, option),
             "freeze_garbage": lambda: FrozenGarbage(self.torch, option),
         }
         if kind not in makers:

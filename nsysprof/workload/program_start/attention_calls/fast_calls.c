@@ -1,4 +1,5 @@
-/* Runs torch's scaled_dot_product_attention in a range, for calls that attention_calls.py has described before.
+/* Runs torch's scaled_dot_product_attention in a range, for calls that attention_calls.py has described before, and calls
+   of modules in theirs, for layer_recorder.py.
 
    It does what `wrap_sdpa` there does, through which every call still goes that is not known here: among the rest of a program, a hundred lines of Python take five times as long as in a loop, because the caches are cold.
 
@@ -11,6 +12,7 @@
 #include <dlfcn.h>
 #include <stdint.h>
 #include <string.h>
+#include <structmember.h>
 #include <time.h>
 
 #include "nvtx_client.h"
@@ -111,13 +113,7 @@ static PyObject *pop(PyObject *module, PyObject *unused) {
     Py_RETURN_NONE;
 }
 
-static PyObject *open_nothing(PyObject *module, PyObject *name) {
-    (void)module;
-    (void)name;
-    Py_RETURN_NONE;
-}
-
-static PyObject *close_nothing(PyObject *module, PyObject *unused) {
+static PyObject *do_nothing(PyObject *module, PyObject *unused) {
     (void)module;
     (void)unused;
     Py_RETURN_NONE;
@@ -128,7 +124,7 @@ static int marker_of(PyObject *function) {
     if (!PyCFunction_CheckExact(function))
         return OF_PYTHON;
     PyCFunction found = PyCFunction_GetFunction(function);
-    return found == push ? OF_NVTX : found == open_nothing ? NONE : OF_PYTHON;
+    return found == push ? OF_NVTX : found == do_nothing ? NONE : OF_PYTHON;
 }
 
 static int64_t now(void) {
@@ -194,17 +190,19 @@ static int is_true(PyObject *object, PyObject *attribute) {
     return value == Py_True;
 }
 
+/* Return whether Python said anything but False, and drop what it said. */
+static int is_maybe(PyObject *found) {
+    if (found == NULL)
+        forgive();
+    Py_XDECREF(found);
+    return found != Py_False;
+}
+
 /* Return whether autocast would change the type of a tensor of full precision. */
 static int may_be_cast(Calls *calls, const Facts *query) {
     if (query->type.code != 2 || query->type.bits != 32)
         return 0;
-    PyObject *found = call(calls->has_autocast, NULL, 0, NULL);
-    if (found == NULL) {
-        forgive();
-        return 1;
-    }
-    Py_DECREF(found);
-    return found != Py_False;
+    return is_maybe(call(calls->has_autocast, NULL, 0, NULL));
 }
 
 /* Return whether a mode of the program sees the call, which is to be told of it by the function that it knows. */
@@ -216,12 +214,7 @@ static int may_be_answered(Calls *calls, PyObject *const *taken) {
         PyObject *tensors[] = {taken[QUERY], taken[KEY], taken[VALUE], mask};
         found = call(calls->is_answered, tensors, 4, NULL);
     }
-    if (found == NULL) {
-        forgive();
-        return 1;
-    }
-    Py_DECREF(found);
-    return found != Py_False;
+    return is_maybe(found);
 }
 
 /* Make the key of a call, but for the place that it comes from. Return 0 for a call that Python must look at. */
@@ -236,12 +229,11 @@ static int read_call(Calls *calls, PyObject *const *taken, Key *key) {
     if (mask != NULL && mask != Py_None) {
         if (!read_facts(calls, mask, &key->mask))
             return 0;
-        int needs_gradient = is_true(mask, calls->requires_grad);
-        if (needs_gradient < 0) {
+        key->mask.needs_gradient = is_true(mask, calls->requires_grad);
+        if (key->mask.needs_gradient < 0) {
             forgive();
             return 0;
         }
-        key->mask.needs_gradient = needs_gradient;
     }
     for (int i = 0; i < OTHERS; i++) {
         PyObject *value = taken[DROPOUT + i];
@@ -376,25 +368,26 @@ static int add_time(Calls *calls, int64_t spent, uint64_t count) {
     return forgive();
 }
 
-static int begin_range(Calls *calls, Form *form) {
-    if (calls->marker == OF_NVTX && form->text != NULL)
-        nvtx_push(form->text);
-    if (calls->marker != OF_PYTHON)
+/* Open a range. text: its name for C; NULL where that has none. */
+static int begin_range(int marker, PyObject *push, PyObject *name, const char *text) {
+    if (marker == OF_NVTX && text != NULL)
+        nvtx_push(text);
+    if (marker != OF_PYTHON)
         return 0;
-    PyObject *opened = call(calls->push, &form->name, 1, NULL);
+    PyObject *opened = call(push, &name, 1, NULL);
     Py_XDECREF(opened);
     return opened == NULL ? -1 : 0;
 }
 
 /* Close a range; an exception that is set stays so. */
-static int end_range(Calls *calls) {
-    if (calls->marker == OF_NVTX)
+static int end_range(int marker, PyObject *pop) {
+    if (marker == OF_NVTX)
         nvtx_pop();
-    if (calls->marker != OF_PYTHON)
+    if (marker != OF_PYTHON)
         return 0;
     PyObject *kind, *value, *trace;
     PyErr_Fetch(&kind, &value, &trace);
-    PyObject *closed = call(calls->pop, NULL, 0, NULL);
+    PyObject *closed = call(pop, NULL, 0, NULL);
     Py_XDECREF(closed);
     if (kind != NULL)
         PyErr_Restore(kind, value, trace);
@@ -416,12 +409,12 @@ static PyObject *attention(PyObject *module, PyObject *const *args, Py_ssize_t g
         began = 0;
     uint64_t count = ++calls->count;
     form->forward++;
-    if (begin_range(calls, form) != 0)
+    if (begin_range(calls->marker, calls->push, form->name, form->text) != 0)
         return NULL;
     int64_t called = began ? now() : 0;
     PyObject *result = call(calls->original, args, (size_t)given, by_name);
     int64_t returned = began ? now() : 0;
-    if (end_range(calls) != 0 || result == NULL || watch_backward(calls, form, result, taken) != 0)
+    if (end_range(calls->marker, calls->pop) != 0 || result == NULL || watch_backward(calls, form, result, taken) != 0)
         goto failed;
     if (began) {
         calls->due = count + (count > FIRST ? EVERY : EVERY_AT_FIRST);
@@ -494,11 +487,6 @@ static PyObject *clear(PyObject *self, PyObject *unused) {
     Py_RETURN_NONE;
 }
 
-static PyObject *get_count(PyObject *self, void *unused) {
-    (void)unused;
-    return PyLong_FromUnsignedLongLong(((Calls *)self)->count);
-}
-
 static int start(PyObject *self, PyObject *arguments, PyObject *by_name) {
     Calls *calls = (Calls *)self;
     PyObject *exchange;
@@ -507,11 +495,9 @@ static int start(PyObject *self, PyObject *arguments, PyObject *by_name) {
                           &calls->add_time, &calls->push, &calls->pop, &calls->has_autocast, &calls->has_mode,
                           &calls->is_answered, &calls->tensor, &exchange))
         return -1;
-    PyObject *kept[] = {calls->original, calls->slow, calls->learn,        calls->watch,    calls->add_time,
-                        calls->push,     calls->pop,  calls->has_autocast, calls->has_mode, calls->is_answered,
-                        calls->tensor,   exchange};
-    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
-        Py_INCREF(kept[i]);
+    Py_INCREF(exchange);
+    for (PyObject **kept = &calls->original; kept <= &calls->tensor; kept++)
+        Py_INCREF(*kept);
     calls->exchange = PyCapsule_GetPointer(exchange, "dlpack_exchange_api");
     if (calls->exchange == NULL)
         return -1;
@@ -575,11 +561,6 @@ static PyObject *make_hooks(PyObject *self, PyObject *unused) {
     return Py_BuildValue("NN", PyCFunction_NewEx(&BEFORE, self, NULL), PyCFunction_NewEx(&AFTER, self, NULL));
 }
 
-static PyObject *get_hook_count(PyObject *self, void *unused) {
-    (void)unused;
-    return PyLong_FromUnsignedLongLong(((Hooks *)self)->count);
-}
-
 static int start_hooks(PyObject *self, PyObject *arguments, PyObject *by_name) {
     Hooks *hooks = (Hooks *)self;
     if (by_name != NULL || !PyArg_ParseTuple(arguments, "OOU", &hooks->push, &hooks->pop, &hooks->name))
@@ -596,13 +577,15 @@ static PyMethodDef METHODS_OF_HOOKS[] = {
     {"make_functions", make_hooks, METH_NOARGS, "Return what to call before and after a node."},
     {NULL, NULL, 0, NULL},
 };
-static PyGetSetDef COUNTS_OF_HOOKS[] = {{"count", get_hook_count, NULL, "How often a range was opened.", NULL},
-                                        {NULL, NULL, NULL, NULL, NULL}};
+static PyMemberDef COUNTS_OF_HOOKS[] = {
+    {"count", T_ULONGLONG, offsetof(Hooks, count), READONLY, "How often a range was opened."},
+    {NULL, 0, 0, 0, NULL},
+};
 static PyType_Slot SLOTS_OF_HOOKS[] = {
     {Py_tp_doc, "A range around the nodes of a call in the backward pass."},
     {Py_tp_init, start_hooks},
     {Py_tp_methods, METHODS_OF_HOOKS},
-    {Py_tp_getset, COUNTS_OF_HOOKS},
+    {Py_tp_members, COUNTS_OF_HOOKS},
     {0, NULL},
 };
 static PyType_Spec HOOKS = {"fast_calls.Hooks", sizeof(Hooks), 0, Py_TPFLAGS_DEFAULT, SLOTS_OF_HOOKS};
@@ -641,21 +624,145 @@ static PyMethodDef METHODS[] = {
     {"clear", clear, METH_NOARGS, "Forget all forms and counts."},
     {NULL, NULL, 0, NULL},
 };
-static PyGetSetDef COUNTS[] = {{"count", get_count, NULL, "The number of calls.", NULL}, {NULL, NULL, NULL, NULL, NULL}};
+static PyMemberDef COUNTS[] = {
+    {"count", T_ULONGLONG, offsetof(Calls, count), READONLY, "The number of calls."},
+    {NULL, 0, 0, 0, NULL},
+};
 static PyType_Slot SLOTS_OF_CALLS[] = {
     {Py_tp_doc, "The calls of scaled_dot_product_attention in this process. It is kept to the end of the process."},
     {Py_tp_init, start},
     {Py_tp_methods, METHODS},
-    {Py_tp_getset, COUNTS},
+    {Py_tp_members, COUNTS},
     {0, NULL},
 };
 static PyType_Spec CALLS = {"fast_calls.FastCalls", sizeof(Calls), 0, Py_TPFLAGS_DEFAULT, SLOTS_OF_CALLS};
 
+#define NEAR 4096 /* a power of two */
+
+/* The calls of torch's modules, each in the range of its module. slow: the function of Python that stands for `__call__`
+   of modules, as everything sees that reads the attribute, such as torch.compile. plain: what runs it; calls of it come
+   to run_module first. original: the function before it; None for torch's own, which is done here: its frame costs more
+   than all of this. texts: by the number of a module, the name of its range; None for one without. Those that are not
+   there are for `slow`, and so is every module with a range while `open` has something in it, or gradients are recorded.
+   near: some of `texts`, found with one look at memory, since the caches are cold here as well. */
+typedef struct {
+    uint64_t number;
+    PyObject *text;
+} Near;
+static struct {
+    PyObject *slow, *original, *texts, *open, *has_gradients, *push, *pop, *compiled_name, *torchs_name;
+    Vectorcall plain;
+    int marker;
+    Near near[NEAR];
+} modules;
+
+static Near *near_of(uint64_t number) {
+    return &modules.near[(number * UINT64_C(0x9e3779b97f4a7c15)) >> 52]; /* of NEAR */
+}
+
+/* Return a new reference to what `texts` has of a module; NULL where it has nothing. */
+static PyObject *find_text(PyObject *module) {
+    uint64_t number = (uint64_t)(uintptr_t)module;
+    Near *near = near_of(number);
+    if (near->number != number) {
+        PyObject *key = PyLong_FromVoidPtr(module), *older = near->text;
+        PyObject *text = key == NULL ? NULL : PyDict_GetItemWithError(modules.texts, key);
+        Py_XDECREF(key);
+        if (text == NULL)
+            return NULL;
+        Py_INCREF(text);
+        near->number = number;
+        near->text = text;
+        Py_XDECREF(older);
+    }
+    Py_INCREF(near->text);
+    return near->text;
+}
+
+static PyObject *run_original(PyObject *const *args, size_t count, PyObject *by_name) {
+    if (modules.original != Py_None)
+        return call(modules.original, args, count, by_name);
+    PyObject *compiled = PyObject_GetAttr(args[0], modules.compiled_name), *result = NULL;
+    if (compiled == Py_None)
+        result = call_method(modules.torchs_name, args, count, by_name);
+    else if (compiled != NULL)
+        result = call(compiled, args + 1, count - 1, by_name);
+    Py_XDECREF(compiled);
+    return result;
+}
+
+static PyObject *run_module(PyObject *self, PyObject *const *args, size_t count, PyObject *by_name) {
+    if (self != modules.slow) /* of an earlier recording */
+        return modules.plain(self, args, count, by_name);
+    count &= ~((size_t)1 << (8 * sizeof count - 1)); /* the bit that says that more may be written before them */
+    PyObject *text = count > 0 ? find_text(args[0]) : NULL, *result = NULL;
+    int is_fast = text != NULL;
+    if (is_fast && text != Py_None && modules.has_gradients != Py_None) {
+        PyObject *found = PyDict_Size(modules.open) ? NULL : call(modules.has_gradients, NULL, 0, NULL);
+        Py_XDECREF(found);
+        is_fast = found == Py_False;
+    }
+    const char *name = is_fast && text != Py_None ? PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
+    PyErr_Clear();
+    if (!is_fast) {
+        result = modules.plain(self, args, count, by_name);
+    } else if (name == NULL) {
+        result = run_original(args, count, by_name);
+    } else if (begin_range(modules.marker, modules.push, text, name) == 0) {
+        result = run_original(args, count, by_name);
+        if (end_range(modules.marker, modules.pop) != 0)
+            Py_CLEAR(result);
+    }
+    Py_XDECREF(text);
+    return result;
+}
+
+/* Let calls of a function of Python come to run_module. The address of what runs it is somewhere in the object, which
+   tells no more of itself before Python 3.12. Return False where it is not. */
+static PyObject *watch_modules(PyObject *module, PyObject *arguments) {
+    (void)module;
+    Vectorcall (*get)(PyObject *) = NULL, plain, run = run_module;
+    PyObject *slow;
+    *(void **)&get = dlsym(RTLD_DEFAULT, "PyVectorcall_Function");
+    if (!PyArg_ParseTuple(arguments, "OOOOOOO", &slow, &modules.original, &modules.texts, &modules.open,
+                          &modules.has_gradients, &modules.push, &modules.pop))
+        return NULL;
+    PyObject *size = PyObject_GetAttrString((PyObject *)Py_TYPE(slow), "__basicsize__");
+    size_t places = size == NULL ? 0 : PyLong_AsSize_t(size) / sizeof plain, place = 0;
+    Py_XDECREF(size);
+    plain = get == NULL ? NULL : get(slow);
+    while (place < places && memcmp((Vectorcall *)slow + place, &plain, sizeof plain) != 0)
+        place++;
+    if (PyErr_Occurred() || plain == NULL || place >= places)
+        return PyErr_Occurred() ? NULL : PyBool_FromLong(0);
+    modules.slow = slow;
+    modules.plain = plain == run_module ? modules.plain : plain;
+    modules.compiled_name = PyUnicode_InternFromString("_compiled_call_impl");
+    modules.torchs_name = PyUnicode_InternFromString("_call_impl");
+    for (PyObject **kept = &modules.slow; kept <= &modules.pop; kept++)
+        Py_INCREF(*kept); /* for good */
+    modules.marker = marker_of(modules.push);
+    memset(modules.near, 0, sizeof modules.near);
+    memcpy((Vectorcall *)slow + place, &run, sizeof run);
+    return PyBool_FromLong(1);
+}
+
+/* Forget a module, of which `texts` has nothing more, or something else. */
+static PyObject *forget_module(PyObject *module, PyObject *number) {
+    (void)module;
+    uint64_t forgotten = PyLong_AsUnsignedLongLong(number);
+    if (near_of(forgotten)->number == forgotten)
+        near_of(forgotten)->number = 0;
+    return PyErr_Occurred() ? NULL : Py_BuildValue("");
+}
+
 static PyMethodDef FUNCTIONS[] = {
     {"push", push, METH_O, "Open a range of NVTX."},
     {"pop", pop, METH_NOARGS, "Close the last range of NVTX."},
-    {"open_nothing", open_nothing, METH_O, "Do nothing."},
-    {"close_nothing", close_nothing, METH_NOARGS, "Do nothing."},
+    {"open_nothing", do_nothing, METH_O, "Do nothing."},
+    {"close_nothing", do_nothing, METH_NOARGS, "Do nothing."},
+    {"watch_modules", watch_modules, METH_VARARGS, "Run calls of modules in ranges."},
+    {"forget_module", forget_module, METH_O, "Forget the number of a module."},
     {"make_register", make_register, METH_O, "Return what registers hooks of here without a handle."},
     {NULL, NULL, 0, NULL},
 };

@@ -89,6 +89,18 @@ def keep_hooks(torch: Any) -> None:
     function._register_hook = staticmethod(compiled.make_register(register))
 
 
+def watch_modules(call: Callable[..., Any], *others: Any) -> None:
+    """Let calls of the function that stands for `__call__` of modules run in C where that can be, by far the most."""
+    if compiled is not None:
+        compiled.watch_modules(call, *others)
+
+
+def forget_module(number: int) -> None:
+    """Tell the compiled part that the number of a module stands for it no more, or that its range has another name."""
+    if compiled is not None:
+        compiled.forget_module(number)
+
+
 def show_compiler(dynamo: Any, calls: Any, original: Callable[..., Any]) -> None:
     """Let torch.compile see the original function where a program calls the compiled one.
 

@@ -4,9 +4,6 @@
    put functions, by module and number; all that is not given stays empty. The numbers are those of NVTX 3, which
    profilers have relied on since 2018 (nvtxTypes.h). Without a profiler, nothing happens. */
 
-#ifndef NSYSPROF_NVTX_CLIENT_H
-#define NSYSPROF_NVTX_CLIENT_H
-
 #include <dlfcn.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -76,5 +73,3 @@ static inline void nvtx_pop(void) {
     if (pop != NULL)
         ((int (*)(void))pop)();
 }
-
-#endif

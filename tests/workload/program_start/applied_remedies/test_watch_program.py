@@ -140,3 +140,49 @@ def test_a_compiled_module_shows_its_graphs(run):
     effects = told(run(INFERENCE, "compile"))
     assert effects["compile"].took_effect, effects["compile"].evidence
     assert effects["compile"].evidence.endswith("graphs of Sequential")
+
+
+@pytest.mark.slow
+def test_a_module_that_torch_cannot_compile_is_not_said_to_be_undone_by_the_program(run):
+    net = "torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.ReLU(), torch.nn.Linear(32, 4))"
+    effects = told(run(INFERENCE.replace(net, "torch.nn.LSTM(16, 4)"), "compile"))
+    assert not effects["compile"].took_effect
+    assert effects["compile"].evidence.startswith("torch.compile makes no graph of LSTM")
+    assert "undoes" not in effects["compile"].evidence
+
+
+ACCUMULATING = """
+import os, sys, torch
+import torch.distributed as dist
+dist.init_process_group("gloo", rank=0, world_size=1, store=dist.HashStore())
+torch.manual_seed(0)
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 8))
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+reduced = []
+model.register_comm_hook(None, lambda _state, bucket: reduced.append(1) or dist.all_reduce(
+    bucket.buffer(), async_op=True).get_future().then(lambda done: done.value()[0]))
+for step in range(9):
+    optimizer.zero_grad()
+    for number in range(4 if step < 8 else 2):
+        model(torch.full((2, 8), 1.0 + number)).square().mean().backward()
+    optimizer.step()
+print("reduced", len(reduced), "sum", round(sum(item.sum().item() for item in model.parameters()), 4))
+"""
+
+
+def test_gradients_are_reduced_once_a_step_and_are_the_same(run, capfd):
+    plain, once = (run(ACCUMULATING, remedy) for remedy in ("", "ddp_no_sync"))
+    assert (plain.traits.optimizer_steps, plain.traits.outer_calls) == (9, 34)
+    (effect,) = once.effects
+    assert effect.took_effect, effect.evidence
+    # The number is known after two steps; six reduce in the fourth pass alone, and the last one ends after its second.
+    assert effect.evidence == "20 of 34 backward passes reduce no gradients"
+    assert once.samples.gradients == plain.samples.gradients
+    assert once.samples.losses == pytest.approx(plain.samples.losses)
+
+
+@pytest.mark.slow
+def test_one_pass_a_step_leaves_nothing_to_reduce_once(run):
+    (effect,) = run(ACCUMULATING.replace("4 if step < 8 else 2", "1"), "ddp_no_sync").effects
+    assert not effect.took_effect
+    assert effect.evidence == "each step has one backward pass, or steps differ"

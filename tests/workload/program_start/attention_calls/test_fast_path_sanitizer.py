@@ -71,6 +71,33 @@ register = fast_calls.make_register(lambda *args: args)
 after(), before(None), after(1, 2), after()
 register(None, before), register({}, after), register(None, print), register([], before), register()
 del before, after
+
+class Module:
+    _compiled_call_impl, numbers = None, 0
+
+    def _call_impl(self, *args, **kwargs):
+        return len(args) / kwargs.get("by", 1)
+
+def call_module(*args, **kwargs):
+    return args[0]._call_impl(*args[1:], **kwargs)
+
+texts, left_open = {}, {}
+Module.__call__ = call_module
+for original in (None, call_module.__get__(Module())):
+    for push, pop in ((fast_calls.push, fast_calls.pop), (lambda name: None, lambda: None), (len, gc.collect)):
+        assert fast_calls.watch_modules(call_module, original, texts, left_open, lambda: False, push, pop)
+for turn in range(3000):
+    module = Module()
+    texts[id(module)] = None if turn % 3 else "name" * turn
+    for args, kwargs in [((), {}), ((1,) * (turn % 40), {"x" * (turn % 50): 1}), ((), {"by": 0})]:
+        try:
+            module(*args, **kwargs)
+        except ZeroDivisionError:
+            pass
+    if turn % 2:
+        fast_calls.forget_module(id(module))
+    if turn % 500 == 0:
+        texts.clear()
 gc.collect()
 print("done")
 """
