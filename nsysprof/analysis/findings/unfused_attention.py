@@ -17,8 +17,9 @@ from nsysprof.arrays import find_rows
 from nsysprof.kernels.labels import is_log_softmax
 from nsysprof.trace.schema import Bools, Int64s, Ints, Rows
 
-# The most kernels between a softmax and the product on either side (scale, mask, dropout, casts).
-_REACH = 10
+# The most kernels between a softmax and the product on either side (scale, mask, dropout, casts), on average. Torch
+# launches a kernel in four pieces where a tensor has 2**31 elements and more: 24 between two products of its math.
+_REACH = 16
 # A softmax that belongs to a loss, in addition to log-softmax.
 _LOSS = re.compile(r"nll|cross_entropy", re.IGNORECASE)
 _BETWEEN = (

@@ -31,6 +31,12 @@ def codes_of(findings, *between):
         (SOFTMAX.replace("(bool)0", "false"),),
         ("void vectorized_elementwise_kernel<MulFunctor<float>>(int)", SOFTMAX, "fused_dropout_kernel_vec<float>"),
         ("void gather_kernel<float>(int)", SOFTMAX),
+        # Torch launches kernels in four pieces for tensors of 2**31 elements: S=8192 of traces/h200-roofline.
+        (
+            *["void add<float>(int)"] * 4,
+            SOFTMAX,
+            *[f"void vectorized_elementwise_kernel<{n // 4}>(int)" for n in range(19)],
+        ),
     ],
 )
 def test_a_softmax_between_two_products_is_attention(findings, between):
