@@ -49,6 +49,11 @@ class Holding:
     stack: npt.NDArray[np.int64]
 
 
+# torch maps the expandable segments of blocks above 1 MiB in pages of this size (c10/cuda/CUDACachingAllocator.cpp,
+# kLargeBuffer).
+EXPANDABLE_PAGE_BYTES = 20 << 20
+
+
 @dataclass(frozen=True)
 class DeviceHistory:
     """What the allocator did on one device, in order, and what it held at the end."""
@@ -69,6 +74,8 @@ class DeviceHistory:
     # Bytes in segments that hold nothing, and the largest piece that is not in use anywhere.
     cached_bytes: int = 0
     largest_idle_bytes: int = 0
+    # Of the pieces that are not in use, the whole pages of expandable segments, which alone can be used elsewhere.
+    idle_page_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -186,6 +193,13 @@ def _device(number: int, trace: list[dict[str, Any]], segments: list[dict[str, A
             int(segment["total_size"]) for segment, cache in zip(segments, is_cache, strict=True) if cache
         ),
         largest_idle_bytes=max((size for sizes in idle for size in sizes), default=0),
+        idle_page_bytes=EXPANDABLE_PAGE_BYTES
+        * sum(
+            size // EXPANDABLE_PAGE_BYTES
+            for sizes, cache in zip(idle, is_cache, strict=True)
+            for size in sizes
+            if not cache
+        ),
     )
 
 

@@ -27,6 +27,8 @@ class SnapshotBuilder:
         self.failure: dict[str, Any] = {}
         # Segments in which nothing is allocated.
         self.empty_segments: list[int] = []
+        # Sizes of the pieces that are not in use in the other segment.
+        self.idle_pieces: list[int] = [512]
         self._time = start_us
         self._next = 0x7F00_0000_0000
 
@@ -80,7 +82,10 @@ class SnapshotBuilder:
              "frames": stack}
             for at, (size, stack) in self.live.items()
         ]  # fmt: skip
-        blocks.append({"address": 0, "size": 512, "requested_size": 0, "state": "inactive", "frames": []})
+        blocks += [
+            {"address": 0, "size": size, "requested_size": 0, "state": "inactive", "frames": []}
+            for size in self.idle_pieces
+        ]
         segment = {
             "device": self.device, "address": 0x7F00_0000_0000, "total_size": self.reserved, "stream": 0,
             "segment_type": "large", "allocated_size": 0, "active_size": 0, "blocks": blocks,

@@ -34,6 +34,7 @@ from nsysprof.results.column_registry.analysis_columns import MEMORY
 from nsysprof.results.findings import FRAGMENTATION, OUT_OF_MEMORY
 from nsysprof.torchprof.allocator_history import (
     ALLOC,
+    EXPANDABLE_PAGE_BYTES,
     FREE,
     RELEASE,
     RESERVE,
@@ -459,24 +460,32 @@ def _remedies(
     found = [
         MemoryRemedy(kind, size, size >= short, text)
         for kind, size, text in (
-            *_of_allocator(history, device, by_kind),
+            *_of_allocator(history, device, by_kind, short),
             *_of_program(failure, by_kind, holdings, stack, short),
         )
-        if size > 0
+        if size > 0 or kind == UNALLOCATED
     ]
     yield from sorted(found, key=lambda remedy: (remedy.kind != "graph", not remedy.is_enough))
 
 
 def _of_allocator(
-    history: AllocatorHistory, device: DeviceHistory, by_kind: Mapping[str, int]
+    history: AllocatorHistory, device: DeviceHistory, by_kind: Mapping[str, int], short: int
 ) -> Iterator[tuple[str, int, str]]:
     idle, cached = by_kind[UNALLOCATED], device.cached_bytes
-    if not history.is_expandable:
+    pieces = f"in pieces that are not in use, the largest of {format_bytes(device.largest_idle_bytes)}"
+    pages = device.idle_page_bytes
+    if pages and not history.is_expandable:
         text = (
-            f"Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True: {format_bytes(idle)} lie in pieces that are not "
-            f"in use, the largest of {format_bytes(device.largest_idle_bytes)}."
+            f"Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, which can use {format_bytes(pages)} of the "
+            f"{format_bytes(idle)} that lie {pieces}."
         )
-        yield UNALLOCATED, idle, text
+        yield UNALLOCATED, pages, text
+    elif idle >= short and not history.is_expandable:
+        text = (
+            f"Allocate what lives long before what lives for a step: {format_bytes(idle)} lie {pieces}. Expandable "
+            f"segments cannot use pieces below {format_bytes(EXPANDABLE_PAGE_BYTES)} elsewhere."
+        )
+        yield UNALLOCATED, pages, text
     text = (
         f"Give back {format_bytes(cached)} of cached segments: torch.cuda.empty_cache(), or fewer CUDA graphs with "
         "memory of their own."
