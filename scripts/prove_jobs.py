@@ -79,7 +79,7 @@ def page(study: Study) -> str:
             step, saved = statistics.median(study.step_ms[kind]["none"]), "none planted"
             mended = study.step_ms[kind].get(MENDED.get(kind, ""))
             if mended is not None:
-                saved = f"{step - statistics.median(mended):.1f}, {MENDED[kind]}"
+                saved = f"{step - statistics.median(mended):.1f} ({MENDED[kind]})"
         else:
             step = statistics.median(study.step_ms[kind][fault])
             saved = f"{step - statistics.median(study.step_ms[kind]['none']):.1f}"
