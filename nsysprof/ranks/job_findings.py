@@ -57,7 +57,7 @@ _HALVED = (0.6, 1.2)
 _MOST_EXCHANGES, _EXPLAINED = 4, (0.75, 1.15)
 # Whole layers rarely make stages quite even. The bounds of what even stages save, as shares of it: one of four blocks
 # moved saved 0.32 of it on two H200, and two of six 0.62 (analysis/h200-jobs).
-_EVENED = (0.3, 1.1)
+_EVENED = (0.32, 1.0)
 # A batch in so many times as many micro-batches.
 _MORE_PARTS = 4
 _FRAMEWORKS_OVERLAP = (
