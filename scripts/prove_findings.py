@@ -277,7 +277,7 @@ def named(trace: str) -> str:
     """Return the findings of a trace with their savings, or that there are none."""
     found = findings_of(trace).items
     texts = (f"{item.code} in {item.range or 'no range'} ({item.saving_ns / 1e6:.1f} ms)" for item in found)
-    return ", ".join(texts) or "nothing found above 1 %"
+    return ", ".join(texts) or "no cause of idle time above 1 %"
 
 
 def findings_of(name: str, traces: Path = TRACES) -> Findings:

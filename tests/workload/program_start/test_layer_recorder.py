@@ -1,10 +1,12 @@
 """Modules open ranges forward and backward, ranges always close, and the program computes what it computes without."""
 
+import contextlib
 import json
 import pickle
 import sys
 import threading
 import time
+import tracemalloc
 import warnings
 from types import SimpleNamespace
 
@@ -487,3 +489,42 @@ def test_classes_that_tell_nothing_of_themselves_or_take_nothing_run_as_before(r
     record(pattern="nothing")
     assert nn.Sequential(Fixed(), Secret())(torch.ones(1)).item() == 4
     assert Secret()(torch.ones(1)).item() == 2
+
+
+def test_calls_hold_nothing_and_a_module_may_be_freed_and_another_take_its_place(record):
+    """Some of the calls fail."""
+
+    class Plain(nn.Module):
+        def forward(self, x, *, fails=False):
+            if fails:
+                raise KeyError(x)
+            return x
+
+    class Frees(nn.Module):
+        def forward(self, held):
+            held.clear()
+            return len(held)
+
+    ranges = record(pattern="Plain|Frees", backward=False)
+    model, unnamed, given = Plain(), nn.Identity(), object()
+
+    def call(times):
+        for number in range(times):
+            assert model(given) is given and unnamed(input=given) is given
+            with contextlib.suppress(KeyError):
+                model(given, fails=number % 3 == 0)
+            held = [Frees()]
+            assert held[0](held) == 0
+            ranges.events.clear()
+
+    call(100)
+    text = ranges.layers.texts[id(model)]
+    values = (model, unnamed, given, text, None, False, ranges.layers.texts)
+    tracemalloc.start()
+    before, (size, _) = [sys.getrefcount(value) for value in values], tracemalloc.get_traced_memory()
+    call(2000)
+    after, (larger, _) = [sys.getrefcount(value) for value in values], tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert all(abs(one - other) < 50 for one, other in zip(before, after, strict=True))
+    assert larger - size < 50_000
+    assert len(ranges.layers.texts) == 2 and not ranges.stack
