@@ -456,12 +456,18 @@ class _Session:
         return (*self._without_time(), *list_not_tried(self._around()))
 
     def _without_time(self) -> list[NotTried]:
-        """Return the remedies that the budget had no time for, and the budget that has (whole tens of seconds)."""
+        """Return the remedies that the budget had no time for, and the budget that has (in whole tens of seconds).
+
+        Those that were tried on top of others alone have what came of it.
+        """
         needed = {
             name: 10 * math.ceil((self.request.budget_s + lacking_s) / 10)
             for name, lacking_s in self.search.lacking_s.items()
         }
-        return [NotTried(name, f"--budget {seconds} has time for it", seconds) for name, seconds in needed.items()]
+        told = [NotTried(name, text) for name, text in self.search.told_on_top.items()]
+        return told + [
+            NotTried(name, f"--budget {seconds} has time for it", seconds) for name, seconds in needed.items()
+        ]
 
     def write(self, found: Optimization) -> None:
         write_whole(self.folder / RESULT, encode_json(found.to_json()))

@@ -97,6 +97,10 @@ class Search:
         self.lost: dict[str, str] = {}
         # What was given up for its time alone.
         self._slower: set[str] = set()
+        # What starts too slowly to be tried alone and then put together, and is tried on top of what has won.
+        self._on_top: list[Trial] = []
+        # What came of those, by name.
+        self.told_on_top: dict[str, str] = {}
         # How many seconds more the budget needs for a trial that it had no time for.
         self.lacking_s: dict[str, float] = {}
         self._next_turn = 0
@@ -166,19 +170,24 @@ class Search:
     def _affordable(self, trials: Sequence[Trial]) -> list[Trial]:
         """Return what the first turn has the time for.
 
-        The time to put together what helps, and to prove it in two turns, is held back.
+        The time to put together what helps, and to prove it in two turns, is held back. Where that leaves no time for
+        something that starts slowly, one such trial is kept for a run on top of what has won.
         """
         rest_s = self.left_s() - self.run_s()
         chosen: list[Trial] = []
         for trial in trials:
             cost_s = self.run_s(trial.name) + trial.start_s
-            held_s = (self.again_s(trial) if chosen else 0.0) + self._proof_s([trial, *chosen])
+            join_s = self.again_s(trial) if chosen else 0.0
+            proof_s = self._proof_s([trial, *chosen, *self._on_top])
             is_first = not chosen and trial.start_s == 0.0
-            if rest_s >= cost_s + held_s or is_first or self._known(trial.name, 0) is not None:
+            if rest_s >= cost_s + join_s + proof_s or is_first or self._known(trial.name, 0) is not None:
                 chosen.append(trial)
                 rest_s -= cost_s
+            elif trial.start_s and chosen and not self._on_top and rest_s >= cost_s + proof_s:
+                self._on_top.append(trial)
+                rest_s -= cost_s
             else:
-                self.lacking_s[trial.name] = cost_s + held_s - rest_s
+                self.lacking_s[trial.name] = cost_s + join_s + proof_s - rest_s
         return chosen
 
     def _has_time_for(self, live: Sequence[Trial], turn: int) -> bool:
@@ -298,6 +307,8 @@ class Search:
                 left.append(item.trial)
         others = [item.trial for item in tried if not item.is_promising and self._is_sound(item)]
         chosen, left = left[:1], left[1:]
+        for trial in self._on_top:
+            chosen = self._tried_on_top(chosen, trial)
         while chosen:
             kinds = {trial.kind for trial in chosen}
             again = [trial for trial in others if kinds & {*trial.after} and trial.kind not in kinds and not left]
@@ -312,12 +323,31 @@ class Search:
                 continue
             group = left if left and spare_s < each_s * len(left) else (left or again)[:1]
             left, others = ([trial for trial in rest if trial not in group] for rest in (left, others))
-            together = [*chosen, *group]
-            turn, self._next_turn = self._next_turn, self._next_turn + 1
-            self.run(name_of(together), side_of(together), turn, timeout_s=self._timeout_s())
-            if self._last_ratio(name_of(together), name_of(chosen)) <= _JOINS_BELOW:
-                chosen = together
+            if self._ratio_together(chosen, group) <= _JOINS_BELOW:
+                chosen = [*chosen, *group]
         return chosen
+
+    def _ratio_together(self, chosen: Sequence[Trial], group: Sequence[Trial]) -> float:
+        """Run a set with more remedies, and return the ratio of its step time to the set's."""
+        together = [*chosen, *group]
+        turn, self._next_turn = self._next_turn, self._next_turn + 1
+        self.run(name_of(together), side_of(together), turn, timeout_s=self._timeout_s())
+        return self._last_ratio(name_of(together), name_of(chosen) if chosen else BASELINE)
+
+    def _tried_on_top(self, chosen: list[Trial], trial: Trial) -> list[Trial]:
+        """Run a set with what starts slowly, say what came of it, and return the set that is faster."""
+        ratio = self._ratio_together(chosen, [trial])
+        run = self.of(name_of([*chosen, trial]))[-1]
+        effect = next((item for item in run.effects if item.name in trial.side.remedies and not item.took_effect), None)
+        beside = f"tried only together with {name_of(chosen)}" if chosen else "tried once"
+        if run.status != OK:
+            said = _why_failed(run)
+        elif effect is not None:
+            said = f"no effect: {effect.evidence}"
+        else:
+            said = f"a step took {100 * ratio:.1f} % of the time without it"
+        self.told_on_top[trial.name] = f"{beside}, since the budget had no time for more: {said}"
+        return [*chosen, trial] if effect is None and ratio <= _JOINS_BELOW else chosen
 
     def _is_sound(self, item: Tried) -> bool:
         """Return whether nothing but its time speaks against a remedy."""

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from msgspec.structs import replace
 
-from nsysprof.app.measuring.bench_program import check_program_bench
+from nsysprof.app.measuring.bench_program import BASELINE, check_program_bench
 from nsysprof.app.measuring.program_request import ProgramBenchRequest, ProgramSide
 from nsysprof.app.optimizing.search import LOOK, Search, name_of, precision_of, side_of
 from nsysprof.app.optimizing.trials import Trial
@@ -214,3 +214,23 @@ def test_what_was_slower_alone_is_tried_with_the_remedy_that_changes_what_it_doe
     assert (chosen, runs) == ("tf32 + other + channels_last", ["tf32 + other", "tf32 + other + channels_last"])
     chosen, _ = combined(search(left_s=90.0), monkeypatch, ratios, after=("autocast",))
     assert chosen == "tf32 + other"
+
+
+def test_what_starts_slowly_is_tried_on_top_of_what_won_where_there_is_no_time_for_it_alone(search, monkeypatch):
+    """Alone it takes 50 s, to put it together 30, and two turns of a proof 80: 160 of the 165 s are not left."""
+    found, slow = search(left_s=165.0), Trial("slow", "", ProgramSide((("ALSO", "1"),)), "", "", start_s=40.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(found, "run_s", lambda name="": 10.0)
+        assert [item.name for item in found._affordable([trial("fast", SLEEP="0.04"), slow, trial("late")])] == ["fast"]
+    assert found.lacking_s.keys() == {"late"}
+    found = search(processes=2)
+    tried = found.try_alone([trial("fast", SLEEP="0.04")])
+    found._on_top = [slow]
+    assert name_of(found.combine(tried)) == "fast + slow"
+    said = "tried only together with fast, since the budget had no time for more: a step took 60"
+    assert found.told_on_top["slow"].startswith(said)
+    found = search(processes=2)
+    found.run(BASELINE, ProgramSide(), 0)
+    found._on_top = [trial("broken", BREAK="1")]
+    assert found.combine([]) == []
+    assert "the program fails with it" in found.told_on_top["broken"]
