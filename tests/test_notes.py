@@ -87,9 +87,8 @@ def test_notes_are_made_from_the_registry_alone_and_all_of_it_is_used():
     assert unused == set()
 
 
-# The reader of old captures: what could not be recorded stands in their manifests as notes and nowhere else. The report
-# of a bench: that the machine stalls is said first, and not again below.
-READ_BY_CODE = {"nsysprof/capture/manifest.py", "nsysprof/report/pages/bench.py"}
+# The report of a bench: that the machine stalls is said first, and not again below.
+READ_BY_CODE = {"nsysprof/report/pages/bench.py"}
 # What is shown, and how it is joined: the severities of notes that are about other notes.
 READ_BY_SEVERITY = {
     "nsysprof/analysis/comparison/compare.py",

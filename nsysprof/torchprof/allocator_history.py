@@ -74,7 +74,7 @@ class DeviceHistory:
     # Bytes in segments that hold nothing, and the largest piece that is not in use anywhere.
     cached_bytes: int = 0
     largest_idle_bytes: int = 0
-    # Of the pieces that are not in use, the whole pages of expandable segments, which alone can be used elsewhere.
+    # The whole pages of expandable segments in the pieces that are not in use: only those can be used elsewhere.
     idle_page_bytes: int = 0
 
 

@@ -58,7 +58,7 @@ class Layers:
         self._depth, self._pattern = depth, re.compile(pattern) if pattern else None
         # By the number of the module; None for one without a range.
         self.by_module: dict[int, ModuleRanges | None] = {}
-        # Of the modules that are not timed, the name of the range of their calls, or None.
+        # The name of the range of the calls of each module that is not timed, or None.
         self.texts: dict[int, str | None] = {}
         self._kept: dict[int, weakref.ref[Any]] = {}
         self._roots = self.count = self.timed = 0
