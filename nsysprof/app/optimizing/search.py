@@ -338,16 +338,16 @@ class Search:
         """Run a set with what starts slowly, say what came of it, and return the set that is faster."""
         ratio = self._ratio_together(chosen, [trial])
         run = self.of(name_of([*chosen, trial]))[-1]
-        effect = next((item for item in run.effects if item.name in trial.side.remedies and not item.took_effect), None)
+        effect = _effect_of(run, trial.side)
         beside = f"tried only together with {name_of(chosen)}" if chosen else "tried once"
         if run.status != OK:
             said = _why_failed(run)
-        elif effect is not None:
-            said = f"no effect: {effect.evidence}"
+        elif effect is not None and not effect.took_effect:
+            ratio, said = float("inf"), f"no effect: {effect.evidence}"
         else:
             said = f"a step took {100 * ratio:.1f} % of the time without it"
         self.told_on_top[trial.name] = f"{beside}, since the budget had no time for more: {said}"
-        return [*chosen, trial] if effect is None and ratio <= _JOINS_BELOW else chosen
+        return [*chosen, trial] if ratio <= _JOINS_BELOW else chosen
 
     def _is_sound(self, item: Tried) -> bool:
         """Return whether nothing but its time speaks against a remedy."""

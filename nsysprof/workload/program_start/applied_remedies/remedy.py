@@ -27,6 +27,12 @@ class AppliedRemedy:
     def on_optimizer(self, optimizer: Any) -> None:
         """Act before the first step of an optimizer."""
 
+    def before_step(self) -> None:
+        """Act before each step of an optimizer."""
+
+    def after_step(self) -> None:
+        """Act after each step of an optimizer."""
+
     def on_warm(self) -> None:
         """Act once after the third step."""
 

@@ -203,12 +203,6 @@ class NoSync(AppliedRemedy):
         self._wrappers: list[Any] = []
         self._passes = self._before = self._expected = self._all = self._skipped = 0
 
-    def begin(self) -> None:
-        from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
-
-        register_optimizer_step_pre_hook(lambda _optimizer, _arguments, _named: self._average())
-        register_optimizer_step_post_hook(lambda _optimizer, _arguments, _named: self._end_step())
-
     def on_module(self, module: Any) -> None:
         if isinstance(module, self.torch.nn.parallel.DistributedDataParallel):
             self._wrappers.append(module)
@@ -222,7 +216,7 @@ class NoSync(AppliedRemedy):
         self._skipped += is_earlier
         module.require_backward_grad_sync = not is_earlier
 
-    def _average(self) -> None:
+    def before_step(self) -> None:
         if not 0 < self._passes < self._expected:
             return
         group = self._wrappers[0].process_group
@@ -230,7 +224,7 @@ class NoSync(AppliedRemedy):
             if parameter.grad is not None:
                 self.torch.distributed.all_reduce(parameter.grad.div_(group.size()), group=group)
 
-    def _end_step(self) -> None:
+    def after_step(self) -> None:
         if self._passes:  # another optimizer's step may follow in the same step
             self._expected = self._passes if self._passes in (self._before, self._expected) else 0
             self._before, self._passes = self._passes, 0

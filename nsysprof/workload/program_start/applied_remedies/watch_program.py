@@ -124,6 +124,8 @@ class ProgramWatch:
             self._stepped_once(self.outer_calls)
 
     def _before_step(self, optimizer: Any) -> None:
+        for name, remedy in self.remedies.items():
+            self._guard(name, remedy.before_step)
         if id(optimizer) in self._stepped:
             return
         self._stepped.append(id(optimizer))
@@ -148,6 +150,8 @@ class ProgramWatch:
         }
 
     def _after_step(self, optimizer: Any) -> None:
+        for name, remedy in self.remedies.items():
+            self._guard(name, remedy.after_step)
         if not self._stepped or id(optimizer) != self._stepped[0]:
             return
         self.optimizer_steps += 1
